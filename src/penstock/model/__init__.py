@@ -1,0 +1,1 @@
+"""The vocabulary: ids, errors, limits and topic values. Imports nothing of ours."""

@@ -1,0 +1,316 @@
+"""What can be refused, and what can be broken.
+
+A `Refusal` is the client's to handle: it carries its wire code and is never logged as a
+fault. A `Corruption` means that bytes on this node's disk fail a check: the partition goes
+offline here and is repaired, never served. Anything else that escapes a handler is a bug
+and is answered with UNKNOWN_SERVER_ERROR.
+"""
+
+from typing import ClassVar
+
+NO_ERROR = 0
+UNKNOWN_SERVER_ERROR = -1
+
+
+class PenstockError(Exception):
+    """The root of every error that this project raises on purpose."""
+
+
+class Corruption(PenstockError):
+    """Bytes on disk fail a check; says which file and where."""
+
+
+class Refusal(PenstockError):
+    """A request, or a part of one, that is answered with an error code."""
+
+    code: ClassVar[int] = UNKNOWN_SERVER_ERROR
+    meaning: ClassVar[str] = ""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or self.meaning)
+
+    @property
+    def message(self) -> str:
+        return str(self)
+
+
+class OffsetOutOfRange(Refusal):
+    code = 1
+    meaning = "The offset is outside the log."
+
+
+class CorruptMessage(Refusal):
+    code = 2
+    meaning = "The bytes fail their checksum or cannot be what they claim to be."
+
+
+class UnknownTopicOrPartition(Refusal):
+    code = 3
+    meaning = "This server does not host this topic-partition."
+
+
+class InvalidFetchSize(Refusal):
+    code = 4
+    meaning = "The fetch size is not valid."
+
+
+class LeaderNotAvailable(Refusal):
+    code = 5
+    meaning = "There is no leader for this partition yet."
+
+
+class NotLeaderOrFollower(Refusal):
+    code = 6
+    meaning = "This node does not hold the partition in the role that was asked for."
+
+
+class RequestTimedOut(Refusal):
+    code = 7
+    meaning = "The request timed out."
+
+
+class MessageTooLarge(Refusal):
+    code = 10
+    meaning = "The batch is larger than max.message.bytes allows."
+
+
+class InvalidTopic(Refusal):
+    code = 17
+    meaning = "The topic name is not legal, or the topic may not be written by clients."
+
+
+class RecordListTooLarge(Refusal):
+    code = 18
+    meaning = "The records are larger than one segment may be."
+
+
+class NotEnoughReplicas(Refusal):
+    code = 19
+    meaning = "Fewer replicas are in sync than min.insync.replicas asks for."
+
+
+class NotEnoughReplicasAfterAppend(Refusal):
+    code = 20
+    meaning = "The in-sync set shrank below min.insync.replicas after the append."
+
+
+class InvalidRequiredAcks(Refusal):
+    code = 21
+    meaning = "acks must be -1, 0 or 1."
+
+
+class ClusterAuthorizationFailed(Refusal):
+    code = 31
+    meaning = "The cluster operation is not allowed."
+
+
+class UnsupportedVersion(Refusal):
+    code = 35
+    meaning = "The version of the API is not supported."
+
+
+class TopicAlreadyExists(Refusal):
+    code = 36
+    meaning = "A topic of this name exists already."
+
+
+class InvalidPartitions(Refusal):
+    code = 37
+    meaning = "The number of partitions is not possible."
+
+
+class InvalidReplicationFactor(Refusal):
+    code = 38
+    meaning = "The replication factor is not possible with the brokers there are."
+
+
+class InvalidReplicaAssignment(Refusal):
+    code = 39
+    meaning = "The replica assignment is not possible."
+
+
+class InvalidConfig(Refusal):
+    code = 40
+    meaning = "The configuration is not valid."
+
+
+class NotController(Refusal):
+    code = 41
+    meaning = "This node is not the active controller."
+
+
+class InvalidRequest(Refusal):
+    code = 42
+    meaning = "The request makes no sense in itself."
+
+
+class PolicyViolation(Refusal):
+    code = 44
+    meaning = "The request violates a policy of this cluster."
+
+
+class OutOfOrderSequence(Refusal):
+    code = 45
+    meaning = "The batch does not follow the last one of its producer."
+
+
+class DuplicateSequence(Refusal):
+    code = 46
+    meaning = "The batch was written so long ago that its offset is no longer known."
+
+
+class InvalidProducerEpoch(Refusal):
+    code = 47
+    meaning = "A newer incarnation of the producer has written."
+
+
+class InvalidTxnState(Refusal):
+    code = 48
+    meaning = "The producer's transaction is not in a state that allows this."
+
+
+class InvalidTransactionTimeout(Refusal):
+    code = 50
+    meaning = "The transaction timeout is larger than transaction.max.timeout.ms."
+
+
+class StorageError(Refusal):
+    code = 56
+    meaning = "The log directory failed; the node's log says how."
+
+
+class LogDirNotFound(Refusal):
+    code = 57
+    meaning = "There is no such log directory."
+
+
+class UnknownProducerId(Refusal):
+    code = 59
+    meaning = "The producer id is not known."
+
+
+class ReassignmentInProgress(Refusal):
+    code = 60
+    meaning = "A reassignment of this partition is under way."
+
+
+class FetchSessionIdNotFound(Refusal):
+    code = 70
+    meaning = "There is no such fetch session."
+
+
+class InvalidFetchSessionEpoch(Refusal):
+    code = 71
+    meaning = "The fetch session is at another epoch."
+
+
+class TopicDeletionDisabled(Refusal):
+    code = 73
+    meaning = "Topic deletion is switched off (delete.topic.enable=false)."
+
+
+class FencedLeaderEpoch(Refusal):
+    code = 74
+    meaning = "The leader epoch of the request is older than the present one."
+
+
+class UnknownLeaderEpoch(Refusal):
+    code = 75
+    meaning = "The leader epoch of the request is newer than any known here."
+
+
+class UnsupportedCompressionType(Refusal):
+    code = 76
+    meaning = "The compression codec is unknown, or too new for this version of the request."
+
+
+class OffsetNotAvailable(Refusal):
+    code = 78
+    meaning = "The leader does not know its high watermark yet."
+
+
+class NoReassignmentInProgress(Refusal):
+    code = 85
+    meaning = "There is no reassignment of this partition."
+
+
+class ThrottlingQuotaExceeded(Refusal):
+    code = 89
+    meaning = "The quota for changes is used up; try again later."
+
+
+class ProducerFenced(Refusal):
+    code = 90
+    meaning = "A newer producer with the same transactional id exists."
+
+
+class ResourceNotFound(Refusal):
+    code = 91
+    meaning = "There is no such resource."
+
+
+class DuplicateResource(Refusal):
+    code = 92
+    meaning = "The request names a resource twice."
+
+
+class InvalidUpdateVersion(Refusal):
+    code = 95
+    meaning = "The update's version is not valid."
+
+
+class FeatureUpdateFailed(Refusal):
+    code = 96
+    meaning = "The feature cannot be set to this level."
+
+
+class UnknownTopicId(Refusal):
+    code = 100
+    meaning = "There is no topic with this id here."
+
+
+class BrokerIdNotRegistered(Refusal):
+    code = 102
+    meaning = "The broker id is not registered."
+
+
+class InconsistentTopicId(Refusal):
+    code = 103
+    meaning = "The topic of this name has another id."
+
+
+class FetchSessionTopicIdError(Refusal):
+    code = 106
+    meaning = "The fetch session mixes topic names and topic ids."
+
+
+class MismatchedEndpointType(Refusal):
+    code = 114
+    meaning = "The request was sent to the wrong kind of endpoint."
+
+
+class UnsupportedEndpointType(Refusal):
+    code = 115
+    meaning = "The endpoint type is not supported."
+
+
+class RecordRefusal(Refusal):
+    """A refusal that can name the records at fault (KIP-467), by their index in the batch."""
+
+    def __init__(self, message: str | None = None, *, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidRecord(RecordRefusal):
+    code = 87
+    meaning = "A record does not have the form that the topic or the protocol asks for."
+
+
+class InvalidTimestamp(RecordRefusal):
+    code = 32
+    meaning = "A record's timestamp is outside the bounds of the topic."
+
+
+class StartupError(PenstockError):
+    """The node cannot start; the message is one line that says why and what to do next."""

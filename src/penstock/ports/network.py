@@ -1,0 +1,74 @@
+"""Connections that carry size-prefixed frames.
+
+The port cuts the byte stream into frames and hands each to the session as a memoryview
+that is only valid during the call: whoever keeps bytes copies them. A reply is a list of
+parts, bytes or slices of files, sent in the order of the calls. Nothing above this port
+knows whether a slice leaves by sendfile or by copy.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.ports.disk import Buffer, File
+
+
+class FileSlice:
+    """Bytes of a file that are to be sent without passing through Python."""
+
+    __slots__ = ("file", "position", "size")
+
+    def __init__(self, file: File, position: int, size: int) -> None:
+        self.file = file
+        self.position = position
+        self.size = size
+
+
+Part = Buffer | FileSlice
+
+
+class Connection(Protocol):
+    """The port's side of a connection, as the session sees it."""
+
+    peer_host: str
+    peer_port: int
+    local_port: int
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Queue parts; they leave in order. Flushed at the end of the present read."""
+        ...
+
+    def unsent_size(self) -> int:
+        """Bytes queued that the peer has not taken yet."""
+        ...
+
+    def pause_frames(self) -> None:
+        """Hand over no more frames until `resume_frames`; the peer feels back-pressure."""
+        ...
+
+    def resume_frames(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Session(Protocol):
+    """The server's side of a connection, as the port sees it."""
+
+    def frame(self, frame: memoryview) -> None:
+        """One whole frame without its size prefix. Writable, so offsets can be patched."""
+        ...
+
+    def lost(self, error: Exception | None) -> None:
+        """The connection is gone. Called exactly once."""
+        ...
+
+
+class Listener(Protocol):
+    port: int
+
+    def close(self) -> None: ...
+
+
+class Network(Protocol):
+    def listen(self, host: str, port: int, accept: Callable[[Connection], Session | None]) -> Listener:
+        """Serve a port (0: a free one). `accept` may return None to refuse the connection."""
+        ...
