@@ -1,0 +1,1 @@
+"""Decisions about the cluster, one file per subject, and the driver that commits them in turn."""

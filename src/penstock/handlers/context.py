@@ -1,0 +1,63 @@
+"""What a handler may reach: the node's services, and the request it answers.
+
+Everything is handed in, so a test builds a `Context` of fakes and a handler has no other way
+to the world. `settings` is replaced by the node whenever a dynamic broker setting changes:
+read it anew for each request, never keep it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock.config.settings import BrokerSettings
+    from penstock.controller.controller import Controller
+    from penstock.metadata.quorum import Quorum
+    from penstock.model.ids import NodeId
+    from penstock.ports.clock import Clock
+    from penstock.ports.disk import Disk
+    from penstock.ports.entropy import Entropy
+    from penstock.ports.network import Connection
+    from penstock.replication.replicas import Replicas
+    from penstock.storage.store import LogStore
+    from penstock.wire.frame import Header
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One advertised listener: what clients are told to connect to."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(slots=True)
+class Context:
+    """The node's services, as handlers see them."""
+
+    settings: "BrokerSettings"
+    replicas: "Replicas"
+    controller: "Controller"
+    quorum: "Quorum"
+    clock: "Clock"
+    entropy: "Entropy"
+    disk: "Disk"
+    store: "LogStore"
+    node_id: "NodeId"
+    cluster_id: str
+    endpoints: Sequence[Endpoint]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request: its header as it came, its body as an entity of the API's latest version."""
+
+    header: "Header"
+    body: Any
+    connection: "Connection"
+    listener: str = "PLAINTEXT"
+
+
+ColdHandler = Callable[[Context, Request], Awaitable[Any]]
+"""Answers with an entity of the API's latest version; the codec writes it in the version asked for."""

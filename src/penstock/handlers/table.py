@@ -1,0 +1,57 @@
+"""Which handler answers which API key, apart from the hot ones (Produce, Fetch).
+
+A handler's module is imported when its first request arrives: the schema classes of all APIs
+together cost more time than the rest of the start-up.
+"""
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, cast
+
+from penstock.handlers.context import ColdHandler
+
+MODULES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        2: "list_offsets",
+        3: "metadata",
+        18: "api_versions",
+        19: "create_topics",
+        20: "delete_topics",
+        21: "delete_records",
+        22: "init_producer_id",
+        23: "offset_for_leader_epoch",
+        32: "describe_configs",
+        33: "alter_configs",
+        35: "describe_log_dirs",
+        37: "create_partitions",
+        44: "incremental_alter_configs",
+        46: "list_partition_reassignments",
+        57: "update_features",
+        60: "describe_cluster",
+        74: "list_config_resources",
+        75: "describe_topic_partitions",
+    }
+)
+
+
+class _LazyHandlers(Mapping[int, ColdHandler]):
+    def __init__(self, modules: Mapping[int, str]) -> None:
+        self._modules = modules
+        self._loaded: dict[int, ColdHandler] = {}
+
+    def __getitem__(self, api_key: int) -> ColdHandler:
+        handler = self._loaded.get(api_key)
+        if handler is None:
+            module = import_module(f"penstock.handlers.{self._modules[api_key]}")
+            handler = self._loaded[api_key] = cast(ColdHandler, module.handle)
+        return handler
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._modules)
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+
+COLD: Final[Mapping[int, ColdHandler]] = _LazyHandlers(MODULES)
