@@ -1,0 +1,193 @@
+"""The primitive fields of Kafka's flexible versions, as metadata and control records use them.
+
+Each kind writes to a bytearray and reads through a `Reader` that checks every bound.
+Pure bytes; calls go nowhere else. Refuses bytes that end early or lie: Corruption.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+from penstock.model.errors import Corruption
+
+ZERO_UUID = UUID(int=0)
+
+
+class Reader:
+    """A place in a buffer that only moves forward."""
+
+    __slots__ = ("position", "view")
+
+    def __init__(self, view: memoryview, position: int = 0) -> None:
+        self.view = view
+        self.position = position
+
+    def take(self, size: int) -> memoryview:
+        start = self.position
+        if size > len(self.view) - start:
+            raise Corruption(f"a field of {size} bytes at {start} ends after its record of {len(self.view)} bytes")
+        self.position = start + size
+        return self.view[start : start + size]
+
+    def uvarint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise Corruption(f"a varint that ends at {self.position} is longer than 5 bytes")
+
+
+def write_uvarint(out: bytearray, value: int) -> None:
+    assert value >= 0, value
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How one type of field is written and read."""
+
+    write: Callable[[bytearray, Any], None]
+    read: Callable[[Reader], Any]
+
+
+def _fixed(code: str) -> Kind:
+    layout = Struct(code)
+
+    def write(out: bytearray, value: int) -> None:
+        out += layout.pack(value)
+
+    def read(reader: Reader) -> Any:
+        return layout.unpack(reader.take(layout.size))[0]
+
+    return Kind(write, read)
+
+
+INT8 = _fixed(">b")
+INT16 = _fixed(">h")
+UINT16 = _fixed(">H")
+INT32 = _fixed(">i")
+INT64 = _fixed(">q")
+BOOLEAN = _fixed(">?")
+
+
+def _write_string(out: bytearray, value: str | None) -> None:
+    if value is None:
+        out.append(0)
+        return
+    encoded = value.encode()
+    write_uvarint(out, len(encoded) + 1)
+    out += encoded
+
+
+def _read_nullable_string(reader: Reader) -> str | None:
+    size = reader.uvarint()
+    if size == 0:
+        return None
+    try:
+        return str(reader.take(size - 1), "utf-8")
+    except UnicodeDecodeError as error:
+        raise Corruption(f"a string that ends at {reader.position} is not UTF-8") from error
+
+
+def _read_string(reader: Reader) -> str:
+    value = _read_nullable_string(reader)
+    if value is None:
+        raise Corruption(f"null at {reader.position} where a string must be")
+    return value
+
+
+STRING = Kind(_write_string, _read_string)
+NULLABLE_STRING = Kind(_write_string, _read_nullable_string)
+UUID_ = Kind(
+    lambda out, value: out.extend(value.bytes),
+    lambda reader: UUID(bytes=bytes(reader.take(16))),
+)
+
+
+def array(element: Kind, *, nullable: bool = False) -> Kind:
+    """A compact array, as a tuple; null is None where allowed."""
+
+    def write(out: bytearray, values: tuple[Any, ...] | None) -> None:
+        if values is None:
+            assert nullable, "null where an array must be"
+            out.append(0)
+            return
+        write_uvarint(out, len(values) + 1)
+        for value in values:
+            element.write(out, value)
+
+    def read(reader: Reader) -> tuple[Any, ...] | None:
+        count = reader.uvarint() - 1
+        if count < 0:
+            if not nullable:
+                raise Corruption(f"null at {reader.position} where an array must be")
+            return None
+        # Every element takes a byte at least, so a lying count is caught before anything is allocated.
+        if count > len(reader.view) - reader.position:
+            raise Corruption(f"an array of {count} at {reader.position} ends after its record")
+        return tuple([element.read(reader) for _ in range(count)])
+
+    return Kind(write, read)
+
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct: its attribute, its kind, since which version, and its tag if it is tagged."""
+
+    name: str
+    kind: Kind
+    since: int = 0
+    tag: int | None = None
+    default: Any = _ABSENT
+
+
+class Layout:
+    """The fields of a struct in the order they are written; makes and takes objects of one class."""
+
+    def __init__(self, make: Callable[..., Any], version: int, *fields: Field) -> None:
+        self.make = make
+        self.version = version
+        self._plain = tuple(field for field in fields if field.tag is None)
+        self._tagged = tuple(
+            sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
+        )
+
+    def write(self, out: bytearray, value: Any) -> None:
+        """Write at the layout's own version; tagged fields at their default are left out."""
+        for field in self._plain:
+            field.kind.write(out, getattr(value, field.name))
+        present = [field for field in self._tagged if getattr(value, field.name) != field.default]
+        write_uvarint(out, len(present))
+        for field in present:
+            assert field.tag is not None
+            body = bytearray()
+            field.kind.write(body, getattr(value, field.name))
+            write_uvarint(out, field.tag)
+            write_uvarint(out, len(body))
+            out += body
+
+    def read(self, reader: Reader, version: int | None = None) -> Any:
+        """Read at a version up to the layout's own; fields it lacks keep the class's default."""
+        version = self.version if version is None else version
+        values = {field.name: field.kind.read(reader) for field in self._plain if field.since <= version}
+        for _ in range(reader.uvarint()):
+            tag = reader.uvarint()
+            body = Reader(reader.take(reader.uvarint()))
+            for field in self._tagged:
+                if field.tag == tag and field.since <= version:
+                    values[field.name] = field.kind.read(body)
+        return self.make(**values)
+
+    def kind(self) -> Kind:
+        """This struct as the element of an array."""
+        return Kind(self.write, self.read)

@@ -1,0 +1,105 @@
+"""The cluster's metadata at one offset: immutable, shared by every reader.
+
+A new image comes only from `delta.py` and shares with the old one all that did not
+change. Whoever needs a steady view keeps the image it took. Refuses nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from penstock.metadata.records import BrokerEndpoint, BrokerFeature
+from penstock.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, ProducerId, TopicName
+
+TOPIC = 2
+BROKER = 4
+BROKER_LOGGER = 8
+CLIENT_METRICS = 16
+GROUP = 32
+
+FIRST_PRODUCER_ID = ProducerId(0)
+_NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+class ConfigResource(NamedTuple):
+    """What a config belongs to: one of the types above; a BROKER named "" is the cluster-wide default."""
+
+    type: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    leader: NodeId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[NodeId, ...]
+    isr: tuple[NodeId, ...]
+    eligible_leader_replicas: tuple[NodeId, ...] = ()
+    last_known_elr: tuple[NodeId, ...] = ()
+    partition_epoch: int = 0
+    removing_replicas: tuple[NodeId, ...] = ()
+    adding_replicas: tuple[NodeId, ...] = ()
+    directories: tuple[UUID, ...] = ()
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """A topic; the index of a partition is its place in `partitions`."""
+
+    name: TopicName
+    id: UUID
+    partitions: tuple[PartitionImage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    node_id: NodeId
+    epoch: int
+    incarnation_id: UUID
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+
+    def end_point(self, listener: str) -> BrokerEndpoint | None:
+        return next((end_point for end_point in self.end_points if end_point.name == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """Everything that is committed up to and with `offset`; -1 when nothing is."""
+
+    topics: Mapping[TopicName, TopicImage] = field(default_factory=lambda: _NONE)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=lambda: _NONE)
+    brokers: Mapping[NodeId, BrokerImage] = field(default_factory=lambda: _NONE)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: _NONE)
+    features: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    next_producer_id: ProducerId = FIRST_PRODUCER_ID
+    offset: Offset = NO_OFFSET
+    epoch: LeaderEpoch = NO_EPOCH
+
+    def config(self, resource: ConfigResource) -> Mapping[str, str]:
+        """The settings given to a resource; none of the defaults."""
+        return self.configs.get(resource, _NONE)
+
+    def topic_config(self, name: TopicName) -> Mapping[str, str]:
+        return self.configs.get(ConfigResource(TOPIC, name), _NONE)
+
+    def partition(self, name: TopicName, index: int) -> PartitionImage | None:
+        """The partition, or None if there is no such topic or no such index."""
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def live_brokers(self) -> Iterator[BrokerImage]:
+        """Brokers that may lead and be given replicas."""
+        return (broker for broker in self.brokers.values() if not broker.fenced)
+
+
+EMPTY = Image()

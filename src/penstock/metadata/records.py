@@ -1,0 +1,310 @@
+"""Kafka's cluster metadata records: typed values and their bytes.
+
+A value is a frame version, the record's api key and version as unsigned varints, then
+its fields in Kafka's flexible form, so Kafka's own tools read the metadata log. Written
+at one version each; older versions are read. Only what `delta.py` applies exists here.
+Uses `fields.py`. Refuses unknown keys, versions and malformed bytes: Corruption.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.metadata.fields import (
+    BOOLEAN,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    UINT16,
+    UUID_,
+    ZERO_UUID,
+    Field,
+    Layout,
+    Reader,
+    array,
+    write_uvarint,
+)
+from penstock.model.errors import Corruption
+
+FRAME_VERSION = 1
+NO_CHANGE = -2
+"""The leader in a PartitionChangeRecord that leaves the leader as it is; -1 means no leader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEndpoint:
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFeature:
+    name: str
+    min_supported_version: int
+    max_supported_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRecord:
+    """A broker process has come up: replaces what was known of the broker."""
+
+    broker_id: int
+    is_migrating_zk_broker: bool = False
+    incarnation_id: UUID
+    broker_epoch: int
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRecord:
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRecord:
+    name: str
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRecord:
+    """A partition with all its state: made new, or written to a snapshot."""
+
+    partition_id: int
+    topic_id: UUID
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader: int
+    leader_recovery_state: int = 0
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[UUID, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRecord:
+    """One setting of one resource; a value of None takes it away."""
+
+    resource_type: int
+    resource_name: str
+    name: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionChangeRecord:
+    """What changed in a partition; None (and NO_CHANGE, -1 for the recovery state) leaves a field as it is."""
+
+    partition_id: int
+    topic_id: UUID
+    isr: tuple[int, ...] | None = None
+    leader: int = NO_CHANGE
+    replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    leader_recovery_state: int = -1
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    directories: tuple[UUID, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopicRecord:
+    """The topic is gone, with its partitions and its configs."""
+
+    topic_id: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord:
+    """The finalised level of a feature; level 0 takes the feature away."""
+
+    name: str
+    feature_level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsRecord:
+    """Every producer id below `next_producer_id` has been given out."""
+
+    broker_id: int
+    broker_epoch: int = -1
+    next_producer_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistrationChangeRecord:
+    """fenced: 1 fence, -1 unfence, 0 as it was; in_controlled_shutdown: 1 begins it; empty log_dirs: as they were."""
+
+    broker_id: int
+    broker_epoch: int
+    fenced: int = 0
+    in_controlled_shutdown: int = 0
+    log_dirs: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord:
+    """Changes nothing; moves the log on."""
+
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+)
+
+_INT32S = array(INT32)
+_INT32S_OR_NULL = array(INT32, nullable=True)
+_UUIDS = array(UUID_)
+_UUIDS_OR_NULL = array(UUID_, nullable=True)
+
+_ENDPOINT = Layout(
+    BrokerEndpoint,
+    0,
+    Field("name", STRING),
+    Field("host", STRING),
+    Field("port", UINT16),
+    Field("security_protocol", INT16),
+)
+_FEATURE = Layout(
+    BrokerFeature,
+    0,
+    Field("name", STRING),
+    Field("min_supported_version", INT16),
+    Field("max_supported_version", INT16),
+)
+
+_LAYOUTS: dict[int, Layout] = {
+    0: Layout(
+        RegisterBrokerRecord,
+        3,
+        Field("broker_id", INT32),
+        Field("is_migrating_zk_broker", BOOLEAN, since=2),
+        Field("incarnation_id", UUID_),
+        Field("broker_epoch", INT64),
+        Field("end_points", array(_ENDPOINT.kind())),
+        Field("features", array(_FEATURE.kind())),
+        Field("rack", NULLABLE_STRING),
+        Field("fenced", BOOLEAN),
+        Field("in_controlled_shutdown", BOOLEAN, since=1),
+        Field("log_dirs", _UUIDS, since=3, tag=0, default=()),
+    ),
+    1: Layout(UnregisterBrokerRecord, 0, Field("broker_id", INT32), Field("broker_epoch", INT64)),
+    2: Layout(TopicRecord, 0, Field("name", STRING), Field("topic_id", UUID_)),
+    3: Layout(
+        PartitionRecord,
+        2,
+        Field("partition_id", INT32),
+        Field("topic_id", UUID_),
+        Field("replicas", _INT32S),
+        Field("isr", _INT32S),
+        Field("removing_replicas", _INT32S),
+        Field("adding_replicas", _INT32S),
+        Field("leader", INT32),
+        Field("leader_recovery_state", INT8, tag=0, default=0),
+        Field("leader_epoch", INT32),
+        Field("partition_epoch", INT32),
+        Field("directories", _UUIDS, since=1),
+        Field("eligible_leader_replicas", _INT32S_OR_NULL, since=2, tag=1, default=None),
+        Field("last_known_elr", _INT32S_OR_NULL, since=2, tag=2, default=None),
+    ),
+    4: Layout(
+        ConfigRecord,
+        0,
+        Field("resource_type", INT8),
+        Field("resource_name", STRING),
+        Field("name", STRING),
+        Field("value", NULLABLE_STRING),
+    ),
+    5: Layout(
+        PartitionChangeRecord,
+        2,
+        Field("partition_id", INT32),
+        Field("topic_id", UUID_),
+        Field("isr", _INT32S_OR_NULL, tag=0, default=None),
+        Field("leader", INT32, tag=1, default=NO_CHANGE),
+        Field("replicas", _INT32S_OR_NULL, tag=2, default=None),
+        Field("removing_replicas", _INT32S_OR_NULL, tag=3, default=None),
+        Field("adding_replicas", _INT32S_OR_NULL, tag=4, default=None),
+        Field("leader_recovery_state", INT8, tag=5, default=-1),
+        Field("eligible_leader_replicas", _INT32S_OR_NULL, since=2, tag=6, default=None),
+        Field("last_known_elr", _INT32S_OR_NULL, since=2, tag=7, default=None),
+        Field("directories", _UUIDS_OR_NULL, since=1, tag=8, default=None),
+    ),
+    9: Layout(RemoveTopicRecord, 0, Field("topic_id", UUID_)),
+    12: Layout(FeatureLevelRecord, 0, Field("name", STRING), Field("feature_level", INT16)),
+    15: Layout(
+        ProducerIdsRecord,
+        0,
+        Field("broker_id", INT32),
+        Field("broker_epoch", INT64),
+        Field("next_producer_id", INT64),
+    ),
+    17: Layout(
+        BrokerRegistrationChangeRecord,
+        2,
+        Field("broker_id", INT32),
+        Field("broker_epoch", INT64),
+        Field("fenced", INT8, tag=0, default=0),
+        Field("in_controlled_shutdown", INT8, since=1, tag=1, default=0),
+        Field("log_dirs", _UUIDS, since=2, tag=2, default=()),
+    ),
+    20: Layout(NoOpRecord, 0),
+}
+_API_KEYS = {layout.make: api_key for api_key, layout in _LAYOUTS.items()}
+
+
+def encode(record: MetadataRecord) -> bytes:
+    """Return the value of the record in the metadata log."""
+    api_key = _API_KEYS[type(record)]
+    layout = _LAYOUTS[api_key]
+    out = bytearray()
+    write_uvarint(out, FRAME_VERSION)
+    write_uvarint(out, api_key)
+    write_uvarint(out, layout.version)
+    layout.write(out, record)
+    return bytes(out)
+
+
+def decode(value: bytes | memoryview) -> MetadataRecord:
+    """Return the record that a value in the metadata log holds."""
+    reader = Reader(memoryview(value))
+    frame_version = reader.uvarint()
+    if frame_version != FRAME_VERSION:
+        raise Corruption(f"frame version {frame_version} of a metadata record is unknown")
+    api_key = reader.uvarint()
+    version = reader.uvarint()
+    layout = _LAYOUTS.get(api_key)
+    if layout is None or version > layout.version:
+        raise Corruption(f"metadata record type {api_key} version {version} is unknown to this release")
+    record: MetadataRecord = layout.read(reader, version)
+    if reader.position != len(reader.view):
+        raise Corruption(f"metadata record type {api_key} has {len(reader.view) - reader.position} bytes too many")
+    return record
+
+
+UNASSIGNED_DIRECTORY = ZERO_UUID
+"""The directory of a replica that has not been placed yet (KIP-858)."""
