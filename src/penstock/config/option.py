@@ -1,0 +1,151 @@
+"""One option: its declaration, and the way between its text and its value.
+
+Owns parsing, rendering and the bounds of a single value; rules that join several options
+live in settings.py. The texts of the errors are worded as Kafka words them, because people
+and tools search for them. Refuses a bad value with InvalidConfig.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from penstock.model.errors import InvalidConfig
+
+Kind = Literal["boolean", "string", "int", "short", "long", "double", "list", "class", "password"]
+Scope = Literal["read-only", "per-broker", "cluster-wide"]
+Value = bool | int | float | str | tuple[str, ...] | None
+Check = Callable[[str, Value], None]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+GIB: Final = 1024 * MIB
+SECOND_MS: Final = 1000
+MINUTE_MS: Final = 60 * SECOND_MS
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_INTEGER_LIMITS: Final = {
+    "short": (-(2**15), 2**15 - 1, "SHORT"),
+    "int": (-(2**31), INT_MAX, "INT"),
+    "long": (-(2**63), LONG_MAX, "LONG"),
+}
+# int() alone would take underscores and the digits of other scripts, which Kafka refuses.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """The declaration of one option.
+
+    `name` is the name at the broker, `topic` the name at a topic where the option exists there.
+    `fallbacks` are broker options that count, in this order, while this one is not set; their
+    unit is the last word of their name. `topic_least` is a bound that only topics are held to,
+    `at_broker` is false for what can be set at topics alone, `own` marks what Kafka does not have.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    doc: str
+    topic: str | None = None
+    least: float | None = None
+    most: float | None = None
+    topic_least: float | None = None
+    choices: tuple[str, ...] = ()
+    scope: Scope = "read-only"
+    fallbacks: tuple[str, ...] = ()
+    check: Check | None = None
+    allow_empty: bool = True
+    internal: bool = False
+    at_broker: bool = True
+    own: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        return self.kind == "password"
+
+    @property
+    def live(self) -> bool:
+        return self.scope != "read-only"
+
+
+def invalid(name: str, value: object, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
+
+
+def parse(option: Option, text: str, *, name: str | None = None) -> Value:
+    """Return the value that the text means, checked against the option's own bounds.
+
+    `name` is what the option is called where the text was written: its topic-level name, say.
+    """
+    called = name or option.name
+    value = _convert(option.kind, text.strip() if option.kind != "password" else text, called)
+    if option.choices:
+        _check_choice(option, value, called)
+    elif option.kind == "list" and not option.allow_empty and not value:
+        raise InvalidConfig(f"Configuration '{called}' values must not be empty.")
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        least = option.topic_least if called == option.topic and option.topic_least is not None else option.least
+        if least is not None and value < least:
+            raise invalid(called, render(option, value), f"Value must be at least {_plain(least)}")
+        if option.most is not None and value > option.most:
+            raise invalid(called, render(option, value), f"Value must be no more than {_plain(option.most)}")
+    if option.check is not None:
+        option.check(called, value)
+    return value
+
+
+def render(option: Option, value: Value) -> str | None:
+    """Return the text of a value as DescribeConfigs shows it; None where there is no value."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if option.kind == "double" and not isinstance(value, str):
+        return repr(float(value))
+    return str(value)
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else str(number)
+
+
+def _convert(kind: Kind, text: str, name: str) -> Value:
+    if kind in _INTEGER_LIMITS:
+        low, high, spelled = _INTEGER_LIMITS[kind]
+        if not _INTEGER.fullmatch(text) or len(text) > 20 or not low <= int(text) <= high:
+            raise invalid(name, text, f"Not a number of type {spelled}")
+        return int(text)
+    if kind == "boolean":
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise invalid(name, text, "Expected value to be either true or false")
+        return lowered == "true"
+    if kind == "double":
+        if not _NUMBER.fullmatch(text):
+            raise invalid(name, text, "Not a number of type DOUBLE")
+        return float(text)
+    if kind == "list":
+        return tuple(word.strip() for word in text.split(",")) if text else ()
+    return text
+
+
+def _check_choice(option: Option, value: Value, name: str) -> None:
+    listed = ", ".join(option.choices)
+    if not isinstance(value, tuple):
+        if value not in option.choices:
+            raise invalid(name, value, f"String must be one of: {listed}")
+        return
+    if not value and not option.allow_empty:
+        raise InvalidConfig(f"Configuration '{name}' must not be empty. Valid values include: [{listed}]")
+    if len(set(value)) != len(value):
+        raise InvalidConfig(f"Configuration '{name}' values must not be duplicated.")
+    for word in value:
+        if word not in option.choices:
+            raise invalid(name, word, f"String must be one of: {listed}")

@@ -1,0 +1,328 @@
+"""What is set: the values of a broker and of a topic, and where each came from.
+
+`BrokerSettings` is immutable and built of layers: defaults, then what was given at the start
+(file below command line), then what was set while running for all brokers, then for this one.
+A change makes a new object. `topic_settings` lays a topic's overrides over it. Refuses to
+start on an unknown name or a bad value (StartupError); a topic's bad value is InvalidConfig.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from penstock.config.broker import BROKER, MEANINGLESS
+from penstock.config.option import HOUR_MS, MINUTE_MS, Option, Value, invalid, parse, render
+from penstock.config.topic import TOPIC
+from penstock.model.errors import InvalidConfig, StartupError
+
+_DEFAULTS: Final[Mapping[str, Value]] = {name: option.default for name, option in BROKER.items()}
+_TOPIC_CACHE_SIZE_MAX: Final = 1024
+
+
+class Source(IntEnum):
+    """Where a value came from, as DescribeConfigs numbers it."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class Synonym(NamedTuple):
+    """One of the places that an option's value could have come from."""
+
+    name: str
+    value: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """Every option of one topic, resolved. Fields are named as the options are."""
+
+    cleanup_policy: frozenset[str]
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    delete_retention_ms: int
+    file_delete_delay_ms: int
+    flush_messages: int
+    flush_mode: str
+    flush_ms: int
+    follower_replication_throttled_replicas: tuple[str, ...]
+    index_interval_bytes: int
+    leader_replication_throttled_replicas: tuple[str, ...]
+    local_retention_bytes: int
+    local_retention_ms: int
+    max_compaction_lag_ms: int
+    max_message_bytes: int
+    message_timestamp_after_max_ms: int
+    message_timestamp_before_max_ms: int
+    message_timestamp_type: str
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    min_insync_replicas: int
+    preallocate: bool
+    remote_log_copy_disable: bool
+    remote_log_delete_on_disable: bool
+    remote_storage_enable: bool
+    retention_bytes: int
+    retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    segment_jitter_ms: int
+    segment_ms: int
+    unclean_leader_election_enable: bool
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+
+class BrokerSettings(Mapping[str, Any]):
+    """The values of one broker by Kafka's names: `settings["num.partitions"]`.
+
+    `ignored` names what was given and is left out: options of Kafka that mean nothing here, and
+    dynamic values that no longer pass (an older or newer node may have written them).
+    """
+
+    __slots__ = ("_cluster", "_node", "_static", "_topics", "_values", "ignored")
+
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        self._static = _parse_static(static or {})
+        self._cluster: Mapping[str, Value] = {}
+        self._node: Mapping[str, Value] = {}
+        self._values: Mapping[str, Value] = {**_DEFAULTS, **self._static}
+        self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
+        self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if name in MEANINGLESS))
+
+    @classmethod
+    def load(
+        cls, *, file: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
+    ) -> "BrokerSettings":
+        """Build from a properties file and the command line, which wins."""
+        settings = cls({**(file or {}), **(overrides or {})})
+        try:
+            check_broker(settings)
+        except InvalidConfig as problem:
+            raise StartupError(problem.message) from None
+        return settings
+
+    def with_dynamic(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerSettings":
+        """Return the same start-up values under other dynamic ones: of all brokers, then of this one."""
+        changed = object.__new__(BrokerSettings)
+        ignored = [name for name in self.ignored if name in MEANINGLESS]
+        changed._static = self._static
+        changed._cluster = _parse_dynamic(cluster, ignored)
+        changed._node = _parse_dynamic(node, ignored)
+        changed._values = {**_DEFAULTS, **self._static, **changed._cluster, **changed._node}
+        changed._topics = {}
+        changed.ignored = tuple(sorted(ignored))
+        return changed
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def integer(self, name: str) -> int:
+        value = self._values[name]
+        assert isinstance(value, int), f"{name} is not a number here"
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self._values[name]
+        assert isinstance(value, bool), f"{name} is not a boolean"
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._values[name]
+        assert isinstance(value, str), f"{name} is not a string here"
+        return value
+
+    def words(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        assert isinstance(value, tuple), f"{name} is not a list here"
+        return value
+
+    def static(self) -> Mapping[str, Value]:
+        """What was given at the start."""
+        return self._static
+
+    def source(self, name: str) -> Source:
+        if name in self._node:
+            return Source.DYNAMIC_BROKER
+        if name in self._cluster:
+            return Source.DYNAMIC_DEFAULT_BROKER
+        return Source.STATIC_BROKER if name in self._static else Source.DEFAULT
+
+    def synonyms(self, name: str) -> list[Synonym]:
+        """Return every place that has a value for the option, the one that counts first."""
+        found: list[Synonym] = []
+        for option in _chain(BROKER[name]):
+            for layer, source in (
+                (self._node, Source.DYNAMIC_BROKER),
+                (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
+                (self._static, Source.STATIC_BROKER),
+            ):
+                if option.name in layer:
+                    found.append(Synonym(option.name, _shown(option, layer[option.name]), source))
+            if option.default is not None:
+                found.append(Synonym(option.name, _shown(option, option.default), Source.DEFAULT))
+        return found
+
+    def topic_default(self, option: Option) -> Value:
+        """Return what a topic has that does not set the option itself."""
+        if not option.at_broker:
+            return option.default
+        value = None
+        for candidate in _chain(option):
+            value = self._values[candidate.name]
+            if value is not None:
+                unit = _UNIT_MS.get(candidate.name.rpartition(".")[2], 1)
+                value = value * unit if unit != 1 and isinstance(value, int) else value
+                break
+        # A broker writes "for ever" as any negative number; the topic's option knows only -1.
+        return -1 if option.topic == "retention.ms" and isinstance(value, int) and value < 0 else value
+
+
+_UNIT_MS: Final = {"hours": HOUR_MS, "minutes": MINUTE_MS}
+
+
+def topic_settings(broker: BrokerSettings, overrides: Mapping[str, str] | None = None) -> TopicSettings:
+    """Return a topic's settings; most topics set little, so equal ones share one object."""
+    key = tuple(sorted(overrides.items())) if overrides else ()
+    cached = broker._topics.get(key)
+    if cached is None:
+        cached = _build_topic_settings(resolve_topic(broker, overrides or {}))
+        if len(broker._topics) >= _TOPIC_CACHE_SIZE_MAX:
+            broker._topics.clear()
+        broker._topics[key] = cached
+    return cached
+
+
+def resolve_topic(broker: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """Return the value of every topic option by its topic-level name, checked one by one and together."""
+    values = {name: broker.topic_default(option) for name, option in TOPIC.items()}
+    for name, text in overrides.items():
+        option = TOPIC.get(name)
+        if option is None:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+        values[name] = parse(option, text, name=name)
+    check_topic(values)
+    return values
+
+
+def check_topic(values: Mapping[str, Value]) -> None:
+    """Check the rules that join several options of a topic."""
+    _check_compaction_lags(values["min.compaction.lag.ms"], values["max.compaction.lag.ms"])
+    if values["remote.storage.enable"]:
+        raise InvalidConfig(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+def check_broker(settings: Mapping[str, Value]) -> None:
+    """Check the rules that join several options of a broker."""
+    _check_compaction_lags(settings["log.cleaner.min.compaction.lag.ms"], settings["log.cleaner.max.compaction.lag.ms"])
+    for name in ("log.roll.ms", "log.roll.hours", "log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if settings[name] == 0:
+            raise invalid(name, 0, "Value must not be 0")
+
+
+def _check_compaction_lags(least: Value, most: Value) -> None:
+    assert isinstance(least, int) and isinstance(most, int), "both have defaults"
+    if least > most:
+        raise InvalidConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+
+
+def closest_names(name: str, known: Mapping[str, object]) -> str:
+    """Return a hint for a name that is not known: the names that look most like it."""
+    near = get_close_matches(name, known, n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(near)}?)" if near else ""
+
+
+def option_of(name: str) -> Option | None:
+    """Return a broker option by its name, also when the name is that of one listener's own setting."""
+    option = BROKER.get(name)
+    if option is None and name.startswith("listener.name."):
+        parts = name.split(".", 3)
+        option = BROKER.get(parts[3]) if len(parts) == 4 else None
+    return option
+
+
+def _chain(option: Option) -> list[Option]:
+    return [option, *(BROKER[name] for name in option.fallbacks)]
+
+
+def _shown(option: Option, value: Value) -> str | None:
+    return None if option.sensitive else render(option, value)
+
+
+def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, text in given.items():
+        option = option_of(name)
+        if option is None:
+            if name in MEANINGLESS:
+                continue
+            raise StartupError(f"Unknown option {name}{closest_names(name, BROKER)}")
+        try:
+            values[name] = parse(option, text, name=name)
+        except InvalidConfig as problem:
+            raise StartupError(problem.message) from None
+    return values
+
+
+def _parse_dynamic(given: Mapping[str, str], ignored: list[str]) -> dict[str, Value]:
+    values: dict[str, Value] = {}
+    for name, text in given.items():
+        option = option_of(name)
+        if option is None or not option.live:
+            ignored.append(name)
+            continue
+        try:
+            values[name] = parse(option, text, name=name)
+        except InvalidConfig:
+            ignored.append(name)
+    return values
+
+
+def _build_topic_settings(values: dict[str, Value]) -> TopicSettings:
+    named: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+    small_segments = named.pop("internal_segment_bytes")
+    if small_segments is not None:
+        named["segment_bytes"] = small_segments
+    named["cleanup_policy"] = frozenset(named["cleanup_policy"])
+    return TopicSettings(**named)
+
+
+def default_topic_settings(**changes: Any) -> TopicSettings:
+    """Return the settings of a topic on a broker where nothing is set, with some fields changed."""
+    unknown = changes.keys() - {field.name for field in fields(TopicSettings)}
+    assert not unknown, f"no such settings: {unknown}"
+    return replace(topic_settings(BrokerSettings()), **changes)
