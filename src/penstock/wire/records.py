@@ -1,0 +1,277 @@
+"""The records inside a batch: written for our own topics, tests and tools, read strictly.
+
+A broker passes batches through unopened; what reads records is compaction, our internal
+topics, the metadata log and the tools. Goes to batch.py for the header and to
+compression.py for the payload. Refuses: CorruptMessage when the bytes fail size or
+checksum, InvalidRecord (naming the record) when a record is not what it claims to be.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple, NoReturn
+
+from crc32c import crc32c
+
+from penstock.model.errors import CorruptMessage, InvalidRecord
+from penstock.wire import batch
+from penstock.wire.batch import BatchHeader, Buffer, iter_batches
+from penstock.wire.compression import DECOMPRESSED_SIZE_MAX, Codec, compress, decompress
+
+__all__ = ["Header", "Record", "decode_batch", "decode_payload", "encode_batch", "iter_batches", "recompress_batch"]
+
+Header = tuple[bytes, bytes | None]
+
+# A record of a null key and a null value without headers: its length and six one-byte fields.
+_RECORD_SIZE_LEAST: Final = 7
+_INT32_LEAST, _INT32_MOST = -(2**31), 2**31 - 1
+_SEALED: Final = Struct(">hiqqqhii")
+_UNSEALED: Final = Struct(">qiibI")
+
+
+class Record(NamedTuple):
+    """One record. An offset of -1 on the way in means: the one after the record before it."""
+
+    offset: int = -1
+    timestamp: int = -1
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[Header, ...] = ()
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    codec: int = Codec.NONE,
+    level: int | None = None,
+    timestamp_type: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> bytes:
+    """Write one sealed batch. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+    assert records, "an empty batch is only ever left behind by compaction"
+    assert timestamp_type in (0, 1)
+    base_timestamp = records[0].timestamp
+    max_timestamp = base_timestamp
+    payload = bytearray()
+    delta = -1
+    for record in records:
+        delta = delta + 1 if record.offset < 0 else _delta_after(delta, record.offset - base_offset)
+        if record.timestamp > max_timestamp:
+            max_timestamp = record.timestamp
+        _encode_record(payload, record, delta, record.timestamp - base_timestamp)
+    attributes = (
+        codec
+        | (batch.LOG_APPEND_TIME if timestamp_type else 0)
+        | (batch.TRANSACTIONAL if is_transactional else 0)
+        | (batch.CONTROL if is_control else 0)
+    )
+    sealed = _SEALED.pack(
+        attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records)
+    )
+    return _seal(base_offset, leader_epoch, sealed, compress(codec, payload, level))
+
+
+def decode_batch(view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True) -> list[Record]:
+    """Read every record of the batch that the view begins with. Bytes behind the batch are left alone.
+
+    Offsets must rise and stay within the header's last offset; after compaction they may
+    have holes, so the count is checked against the payload and not against the offsets.
+    """
+    header, payload = decode_payload(view, limit=limit, check_crc=check_crc)
+    return _decode_records(header, payload)
+
+
+def decode_payload(
+    view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True
+) -> tuple[BatchHeader, bytes]:
+    """The header and the decompressed but unopened records of a batch."""
+    header = _checked_header(view, check_crc=check_crc)
+    payload = memoryview(view)[batch.HEADER_SIZE : header.size]
+    # An emptied batch keeps its codec bits but has no frame to read.
+    if header.record_count == 0 and not payload:
+        return header, b""
+    return header, decompress(header.codec, payload, limit=limit)
+
+
+def recompress_batch(
+    view: Buffer, codec: int, level: int | None = None, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True
+) -> bytes:
+    """The same batch under another codec: the payload is repacked whole, its records stay unopened."""
+    header, payload = decode_payload(view, limit=limit, check_crc=check_crc)
+    sealed = _SEALED.pack(
+        header.attributes & ~batch.CODEC_MASK | codec,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+    return _seal(header.base_offset, header.leader_epoch, sealed, compress(codec, payload, level))
+
+
+def _seal(base_offset: int, leader_epoch: int, sealed: bytes, payload: bytes) -> bytes:
+    crc = crc32c(payload, crc32c(sealed))
+    length = batch.LENGTH_LEAST + len(payload)
+    return _UNSEALED.pack(base_offset, length, leader_epoch, batch.MAGIC, crc) + sealed + payload
+
+
+def _checked_header(view: Buffer, *, check_crc: bool) -> BatchHeader:
+    size = batch.batch_size(view)
+    batch.check_magic(view)
+    header = BatchHeader.at(view)
+    if check_crc and not batch.crc_ok(view, 0, size):
+        raise CorruptMessage(f"the batch at offset {header.base_offset} fails its checksum")
+    if header.record_count < 0 or header.last_offset_delta < 0:
+        raise InvalidRecord(
+            f"the batch claims {header.record_count} records up to offset delta {header.last_offset_delta}"
+        )
+    return header
+
+
+def _delta_after(previous: int, delta: int) -> int:
+    if not previous < delta <= _INT32_MOST:
+        raise ValueError(f"offset delta {delta} cannot follow {previous}")
+    return delta
+
+
+def _encode_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta: int) -> None:
+    body = bytearray(1)
+    _append_varint(body, timestamp_delta)
+    _append_varint(body, offset_delta)
+    _append_bytes(body, record.key)
+    _append_bytes(body, record.value)
+    _append_varint(body, len(record.headers))
+    for name, value in record.headers:
+        _append_bytes(body, name)
+        _append_bytes(body, value)
+    _append_varint(out, len(body))
+    out += body
+
+
+def _append_bytes(out: bytearray, value: bytes | None) -> None:
+    if value is None:
+        out.append(1)
+    else:
+        _append_varint(out, len(value))
+        out += value
+
+
+def _append_varint(out: bytearray, value: int) -> None:
+    # Zigzag: the sign goes to the lowest bit, so that small negatives stay short.
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+
+
+def _refuse(index: int, why: str) -> NoReturn:
+    raise InvalidRecord(f"record {index}: {why}", record_errors=((index, why),))
+
+
+def _varint(data: bytes, position: int, *, size_max: int = 5) -> tuple[int, int]:
+    """A zigzag integer and the position behind it; IndexError at the end of the data."""
+    raw = shift = 0
+    for _ in range(size_max):
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+    raise ValueError(f"a variable-length integer runs over {size_max} bytes")
+
+
+def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
+    count = header.record_count
+    if count * _RECORD_SIZE_LEAST > len(data):
+        raise InvalidRecord(f"the batch claims {count} records in {len(data)} bytes")
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    delta_previous, delta_most = -1, header.last_offset_delta
+    records: list[Record] = []
+    position = index = 0
+    try:
+        for index in range(count):  # noqa: B007 - named in the refusal below
+            end, timestamp_delta, delta, key, value, headers = _decode_record(data, position)
+            if not delta_previous < delta <= delta_most:
+                raise ValueError(f"offset delta {delta} is not within {delta_previous + 1} and {delta_most}")
+            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            records.append(Record(base_offset + delta, timestamp, key, value, headers))
+            delta_previous, position = delta, end
+    except IndexError:
+        _refuse(index, "the records end within it")
+    except ValueError as error:
+        _refuse(index, str(error))
+    if position != len(data):
+        raise InvalidRecord(f"{len(data) - position} bytes follow the {count} records of the batch")
+    return records
+
+
+def _decode_record(data: bytes, start: int) -> tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]:
+    """One record from the position of its length. ValueError says what is wrong with it.
+
+    Reading past the record's own end shows in the last comparison, since the position only rises.
+    """
+    size, position = _varint(data, start)
+    end = position + size
+    if size < _RECORD_SIZE_LEAST - 1 or end > len(data):
+        raise ValueError(f"a size of {size} bytes is not possible, {len(data) - position} are left")
+    position += 1  # The record's attributes: none is defined.
+    byte = data[position]
+    if byte < 0x80:
+        timestamp_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        timestamp_delta, position = _varint(data, position, size_max=10)
+    byte = data[position]
+    if byte < 0x80:
+        delta, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        delta, position = _varint(data, position)
+    key, position = _sized(data, position, "key")
+    value, position = _sized(data, position, "value")
+    byte = data[position]
+    if byte == 0:
+        position += 1
+        headers: tuple[Header, ...] = ()
+    else:
+        headers, position = _decode_headers(data, position, end)
+    if position != end:
+        raise ValueError(f"its fields take {position - start} bytes and its size says {end - start}")
+    return end, timestamp_delta, delta, key, value, headers
+
+
+def _sized(data: bytes, position: int, what: str) -> tuple[bytes | None, int]:
+    byte = data[position]
+    if byte < 0x80:
+        size, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        size, position = _varint(data, position)
+    if size >= 0:
+        end = position + size
+        return data[position:end], end
+    if size != -1:
+        raise ValueError(f"a {what} of {size} bytes")
+    return None, position
+
+
+def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
+    count, position = _varint(data, position)
+    # Each header takes at least the byte of its key's size and that of its value's.
+    if not 0 <= 2 * count <= end - position:
+        raise ValueError(f"{count} headers in {end - position} bytes")
+    headers: list[Header] = []
+    for _ in range(count):
+        name, position = _sized(data, position, "header key")
+        if name is None:
+            raise ValueError("a header without a key")
+        value, position = _sized(data, position, "header value")
+        headers.append((name, value))
+    return tuple(headers), position
