@@ -1,0 +1,68 @@
+"""What a topic may be called, and which topics are the broker's own.
+
+Owns the name rules; controller/topics.py applies them to new topics, handlers to what clients
+ask about. The error texts are worded as Kafka words them. Refuses with InvalidTopic.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.model.errors import InvalidTopic
+from penstock.model.ids import TopicName
+
+# 255 is the longest folder name of most file systems; a partition adds "-" and up to five digits.
+TOPIC_NAME_LENGTH_MAX: Final = 249
+
+CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
+TRANSACTION_STATE: Final = TopicName("__transaction_state")
+SHARE_GROUP_STATE: Final = TopicName("__share_group_state")
+CLUSTER_METADATA: Final = TopicName("__cluster_metadata")
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_METADATA})
+
+_LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def is_internal(name: str) -> bool:
+    """Whether the broker keeps its own state in the topic; clients do not produce to these."""
+    return name in INTERNAL_TOPICS
+
+
+def name_problem(name: str) -> str | None:
+    """Return what is wrong with a topic name, or None if it is legal."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return f"Topic name is invalid: '{name}' is not allowed"
+    if len(name) > TOPIC_NAME_LENGTH_MAX:
+        return (
+            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length "
+            f"{TOPIC_NAME_LENGTH_MAX}"
+        )
+    if not _LEGAL.fullmatch(name):
+        return (
+            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, "
+            "'.', '_' and '-'"
+        )
+    return None
+
+
+def check_name(name: str) -> TopicName:
+    """Return the name as that of a topic; refuse one that is not legal."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise InvalidTopic(problem)
+    return TopicName(name)
+
+
+def collision_key(name: str) -> str:
+    """Return what two names share that would be one in metric names, where '.' becomes '_'."""
+    return name.replace(".", "_")
+
+
+def find_collision(name: str, existing: Iterable[str]) -> str | None:
+    """Return the first other topic whose name differs from this one only in '.' and '_'."""
+    if "." not in name and "_" not in name:
+        return None
+    key = collision_key(name)
+    return next((other for other in existing if other != name and collision_key(other) == key), None)
