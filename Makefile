@@ -1,0 +1,65 @@
+# The only commands to know. `make help` lists them.
+# Nothing but Python 3.11+ and make is needed: every target builds what it stands on.
+
+PORT ?= 9092
+DATA ?= ./data
+ARGS ?=
+
+# The first of these that runs and is new enough; say `make PYTHON=/path/to/python` for another.
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
+
+BIN := .venv/bin
+RUN_READY := .venv/ready-to-run
+DEV_READY := .venv/ready-to-develop
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run setup test check format bench lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUN_READY) ## Start a broker on localhost:9092 with its data in ./data (PORT=, DATA=, ARGS=)
+	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
+
+setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
+
+test: $(DEV_READY) ## Run the tests (ARGS= goes to pytest)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV_READY) ## Lint, type-check, and hold the layers
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
+	@$(BIN)/ruff check --fix --select I .
+	@$(BIN)/ruff format .
+
+bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+# A lock holds for every supported Python and names no registry, so it works behind a mirror too.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+lock: $(DEV_READY) ## Compile the locks again after a change of dependencies (ARGS=--upgrade)
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/run.lock -o requirements/dev.lock
+
+clean: ## Remove what was built; data stays
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
+	@echo "Building .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
+
+$(RUN_READY): $(BIN)/python pyproject.toml requirements/run.lock
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/run.lock
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(DEV_READY): $(RUN_READY) requirements/dev.lock
+	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.lock
+	@touch $@
