@@ -233,5 +233,5 @@ def _looks_like_raw_snappy(payload: Buffer) -> bool:
             follows = len(payload) - index - 1
             if size == 0:
                 return follows == 0
-            return 0 < follows and size <= _SNAPPY_RATIO_MAX * follows and payload[index + 1] & 3 == 0
+            return follows > 0 and size <= _SNAPPY_RATIO_MAX * follows and payload[index + 1] & 3 == 0
     return False

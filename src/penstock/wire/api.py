@@ -1,0 +1,100 @@
+"""The table of APIs: key, versions, where the flexible encoding begins, and what is served.
+
+A row is a promise about semantics, so only what the handlers really do stands here; the
+ApiVersions handler advertises this table and nothing else. Ranges and flexible versions
+are those of Kafka 4.3. To serve another API, add its row.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class ApiKey:
+    """The numbers of the APIs. Plain integers: they are compared for every request."""
+
+    PRODUCE: Final = 0
+    FETCH: Final = 1
+    LIST_OFFSETS: Final = 2
+    METADATA: Final = 3
+    OFFSET_COMMIT: Final = 8
+    OFFSET_FETCH: Final = 9
+    FIND_COORDINATOR: Final = 10
+    JOIN_GROUP: Final = 11
+    HEARTBEAT: Final = 12
+    LEAVE_GROUP: Final = 13
+    SYNC_GROUP: Final = 14
+    DESCRIBE_GROUPS: Final = 15
+    LIST_GROUPS: Final = 16
+    SASL_HANDSHAKE: Final = 17
+    API_VERSIONS: Final = 18
+    CREATE_TOPICS: Final = 19
+    DELETE_TOPICS: Final = 20
+    DELETE_RECORDS: Final = 21
+    INIT_PRODUCER_ID: Final = 22
+    OFFSET_FOR_LEADER_EPOCH: Final = 23
+    ADD_PARTITIONS_TO_TXN: Final = 24
+    ADD_OFFSETS_TO_TXN: Final = 25
+    END_TXN: Final = 26
+    WRITE_TXN_MARKERS: Final = 27
+    TXN_OFFSET_COMMIT: Final = 28
+    DESCRIBE_CONFIGS: Final = 32
+    ALTER_CONFIGS: Final = 33
+    DESCRIBE_LOG_DIRS: Final = 35
+    SASL_AUTHENTICATE: Final = 36
+    CREATE_PARTITIONS: Final = 37
+    DELETE_GROUPS: Final = 42
+    INCREMENTAL_ALTER_CONFIGS: Final = 44
+    LIST_PARTITION_REASSIGNMENTS: Final = 46
+    OFFSET_DELETE: Final = 47
+    UPDATE_FEATURES: Final = 57
+    DESCRIBE_CLUSTER: Final = 60
+    LIST_CONFIG_RESOURCES: Final = 74
+    DESCRIBE_TOPIC_PARTITIONS: Final = 75
+
+
+class Api(NamedTuple):
+    """One served API. `hot` ones have hand-written codecs in `wire/hot/`."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    flexible_from: int
+    hot: bool = False
+    accepted_from: int = 0
+
+    def accepts(self, version: int) -> bool:
+        return max(self.min_version, self.accepted_from) <= version <= self.max_version
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+
+_ROWS: Final = (
+    # Produce 0-2 are advertised and refused: librdkafka reads from v0 which codecs a broker
+    # takes, and without it sends none (KAFKA-18659).
+    Api(ApiKey.PRODUCE, "Produce", 0, 13, flexible_from=9, hot=True, accepted_from=3),
+    Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
+    Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
+    Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
+    Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
+    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5),
+    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, flexible_from=4),
+    Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, flexible_from=2),
+    # v6 is the unstable two-phase commit: not advertised.
+    Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
+    Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, flexible_from=4),
+    Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, flexible_from=4),
+    Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
+    Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),
+    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, flexible_from=2),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, flexible_from=1),
+    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, flexible_from=0),
+    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
+    Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
+    Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
+    Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),
+)
+
+APIS: Final[Mapping[int, Api]] = MappingProxyType({row.key: row for row in _ROWS})

@@ -1,0 +1,144 @@
+"""The header of a frame: which API, which version, whose request, and where its body begins.
+
+A frame comes without its size prefix, which the network port has taken off; a reply leaves
+with one. What follows the header goes to `codec.py` or to a hot codec. Runs for every
+request, so it costs about a microsecond and makes one small object.
+Refuses: MalformedRequest, after which the connection is closed without an answer.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from penstock.model.errors import PenstockError
+from penstock.wire.api import APIS, ApiKey
+
+_FLEXIBLE_FROM: Final = {api.key: api.flexible_from for api in APIS.values()}
+_FIXED: Final = Struct(">hhih")
+_unpack_fixed: Final = _FIXED.unpack_from
+_FIXED_SIZE: Final = _FIXED.size
+_CORRELATION: Final = Struct(">i")
+_pack_response: Final = Struct(">ii").pack
+_pack_flexible_response: Final = Struct(">iiB").pack
+_VARINT_SIZE_MAX: Final = 5
+_VARINT_MOST: Final = 2**32 - 1
+
+
+class MalformedRequest(PenstockError):
+    """Bytes that are not a request. There is nothing to answer: the connection is closed."""
+
+
+class Header:
+    """A request's header. The body begins at `body_position` of the frame."""
+
+    __slots__ = ("api_key", "body_position", "client_id", "correlation_id", "version")
+
+    def __init__(self, api_key: int, version: int, correlation_id: int, client_id: str, body_position: int) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body_position = body_position
+
+    def __repr__(self) -> str:
+        api = APIS.get(self.api_key)
+        return (
+            f"Header({api.name if api else self.api_key} v{self.version}, "
+            f"correlation_id={self.correlation_id}, client_id={self.client_id!r})"
+        )
+
+
+def parse_header(frame: memoryview) -> Header:
+    """Read a header of version 1 or 2, whichever the API's version calls for.
+
+    The version itself is not checked: ApiVersions answers even one that it does not know.
+    """
+    try:
+        api_key, version, correlation_id, size = _unpack_fixed(frame)
+    except StructError:
+        raise MalformedRequest(f"a frame of {len(frame)} bytes has no room for a header") from None
+    flexible_from = _FLEXIBLE_FROM.get(api_key)
+    if flexible_from is None:
+        raise MalformedRequest(f"there is no API {api_key} here")
+    position = _FIXED_SIZE
+    client_id = ""
+    if size > 0:
+        position += size
+        if position > len(frame):
+            raise MalformedRequest(f"the client id claims {size} bytes of a frame of {len(frame)}")
+        client_id = str(frame[_FIXED_SIZE:position], "utf-8", "replace")
+    elif size < -1:
+        raise MalformedRequest(f"the client id has a size of {size}")
+    if version >= flexible_from:
+        position = skip_tagged_fields(frame, position)
+    return Header(api_key, version, correlation_id, client_id, position)
+
+
+def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """An unsigned variable-length integer of at most 32 bits, and the position behind it."""
+    value = shift = 0
+    try:
+        for _ in range(_VARINT_SIZE_MAX):
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        else:
+            raise MalformedRequest("a variable-length integer runs over five bytes")
+    except IndexError:
+        raise MalformedRequest("the frame ends within a variable-length integer") from None
+    if value > _VARINT_MOST:
+        raise MalformedRequest("a variable-length integer does not fit 32 bits")
+    return value, position
+
+
+def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:
+    """The position behind a section of tagged fields that nobody here knows (KIP-482)."""
+    size = len(data)
+    if position < size and data[position] == 0:
+        return position + 1
+    count, position = read_uvarint(data, position)
+    # Each takes at least its tag and its size, so a larger count is a lie and not worth a loop.
+    if 2 * count > size - position:
+        raise MalformedRequest(f"{count} tagged fields in {size - position} bytes")
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        field_size, position = read_uvarint(data, position)
+        position += field_size
+        if position > size:
+            raise MalformedRequest(f"a tagged field of {field_size} bytes runs over the end of the frame")
+    return position
+
+
+def has_flexible_response_header(api_key: int, version: int) -> bool:
+    """ApiVersions keeps the old response header for ever: its reader cannot know the version yet (KIP-511)."""
+    return api_key != ApiKey.API_VERSIONS and version >= _FLEXIBLE_FROM[api_key]
+
+
+def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
+    """The size prefix and header that go before a response body of that size."""
+    if api_key != ApiKey.API_VERSIONS and version >= _FLEXIBLE_FROM[api_key]:
+        return _pack_flexible_response(body_size + 5, correlation_id, 0)
+    return _pack_response(body_size + 4, correlation_id)
+
+
+def request_head(api_key: int, version: int, correlation_id: int, client_id: str | None, body_size: int) -> bytes:
+    """The size prefix and header that go before a request body of that size; for tests and tools."""
+    name = None if client_id is None else client_id.encode()
+    head = _FIXED.pack(api_key, version, correlation_id, -1 if name is None else len(name)) + (name or b"")
+    if version >= _FLEXIBLE_FROM[api_key]:
+        head += b"\x00"
+    return _CORRELATION.pack(len(head) + body_size) + head
+
+
+def parse_response_header(api_key: int, version: int, frame: memoryview) -> tuple[int, int]:
+    """The correlation id and the body's position in a response frame; for tests and tools."""
+    if len(frame) < _CORRELATION.size:
+        raise MalformedRequest(f"a frame of {len(frame)} bytes has no room for a response header")
+    correlation_id: int = _CORRELATION.unpack_from(frame)[0]
+    position = _CORRELATION.size
+    if has_flexible_response_header(api_key, version):
+        position = skip_tagged_fields(frame, position)
+    return correlation_id, position
