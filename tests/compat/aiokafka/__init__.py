@@ -1,0 +1,1 @@
+"""aiokafka, a client on asyncio."""

@@ -1,0 +1,1 @@
+"""confluent-kafka, which is librdkafka."""

@@ -1,0 +1,73 @@
+"""The broker under test, and topics on it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.eventually import eventually
+from tests.support.java_tools import JavaMissing
+
+MakeTopic = Callable[..., str]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnderTest:
+    """Where the broker answers, and its data folder where that is known."""
+
+    bootstrap: str
+    data: Path | None
+    settles_later: bool
+    """Whether an acknowledged change may show a moment late, as Apache Kafka's changes do. Penstock's show at once."""
+
+
+@pytest.fixture(scope="session")
+def broker_under_test() -> Iterator[BrokerUnderTest]:
+    elsewhere = os.environ.get("PENSTOCK_TEST_BOOTSTRAP")
+    if elsewhere == "apache":
+        try:
+            peer = ApacheKafka()
+        except JavaMissing as reason:
+            pytest.skip(str(reason))
+        with peer:
+            yield BrokerUnderTest(peer.bootstrap, peer.data, True)
+    elif elsewhere:
+        yield BrokerUnderTest(elsewhere, None, True)
+    else:
+        from penstock.testing import Broker
+
+        with Broker() as broker:
+            yield BrokerUnderTest(broker.bootstrap, broker.data, False)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(broker_under_test: BrokerUnderTest) -> str:
+    return broker_under_test.bootstrap
+
+
+@pytest.fixture(scope="session")
+def admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+@pytest.fixture(scope="session")
+def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTopic:
+    """Create a topic of a new name: `make_topic(partitions=2, config={"retention.ms": "1000"})`."""
+    numbers = itertools.count(1)
+
+    def make(*, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        name = f"compat-{os.getpid()}-{next(numbers)}"
+        created = admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])
+        created[name].result(timeout=10)
+        if broker_under_test.settles_later:
+            eventually(lambda: name in admin.list_topics(timeout=5).topics)
+        return name
+
+    return make

@@ -1,0 +1,1 @@
+"""The Java client and the command-line tools that come with Kafka."""

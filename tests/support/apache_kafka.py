@@ -1,0 +1,121 @@
+"""Apache Kafka as a peer: the broker that Penstock's answers and figures are compared with.
+
+A combined broker and controller on free loopback ports, its data in a temporary folder.
+`quick=True` trades peak speed for a fast start (tests); benchmarks use the usual server flags.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.java_tools import java, kafka_jars
+from tests.support.ports import HOST, free_ports, wait_until_answered
+
+CLUSTER_ID = "b3BlbnN0b2NrLXBlZXItMQ"
+SERVER_FLAGS = ["-Xmx1G", "-Xms1G", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
+QUICK_FLAGS = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+
+
+class ApacheKafka:
+    """A real Kafka process that answers from `start()` until `stop()`."""
+
+    name = "Apache Kafka"
+
+    def __init__(self, *, quick: bool = True, properties: Mapping[str, str] | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._flags = QUICK_FLAGS if quick else SERVER_FLAGS
+        self._port, controller_port = free_ports(2)
+        self._classpath = f"{kafka_jars()}/*"
+        self._process: subprocess.Popen[bytes] | None = None
+        settings = self._settings(controller_port) | dict(properties or {})
+        self._properties = self._folder / "server.properties"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        self._format()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    @property
+    def data(self) -> Path:
+        return self._folder / "data"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the peer is not running"
+        return self._process.pid
+
+    def start(self) -> float:
+        """Start the process; return the seconds until it first answered."""
+        started = time.monotonic()
+        log = (self._folder / "server.log").open("ab")
+        with log:
+            self._process = subprocess.Popen(
+                [java(), *self._flags, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            wait_until_answered(self._port, seconds_max=90)
+        except TimeoutError:
+            self.kill()
+            raise
+        return time.monotonic() - started
+
+    def stop(self) -> None:
+        """Shut down cleanly."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def kill(self) -> None:
+        """End the process at once, as kill -9 does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> ApacheKafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # The data is thrown away, so there is nothing that a clean shutdown would save.
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _settings(self, controller_port: int) -> dict[str, str]:
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._port}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
+            "log.dirs": str(self.data),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        }
+
+    def _format(self) -> None:
+        subprocess.run(
+            [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._classpath,
+             "kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties)],
+            check=True, capture_output=True, timeout=120,
+        )  # fmt: skip

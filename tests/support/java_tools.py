@@ -1,0 +1,139 @@
+"""Kafka's own jars and tools: where Java is there, fetched once with Maven, run in one JVM.
+
+The jars go to `.cache/kafka-4.3.1/` in the checkout (or are taken from the folder that
+PENSTOCK_KAFKA_LIB names). `JavaTools.run` calls a tool's main method and returns what it printed.
+Refuses with `JavaMissing`, whose text is the reason that a skipped test shows.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+KAFKA_VERSION = "4.3.1"
+SOURCES = Path(__file__).parent / "java"
+CHECKOUT = Path(__file__).parents[2]
+
+
+class JavaMissing(Exception):
+    """Java, Maven or the jars cannot be had here; says which."""
+
+
+def java() -> str:
+    """Return the `java` command, at least version 17."""
+    found = shutil.which("java")
+    if found is None:
+        raise JavaMissing("Java is not installed (17 or newer is needed for Kafka's tools)")
+    return found
+
+
+def kafka_jars() -> Path:
+    """Return the folder with Apache Kafka's jars, fetching them with Maven the first time."""
+    java()
+    given = os.environ.get("PENSTOCK_KAFKA_LIB")
+    if given:
+        return Path(given)
+    folder = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}"
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JavaMissing("Maven is not installed, and Kafka's jars have not been fetched before")
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}.part")
+    partial.mkdir(parents=True)
+    fetched = subprocess.run(
+        [maven, "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies",
+         f"-DoutputDirectory={partial}", "-DincludeScope=runtime"],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    if fetched.returncode != 0:
+        shutil.rmtree(partial)
+        raise JavaMissing(f"Maven could not fetch Kafka's jars: {fetched.stdout.strip()[-300:]}")
+    try:
+        partial.rename(folder)
+    except OSError:  # another run was quicker
+        shutil.rmtree(partial)
+    return folder
+
+
+def compiled_classes() -> Path:
+    """Compile the small Java sources beside this file, unless that has been done already."""
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise JavaMissing("javac is not installed (a JDK is needed, a JRE is not enough)")
+    jars = kafka_jars()
+    sources = sorted(SOURCES.glob("*.java"))
+    folder = CHECKOUT / ".cache" / "java-classes"
+    stamp = folder / "stamp"
+    newest = max(source.stat().st_mtime for source in sources)
+    if stamp.exists() and stamp.stat().st_mtime > newest:
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    subprocess.run([compiler, "-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)], check=True)
+    stamp.touch()
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """What a tool left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return f"exit {self.code}\n{self.out}\n{self.err}"
+
+
+class JavaTools:
+    """One JVM that runs Kafka's command-line tools, one after another."""
+
+    def __init__(self) -> None:
+        classpath = f"{compiled_classes()}{os.pathsep}{kafka_jars()}/*"
+        options = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        self._process = subprocess.Popen(
+            [java(), *options, "-cp", classpath, "Runner"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._commands: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> ToolResult:
+        """Run the main method of class `tool`; the caller looks at the code and the text."""
+        words: Sequence[bytes] = [word.encode() for word in (stdin, tool, *arguments)]
+        self._commands.write(struct.pack(">i", len(words)))
+        for word in words:
+            self._commands.write(struct.pack(">i", len(word)) + word)
+        self._commands.flush()
+        (code,) = struct.unpack(">i", self._exactly(4))
+        return ToolResult(code, self._text(), self._text())
+
+    def check(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """Run a tool that must succeed; return what it printed."""
+        result = self.run(tool, *arguments, stdin=stdin)
+        assert result.code == 0, f"{tool} {' '.join(arguments)}: {result.text}"
+        return result.out
+
+    def close(self) -> None:
+        self._commands.close()
+        self._process.wait(timeout=20)
+        self._answers.close()
+
+    def _text(self) -> str:
+        (size,) = struct.unpack(">i", self._exactly(4))
+        return self._exactly(size).decode(errors="replace")
+
+    def _exactly(self, size: int) -> bytes:
+        data = self._answers.read(size)
+        if len(data) != size:
+            raise RuntimeError(f"the JVM ended with code {self._process.wait()}")
+        return data

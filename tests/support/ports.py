@@ -1,0 +1,40 @@
+"""Free loopback ports, and waiting for one to answer."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Return distinct ports that nobody listens on just now."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def answers(port: int, *, host: str = HOST) -> bool:
+    """Say whether a Kafka broker answers ApiVersions (version 0) on this port."""
+    request = bytes.fromhex("0000000a" "0012" "0000" "00000001" "ffff")
+    try:
+        with socket.create_connection((host, port), timeout=1) as connection:
+            connection.sendall(request)
+            connection.settimeout(1)
+            return len(connection.recv(8)) > 0
+    except OSError:
+        return False
+
+
+def wait_until_answered(port: int, *, seconds_max: float, pause: float = 0.02) -> float:
+    """Wait until a broker answers on `port`; return how long that took."""
+    started = time.monotonic()
+    while not answers(port):
+        if time.monotonic() - started > seconds_max:
+            raise TimeoutError(f"nothing answered on port {port} within {seconds_max:.0f} s")
+        time.sleep(pause)
+    return time.monotonic() - started
