@@ -1,0 +1,104 @@
+"""Which brokers get the replicas of new partitions.
+
+Pure; chance comes in as a generator. In this order: never two replicas of a partition on one
+broker, a live broker as leader, replicas spread over racks, then leaders and replicas spread
+evenly over brokers, live brokers before fenced ones. Refuses with InvalidReplicationFactor.
+
+Partitions are dealt in rounds of as many as there are live brokers. Within a round, each rack
+leads in turn, and a rack hands out its brokers from a point that moves on with every turn, so
+every broker leads once. Each round shuffles anew: otherwise the followers of a broker's
+partitions would be the same few brokers every time, and they would inherit all its leaders.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import TypeVar
+
+from penstock.metadata.image import BrokerImage
+from penstock.model.errors import InvalidReplicationFactor
+from penstock.model.ids import NodeId
+
+Replicas = tuple[NodeId, ...]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Rack:
+    live: list[NodeId] = field(default_factory=list)
+    fenced: list[NodeId] = field(default_factory=list)
+
+    def shuffle(self, random: Random) -> None:
+        random.shuffle(self.live)
+        random.shuffle(self.fenced)
+
+    def dealt_from(self, start: int) -> deque[NodeId]:
+        """All brokers of the rack in the order in which they are to be used, live ones first."""
+        return deque([*_rotated(self.live, start), *_rotated(self.fenced, start)])
+
+
+def place(
+    brokers: Iterable[BrokerImage], *, partition_count: int, replication_factor: int, random: Random
+) -> list[Replicas]:
+    """Return the replicas of each new partition, the preferred leader first."""
+    racks = _by_rack(brokers)
+    broker_count = sum(len(rack.live) + len(rack.fenced) for rack in racks)
+    live_count = sum(len(rack.live) for rack in racks)
+    _check(replication_factor, broker_count=broker_count, live_count=live_count)
+    leading = [rack for rack in racks if rack.live]
+    following = [rack for rack in racks if not rack.live]
+    placed: list[Replicas] = []
+    for index in range(partition_count):
+        turn = index % live_count
+        if turn == 0:
+            random.shuffle(leading)
+            for rack in racks:
+                rack.shuffle(random)
+        placed.append(_place_one(leading, following, turn=turn, replication_factor=replication_factor))
+    return placed
+
+
+def _place_one(leading: list[_Rack], following: list[_Rack], *, turn: int, replication_factor: int) -> Replicas:
+    order = [*_rotated(leading, turn), *following]
+    # The start moves on once per lap around the racks. Adding the distance from the leading
+    # rack keeps a rack from offering the same broker throughout a lap.
+    lap = turn // len(leading)
+    hands = [rack.dealt_from(lap + distance) for distance, rack in enumerate(order)]
+    replicas: list[NodeId] = []
+    distance = 0
+    while len(replicas) < replication_factor:
+        hand = hands[distance % len(hands)]
+        if hand:
+            replicas.append(hand.popleft())
+        distance += 1
+    return tuple(replicas)
+
+
+def _by_rack(brokers: Iterable[BrokerImage]) -> list[_Rack]:
+    racks: dict[str | None, _Rack] = {}
+    for broker in sorted(brokers, key=lambda broker: broker.node_id):
+        rack = racks.setdefault(broker.rack, _Rack())
+        (rack.fenced if broker.fenced else rack.live).append(broker.node_id)
+    return list(racks.values())
+
+
+def _check(replication_factor: int, *, broker_count: int, live_count: int) -> None:
+    if replication_factor <= 0:
+        raise InvalidReplicationFactor(
+            f"Invalid replication factor {replication_factor}: the replication factor must be positive."
+        )
+    if live_count == 0:
+        raise InvalidReplicationFactor("All brokers are currently fenced.")
+    if replication_factor > broker_count:
+        raise InvalidReplicationFactor(
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{broker_count} broker(s) are registered or some brokers have all their log directories cordoned."
+        )
+
+
+def _rotated(items: Sequence[T], start: int) -> list[T]:
+    if not items:
+        return []
+    start %= len(items)
+    return [*items[start:], *items[:start]]

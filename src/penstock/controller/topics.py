@@ -1,0 +1,380 @@
+"""Decides on topics: create, delete, add partitions.
+
+Pure: values in, records and outcomes out. Uses model/topic.py and placement.py; the handlers of the
+same names call it through controller.py. Each topic of a request stands alone: one refused
+topic does not keep the others from being made. Refuses with the Refusals that Kafka's
+controller gives, in its words, because people and tools search for them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+from uuid import UUID
+
+from penstock.controller.decision import Decision
+from penstock.controller.placement import Replicas, place
+from penstock.metadata.image import TOPIC, BrokerImage, Image, TopicImage
+from penstock.metadata.records import (
+    UNASSIGNED_DIRECTORY,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from penstock.model.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    InvalidRequest,
+    InvalidTopic,
+    PolicyViolation,
+    Refusal,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from penstock.model.ids import NodeId, PartitionIndex, TopicName
+from penstock.model.topic import check_name, find_collision
+
+PARTITIONS_PER_REQUEST_MAX: Final = 10_000
+"""One request is one atomic batch of metadata records; this keeps the batch bounded."""
+
+DEFAULT: Final = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTopic:
+    """One topic to create. With assignments, count and factor must be left at the default."""
+
+    name: TopicName
+    partition_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    assignments: tuple[tuple[PartitionIndex, Replicas], ...] = ()
+    configs: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreationRules:
+    """What the broker's settings and the world bring to a creation."""
+
+    partition_count: int
+    replication_factor: int
+    check_configs: Callable[[Mapping[str, str]], object]
+    """Raises InvalidConfig if the overrides of a topic cannot stand."""
+    new_id: Callable[[], UUID]
+    random: Random
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedTopic:
+    name: TopicName
+    id: UUID
+    partition_count: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedTopic:
+    name: TopicName
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReference:
+    """A topic named one way or the other; naming it both ways is refused."""
+
+    name: TopicName | None = None
+    id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedTopic:
+    """What became of one reference; `refusal` is None when the topic is gone."""
+
+    name: TopicName | None
+    id: UUID | None
+    refusal: Refusal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MorePartitions:
+    """A topic that is to have `count` partitions in all; None lets the controller place them."""
+
+    name: TopicName
+    count: int
+    assignments: tuple[Replicas, ...] | None = None
+
+
+def decide_create(
+    image: Image, topics: Sequence[NewTopic], rules: CreationRules, *, validate_only: bool = False
+) -> Decision[tuple[CreatedTopic | RefusedTopic, ...]]:
+    """Decide on each topic; the outcomes come in the order of the topics. Names must differ."""
+    _bound_partitions(topics, rules.partition_count)
+    records: list[MetadataRecord] = []
+    outcomes: list[CreatedTopic | RefusedTopic] = []
+    for topic in topics:
+        try:
+            created, its_records = _create(image, topic, rules)
+        except Refusal as refusal:
+            outcomes.append(RefusedTopic(name=topic.name, refusal=refusal))
+        else:
+            outcomes.append(created)
+            records.extend(its_records)
+    return Decision(() if validate_only else records, tuple(outcomes))
+
+
+def decide_delete(image: Image, references: Sequence[TopicReference]) -> Decision[tuple[DeletedTopic, ...]]:
+    """Decide on each reference. A topic that is referred to more than once is not deleted."""
+    outcomes: list[DeletedTopic] = []
+    records: list[MetadataRecord] = []
+    for reference, count in _counted(references).items():
+        try:
+            topic = _resolve(image, reference, repeated=count > 1)
+        except Refusal as refusal:
+            outcomes.append(DeletedTopic(name=reference.name, id=reference.id, refusal=refusal))
+            continue
+        if reference.name is not None and TopicReference(id=topic.id) in references:
+            clash = InvalidRequest("The provided topic name maps to an ID that was already supplied.")
+            outcomes.append(DeletedTopic(name=topic.name, id=topic.id, refusal=clash))
+        elif reference.id is not None and TopicReference(name=topic.name) in references:
+            continue  # The reference by name, which is in the same list, carries the refusal for both.
+        else:
+            outcomes.append(DeletedTopic(name=topic.name, id=topic.id))
+            records.append(RemoveTopicRecord(topic_id=topic.id))
+    return Decision(records, tuple(outcomes))
+
+
+def decide_add_partitions(
+    image: Image, topics: Sequence[MorePartitions], *, random: Random, validate_only: bool = False
+) -> Decision[tuple[Refusal | None, ...]]:
+    """Decide on each topic; None in the place of a topic means that it gets its partitions."""
+    records: list[MetadataRecord] = []
+    outcomes: list[Refusal | None] = []
+    for topic in topics:
+        try:
+            its_records = _add_partitions(image, topic, random)
+            if len(records) + len(its_records) > PARTITIONS_PER_REQUEST_MAX:
+                raise PolicyViolation("Excessively large number of partitions per request.")
+        except Refusal as refusal:
+            outcomes.append(refusal)
+        else:
+            outcomes.append(None)
+            records.extend(its_records)
+    return Decision(() if validate_only else records, tuple(outcomes))
+
+
+def _bound_partitions(topics: Sequence[NewTopic], default_count: int) -> None:
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.partition_count == DEFAULT:
+            total += default_count
+        else:
+            total += max(topic.partition_count, 0)
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+
+
+def _create(image: Image, topic: NewTopic, rules: CreationRules) -> tuple[CreatedTopic, list[MetadataRecord]]:
+    check_name(topic.name)
+    if topic.name in image.topics:
+        raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+    collision = find_collision(topic.name, image.topics)
+    if collision is not None:
+        raise InvalidTopic(f"Topic '{topic.name}' collides with existing topic: {collision}")
+    configs = _checked_configs(topic, rules)
+    if topic.assignments:
+        partitions = _assigned(image, topic)
+    else:
+        partitions = _placed(image, topic, rules)
+    topic_id = rules.new_id()
+    created = CreatedTopic(
+        name=topic.name,
+        id=topic_id,
+        partition_count=len(partitions),
+        replication_factor=len(partitions[0]),
+        configs=configs,
+    )
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic_id)]
+    records.extend(
+        ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in configs.items()
+    )
+    records.extend(_partition_records(image, topic_id, partitions, first_index=0))
+    return created, records
+
+
+def _checked_configs(topic: NewTopic, rules: CreationRules) -> dict[str, str]:
+    missing = [name for name, value in topic.configs if value is None]
+    if missing:
+        raise InvalidConfig(f"Null value not supported for topic configs: {','.join(missing)}")
+    configs = {name: value for name, value in topic.configs if value is not None}
+    rules.check_configs(configs)
+    return configs
+
+
+def _placed(image: Image, topic: NewTopic, rules: CreationRules) -> list[Replicas]:
+    if topic.replication_factor < DEFAULT or topic.replication_factor == 0:
+        raise InvalidReplicationFactor("Replication factor must be larger than 0, or -1 to use the default value.")
+    if topic.partition_count < DEFAULT or topic.partition_count == 0:
+        raise InvalidPartitions("Number of partitions was set to an invalid non-positive value.")
+    factor = rules.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
+    count = rules.partition_count if topic.partition_count == DEFAULT else topic.partition_count
+    try:
+        placed = place(
+            image.brokers.values(), partition_count=count, replication_factor=factor, random=rules.random
+        )
+        _refuse_leaderless(image, placed)
+    except InvalidReplicationFactor as refusal:
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {factor} time(s): {refusal.message}"
+        ) from refusal
+    return placed
+
+
+def _assigned(image: Image, topic: NewTopic) -> list[Replicas]:
+    if topic.replication_factor != DEFAULT:
+        raise InvalidRequest("A manual partition assignment was specified, but replication factor was not set to -1.")
+    if topic.partition_count != DEFAULT:
+        raise InvalidRequest("A manual partition assignment was specified, but numPartitions was not set to -1.")
+    by_index: dict[int, Replicas] = {}
+    factor: int | None = None
+    for index, replicas in topic.assignments:
+        if index in by_index:
+            raise InvalidReplicaAssignment(f"Found multiple manual partition assignments for partition {index}")
+        _check_assignment(image, index, replicas, factor)
+        factor = len(replicas)
+        by_index[index] = replicas
+    if any(index not in by_index for index in range(len(by_index))):
+        raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _check_assignment(image: Image, index: int, replicas: Replicas, factor: int | None) -> None:
+    if not replicas:
+        raise InvalidReplicaAssignment("The manual partition assignment includes an empty replica list.")
+    before: NodeId | None = None
+    for node_id in sorted(replicas):
+        if node_id not in image.brokers:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes broker {node_id}, but no such broker is registered."
+            )
+        if node_id == before:
+            raise InvalidReplicaAssignment(
+                f"The manual partition assignment includes the broker {node_id} more than once."
+            )
+        before = node_id
+    if factor is not None and len(replicas) != factor:
+        raise InvalidReplicaAssignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is "
+            f"not consistent with previous partitions, which have {factor} replica(s)."
+        )
+    if not _in_sync(image, replicas):
+        raise InvalidReplicaAssignment(
+            "All brokers specified in the manual partition assignment for "
+            f"partition {index} are fenced or in controlled shutdown."
+        )
+
+
+def _refuse_leaderless(image: Image, placed: Sequence[Replicas]) -> None:
+    if any(not _in_sync(image, replicas) for replicas in placed):
+        raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
+
+
+def _add_partitions(image: Image, topic: MorePartitions, random: Random) -> list[PartitionRecord]:
+    present = image.topics.get(topic.name)
+    if present is None:
+        raise UnknownTopicOrPartition()
+    count = len(present.partitions)
+    if topic.count == count:
+        raise InvalidPartitions(f"Topic already has {count} partition(s).")
+    if topic.count < count:
+        raise InvalidPartitions(
+            f"The topic {topic.name} currently has {count} partition(s); {topic.count} would not be an increase."
+        )
+    added = topic.count - count
+    if topic.assignments is not None and len(topic.assignments) != added:
+        raise InvalidReplicaAssignment(
+            f"Attempted to add {added} additional partition(s), but only "
+            f"{len(topic.assignments)} assignment(s) were specified."
+        )
+    # Before placing: a count of two thousand million must not be placed only to be refused.
+    if added > PARTITIONS_PER_REQUEST_MAX:
+        raise PolicyViolation("Excessively large number of partitions per request.")
+    factor = len(present.partitions[0].replicas)
+    placed: Sequence[Replicas]
+    if topic.assignments is not None:
+        for place_in_list, replicas in enumerate(topic.assignments):
+            _check_assignment(image, count + place_in_list, replicas, factor)
+        placed = topic.assignments
+    else:
+        placed = place(image.brokers.values(), partition_count=added, replication_factor=factor, random=random)
+        _refuse_leaderless(image, placed)
+    return _partition_records(image, present.id, placed, first_index=count)
+
+
+def _partition_records(
+    image: Image, topic_id: UUID, partitions: Sequence[Replicas], *, first_index: int
+) -> list[PartitionRecord]:
+    records = []
+    for index, replicas in enumerate(partitions, start=first_index):
+        in_sync = _in_sync(image, replicas)
+        records.append(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=in_sync,
+                leader=in_sync[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=tuple(_only_directory(image.brokers[node_id]) for node_id in replicas),
+            )
+        )
+    return records
+
+
+def _in_sync(image: Image, replicas: Replicas) -> Replicas:
+    """A new partition is empty, so every replica on a broker that can serve is in sync from the start."""
+    return tuple(node_id for node_id in replicas if _active(image.brokers[node_id]))
+
+
+def _active(broker: BrokerImage) -> bool:
+    return not broker.fenced and not broker.in_controlled_shutdown
+
+
+def _only_directory(broker: BrokerImage) -> UUID:
+    """Where a replica will lie, if that is known: a broker with several folders chooses by itself."""
+    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+def _counted(references: Sequence[TopicReference]) -> dict[TopicReference, int]:
+    counts: dict[TopicReference, int] = {}
+    for reference in references:
+        counts[reference] = counts.get(reference, 0) + 1
+    return counts
+
+
+def _resolve(image: Image, reference: TopicReference, *, repeated: bool) -> TopicImage:
+    if reference.name is not None and reference.id is not None:
+        raise InvalidRequest("You may not specify both topic name and topic id.")
+    if reference.name is not None:
+        if repeated:
+            raise InvalidRequest("Duplicate topic name.")
+        topic = image.topics.get(reference.name)
+        if topic is None:
+            raise UnknownTopicOrPartition()
+        return topic
+    if reference.id is None:
+        raise InvalidRequest("Neither topic name nor id were specified.")
+    if repeated:
+        raise InvalidRequest("Duplicate topic id.")
+    topic = image.topics_by_id.get(reference.id)
+    if topic is None:
+        raise UnknownTopicId()
+    return topic
