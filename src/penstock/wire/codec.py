@@ -1,0 +1,132 @@
+"""Bodies of requests and responses as entities, for every API that is not hot.
+
+Handlers see the classes of an API's latest version only. An older request is read straight
+into them, what its version lacks taking the schema's defaults; a response is written in
+the version that was asked for, dropping what it lacks. Produce and Fetch changed from topic
+names to topic ids along the way, so their bodies stay entities of their own version here,
+for tests and tools. Compiled when first used: start-up pays for nothing.
+Refuses: MalformedRequest, UnsupportedVersion; CannotWrite is a fault of ours.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from struct import error as StructError
+from typing import Any, Final
+
+from kio.index import load_request_schema, load_response_schema
+
+from penstock.model.errors import UnsupportedVersion
+from penstock.wire.api import APIS, Api, ApiKey
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.reader import entity_reader
+from penstock.wire.schema import shape_of
+from penstock.wire.writer import CannotWrite, entity_writer
+
+Buffer = bytes | bytearray | memoryview
+
+REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
+"""A cold request is read into Python objects on the event loop, at some ten times its size; none needs this much."""
+
+_CLIENT_METRICS: Final = 16
+_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+
+
+def read_request(api_key: int, version: int, body: Buffer) -> Any:
+    """An entity of the API's latest version. Bytes behind the body are left alone, as Kafka leaves them."""
+    api = _served(api_key, version)
+    if len(body) > REQUEST_SIZE_MAX and not api.hot:
+        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
+    data = bytes(body)
+    layout = request_class(api_key, version)
+    entity = _read(layout, layout if api.hot else request_class(api_key, api.max_version), data)
+    upgrade = _UPGRADES.get((api_key, version))
+    return entity if upgrade is None else upgrade(_read(layout, layout, data), entity)
+
+
+def write_response(api_key: int, version: int, entity: Any) -> bytes:
+    """The body of a response. The entity is of the latest version, or of the very version asked for."""
+    _served(api_key, version)
+    return _write(response_class(api_key, version), entity)
+
+
+def write_request(api_key: int, version: int, entity: Any) -> bytes:
+    """The body of a request from an entity of any version; for tests and tools."""
+    _served(api_key, version)
+    return _write(request_class(api_key, version), entity)
+
+
+def read_response(api_key: int, version: int, body: Buffer) -> Any:
+    """An entity of the API's latest version, of its own version if it is hot; for tests and tools."""
+    api = _served(api_key, version)
+    layout = response_class(api_key, version)
+    return _read(layout, layout if api.hot else response_class(api_key, api.max_version), bytes(body))
+
+
+@cache
+def request_class(api_key: int, version: int) -> type[Any]:
+    return load_request_schema(api_key, version)
+
+
+@cache
+def response_class(api_key: int, version: int) -> type[Any]:
+    return load_response_schema(api_key, version)
+
+
+def _served(api_key: int, version: int) -> Api:
+    api = APIS.get(api_key)
+    if api is None or not api.accepts(version):
+        raise UnsupportedVersion(f"API {api_key} is not served in version {version}")
+    return api
+
+
+def _read(layout: type[Any], target: type[Any], data: bytes) -> Any:
+    try:
+        return entity_reader(layout, target)(data, 0)[0]
+    except (StructError, IndexError):
+        raise MalformedRequest(f"{layout.__name__} v{layout.__version__} ends too early") from None
+    except (ValueError, OverflowError) as error:
+        raise MalformedRequest(f"{layout.__name__} v{layout.__version__}: {error}") from None
+
+
+def _write(layout: type[Any], entity: Any) -> bytes:
+    out = bytearray()
+    try:
+        entity_writer(layout, type(entity))(out, entity)
+    except (StructError, AttributeError, TypeError, ValueError) as error:
+        raise CannotWrite(f"{type(entity).__name__} as version {layout.__version__}: {error}") from error
+    return bytes(out)
+
+
+def _all_topics_if_none_are_named(_old: Any, entity: Any) -> Any:
+    # Metadata v0 has no null array: an empty one asks for all topics.
+    return entity if entity.topics else replace(entity, topics=None)
+
+
+def _topics_from_names(old: Any, entity: Any) -> Any:
+    topics = shape_of(type(entity)).find("topics")
+    assert topics is not None and topics.entity is not None
+    topic = topics.entity
+    return replace(entity, topics=tuple(topic(name=name, topic_id=None) for name in old.topic_names))
+
+
+def _upgrade_types(old: Any, entity: Any) -> Any:
+    updates = tuple(
+        replace(update, upgrade_type=_SAFE_DOWNGRADE if old_update.allow_downgrade else _UPGRADE)
+        for old_update, update in zip(old.feature_updates, entity.feature_updates, strict=True)
+    )
+    return replace(entity, feature_updates=updates)
+
+
+def _client_metrics_only(_old: Any, entity: Any) -> Any:
+    # Version 0 was ListClientMetricsResources; in version 1 no types at all would mean every type.
+    return replace(entity, resource_types=(_CLIENT_METRICS,))
+
+
+_UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
+    (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
+    **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
+    (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
+    (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
+}
+"""Where an older version says the same in another field: `(entity of that version, latest) -> latest`."""

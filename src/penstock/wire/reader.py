@@ -1,0 +1,194 @@
+"""Compiles an entity class into a function that reads it from untrusted bytes.
+
+The bytes are in one version's layout and the result is an entity of another version's
+class: fields that the layout lacks take the schema's defaults, fields that the class lacks
+are read and dropped. Counts and sizes are checked against the bytes that are left before
+anything is made, unknown tagged fields are skipped (KIP-482), invalid UTF-8 is replaced.
+Refuses: MalformedRequest; bytes that end early show as struct.error or IndexError, which
+`codec.py` turns into the same.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+from struct import Struct
+from typing import Any
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from penstock.wire.frame import MalformedRequest, read_uvarint
+from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, element_least_size, remembered, shape_of
+
+Reader = Callable[[bytes, int], tuple[Any, int]]
+
+_int16 = Struct(">h").unpack_from
+_int32 = Struct(">i").unpack_from
+_NO_UUID = bytes(16)
+
+
+@remembered
+def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
+    """A function `(data, position) -> (target entity, position behind it)`."""
+    shape, target_shape = shape_of(layout), shape_of(target)
+    wanted = {field.name: field for field in (*target_shape.plain, *target_shape.tagged)}
+    plain = [(field.name, field.name in wanted, _field_reader(field, wanted, shape.flexible)) for field in shape.plain]
+    tagged = {
+        field.tag: (field.name, field.name in wanted, _field_reader(field, wanted, shape.flexible))
+        for field in shape.tagged
+    }
+    on_wire = {field.name for field in shape.plain}
+    # A tagged field that is not sent has its default too, so only untagged ones are sure to be filled.
+    absent = {name: field.default for name, field in wanted.items() if name not in on_wire}
+    absent |= {field.name: field.default for field in shape.tagged if field.name in wanted}
+    flexible = shape.flexible
+
+    def read_tagged(data: bytes, position: int, values: dict[str, Any]) -> int:
+        count, position = read_uvarint(data, position)
+        if 2 * count > len(data) - position:
+            raise MalformedRequest(f"{count} tagged fields in {len(data) - position} bytes")
+        for _ in range(count):
+            tag, position = read_uvarint(data, position)
+            size, position = read_uvarint(data, position)
+            end = position + size
+            if end > len(data):
+                raise MalformedRequest(f"tagged field {tag} of {size} bytes runs over the end")
+            if tag in tagged:
+                name, kept, read = tagged[tag]
+                value, read_to = read(data, position)
+                if read_to != end:
+                    raise MalformedRequest(f"tagged field {name} takes {read_to - position} bytes and claims {size}")
+                if kept:
+                    values[name] = value
+            position = end
+        return position
+
+    def read(data: bytes, position: int) -> tuple[Any, int]:
+        values = absent.copy()
+        for name, kept, read_value in plain:
+            value, position = read_value(data, position)
+            if kept:
+                values[name] = value
+        if flexible:
+            if data[position] == 0:
+                position += 1
+            else:
+                position = read_tagged(data, position, values)
+        return target(**values), position
+
+    return read
+
+
+def _field_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reader:
+    target = wanted.get(field.name)
+    if field.entity is None:
+        read = _value_reader(field, flexible)
+    else:
+        read = entity_reader(field.entity, target.entity if target and target.entity else field.entity)
+        if field.nullable and not field.repeated and field.tag is None:
+            read = _maybe(read)
+    return _array_reader(field, read, flexible) if field.repeated else read
+
+
+def _maybe(read: Reader) -> Reader:
+    """A structure that may be null is preceded by -1 or 1 (KIP-893)."""
+
+    def read_maybe(data: bytes, position: int) -> tuple[Any, int]:
+        mark = data[position]
+        if mark == 0xFF:
+            return None, position + 1
+        if mark != 1:
+            raise MalformedRequest(f"a structure that may be null is marked {mark}")
+        return read(data, position + 1)
+
+    return read_maybe
+
+
+def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
+    name, nullable = field.name, field.nullable
+    least = element_least_size(field, flexible=flexible)
+    numbers = FIXED[field.kafka_type].format[1:] if field.kafka_type in PLAIN else None
+
+    def read_array(data: bytes, position: int) -> tuple[Any, int]:
+        if flexible:
+            count, position = read_uvarint(data, position)
+            count -= 1
+        else:
+            count = _int32(data, position)[0]
+            position += 4
+        if count < 0:
+            if count == -1 and nullable:
+                return None, position
+            raise MalformedRequest(f"{name} is null or negative")
+        if count * least > len(data) - position:
+            raise MalformedRequest(f"{name} claims {count} elements in {len(data) - position} bytes")
+        if numbers is not None:
+            return Struct(f">{count}{numbers}").unpack_from(data, position), position + count * least
+        elements = []
+        for _ in range(count):
+            element, position = read(data, position)
+            elements.append(element)
+        return tuple(elements), position
+
+    return read_array
+
+
+def _value_reader(field: FieldShape, flexible: bool) -> Reader:
+    kafka_type = field.kafka_type
+    if kafka_type in ("string", "bytes", "records"):
+        return _sized_reader(field, flexible)
+    layout = FIXED[kafka_type]
+    unpack, size = layout.unpack_from, layout.size
+    if kafka_type in PLAIN:
+
+        def read_number(data: bytes, position: int) -> tuple[Any, int]:
+            return unpack(data, position)[0], position + size
+
+        return read_number
+    convert = _CONVERSIONS[kafka_type]
+    if kafka_type == "datetime_i64" and field.nullable:
+        convert = _optional_time
+
+    def read_converted(data: bytes, position: int) -> tuple[Any, int]:
+        return convert(unpack(data, position)[0]), position + size
+
+    return read_converted
+
+
+def _optional_time(milliseconds: int) -> Any:
+    return None if milliseconds == -1 else EPOCH + timedelta(milliseconds=milliseconds)
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "uuid": lambda raw: None if raw == _NO_UUID else UUID(bytes=raw),
+    "error_code": ErrorCode,
+    "timedelta_i32": lambda milliseconds: timedelta(milliseconds=milliseconds),
+    "timedelta_i64": lambda milliseconds: timedelta(milliseconds=milliseconds),
+    "datetime_i64": lambda milliseconds: EPOCH + timedelta(milliseconds=milliseconds),
+}
+
+
+def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
+    name, is_text = field.name, field.kafka_type == "string"
+    # The elements of an array are never null; a field's own nullability speaks of the array then.
+    nullable = field.nullable and not field.repeated
+    unpack, prefix_size = (_int16, 2) if is_text else (_int32, 4)
+
+    def read_sized(data: bytes, position: int) -> tuple[Any, int]:
+        if flexible:
+            size, position = read_uvarint(data, position)
+            size -= 1
+        else:
+            size = unpack(data, position)[0]
+            position += prefix_size
+        if size < 0:
+            if size == -1 and nullable:
+                return None, position
+            raise MalformedRequest(f"{name} is null or negative")
+        end = position + size
+        if end > len(data):
+            raise MalformedRequest(f"{name} claims {size} bytes and {len(data) - position} are left")
+        raw = data[position:end]
+        return (raw.decode("utf-8", "replace") if is_text else raw), end
+
+    return read_sized
