@@ -1,0 +1,1 @@
+"""Consensus among the voters of the metadata quorum, pure: events in, effects out."""

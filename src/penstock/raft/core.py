@@ -1,0 +1,194 @@
+"""The consensus core of one voter: `step(event, now)` gives effects, and nothing else happens.
+
+Pure: no clock, no disk, no network; chance is a seeded generator handed in. The duties of
+whoever drives it are listed in `events.py`, the roles in `roles.py`. Each role's rules live
+in a module of their own: `voting`, `following`, `leading`. Messages from strangers are ignored.
+"""
+
+from random import Random
+
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.raft import following, leading, voting
+from penstock.raft.events import (
+    Appended,
+    Effects,
+    ElectionState,
+    Event,
+    LogStartMoved,
+    Received,
+    Resign,
+    SnapshotLoaded,
+    Started,
+    Synced,
+    TimePassed,
+)
+from penstock.raft.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EpochEnd,
+    FetchRequest,
+    FetchResponse,
+    Message,
+    VoteRequest,
+    VoteResponse,
+)
+from penstock.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from penstock.raft.shape import LogShape
+from penstock.raft.state import State, Timing
+
+
+class Core:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        voters: frozenset[NodeId],
+        election: ElectionState,
+        log: LogShape,
+        random: Random,
+        timing: Timing | None = None,
+    ) -> None:
+        """Take what the node has persisted; the log's durable offset must be its end, as after a restart."""
+        assert log.durable_offset == log.end_offset, "what is read back after a start is durable"
+        assert log.last_epoch <= election.epoch, "the epoch is persisted before records of it are written"
+        self._state = State(
+            node_id=node_id, voters=voters, election=election, log=log, timing=timing or Timing(), random=random
+        )
+
+    @property
+    def epoch(self) -> LeaderEpoch:
+        return self._state.epoch
+
+    @property
+    def role(self) -> Role:
+        return self._state.role
+
+    @property
+    def leader(self) -> NodeId | None:
+        return self._state.election.leader
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self._state.role, Leader)
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Everything below is committed. After a start, unknown until the first effect names it."""
+        return self._state.high_watermark
+
+    @property
+    def log(self) -> LogShape:
+        return self._state.log
+
+    def step(self, event: Event, now: float) -> Effects:
+        """Take in one event; return what the driver must do before the next one."""
+        state = self._state
+        load_snapshot: EpochEnd | None = None
+        match event:
+            case Started():
+                self._start(now)
+            case TimePassed():
+                self._pass_time(now)
+            case Received(source=source, message=message):
+                if source in state.voters and source != state.node_id:
+                    load_snapshot = self._receive(source, message, now)
+            case Appended(last_offset=last_offset):
+                assert self.is_leader, "only the leader appends of its own accord"
+                state.log.append(last_offset=last_offset, epoch=state.epoch)
+                leading.answer_parked(state)
+            case Synced(end_offset=end_offset):
+                self._sync(end_offset, now)
+            case Resign():
+                if isinstance(state.role, Leader):
+                    leading.resign(state, state.role, now)
+            case LogStartMoved(snapshot=snapshot):
+                assert snapshot.end_offset <= state.high_watermark, "a snapshot contains only what is committed"
+                state.log.start_at(snapshot)
+            case SnapshotLoaded(snapshot=snapshot):
+                self._load_snapshot(snapshot, now)
+        effects = state.take_effects()
+        effects.load_snapshot = load_snapshot
+        effects.deadline = self._deadline()
+        return effects
+
+    def _start(self, now: float) -> None:
+        state = self._state
+        deadline = state.election_deadline(now)
+        led = state.election.leader == state.node_id
+        state.role = Resigned(deadline=deadline) if led else Unattached(deadline=deadline)
+        if not state.others:
+            voting.stand(state, now)
+
+    def _pass_time(self, now: float) -> None:
+        state = self._state
+        role = state.role
+        match role:
+            case Unattached() | Resigned():
+                if now >= role.deadline:
+                    voting.stand(state, now)
+            case Follower():
+                if now >= role.deadline:
+                    voting.stand(state, now)
+                else:
+                    following.pass_time(state, role, now)
+            case Prospective() | Candidate():
+                voting.pass_time(state, role, now)
+            case Leader():
+                leading.pass_time(state, role, now)
+
+    def _receive(self, source: NodeId, message: Message, now: float) -> EpochEnd | None:
+        state = self._state
+        match message:
+            case VoteRequest():
+                following.observe(state, source, message.epoch, None, now)
+                voting.hear_request(state, source, message, now)
+            case VoteResponse():
+                following.observe(state, source, message.epoch, message.leader, now)
+                voting.hear_response(state, source, message, now)
+            case BeginQuorumEpochRequest():
+                following.observe(state, source, message.epoch, source, now)
+                state.send(source, BeginQuorumEpochResponse(epoch=state.epoch, leader=state.election.leader))
+            case BeginQuorumEpochResponse():
+                following.observe(state, source, message.epoch, message.leader, now)
+            case EndQuorumEpochRequest():
+                following.observe(state, source, message.epoch, source, now)
+                following.hear_end(state, source, message, now)
+            case FetchRequest():
+                leading.hear_fetch(state, source, message, now)
+            case FetchResponse():
+                following.observe(state, source, message.epoch, message.leader, now)
+                return following.hear_response(state, source, message, now)
+        return None
+
+    def _sync(self, end_offset: Offset, now: float) -> None:
+        state = self._state
+        assert end_offset <= state.log.end_offset, "nothing is durable that is not in the log"
+        state.log.durable_offset = max(state.log.durable_offset, end_offset)
+        leading.advance(state)
+        following.advance(state)
+        following.fetch(state, now)
+
+    def _load_snapshot(self, snapshot: EpochEnd, now: float) -> None:
+        state = self._state
+        assert not self.is_leader, "a leader never loads a snapshot"
+        assert snapshot.end_offset >= state.high_watermark, "a snapshot never takes anything back"
+        state.log = LogShape(snapshot=snapshot)
+        state.advance_high_watermark(snapshot.end_offset)
+        if isinstance(state.role, Follower):
+            state.role.loading_snapshot = False
+            following.fetch(state, now)
+
+    def _deadline(self) -> float | None:
+        state = self._state
+        role = state.role
+        match role:
+            case Unattached() | Resigned():
+                return role.deadline
+            case Follower():
+                return role.deadline if role.request_id is None else min(role.deadline, role.retry_at)
+            case Prospective() | Candidate():
+                return min(role.deadline, role.retry_at)
+            case Leader():
+                deadline = leading.next_deadline(state, role)
+                return None if deadline == float("inf") else deadline

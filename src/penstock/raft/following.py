@@ -1,0 +1,115 @@
+"""Following a leader: fetching its log, and cutting one's own where the two part.
+
+The next fetch leaves only when everything appended is durable, because the leader
+counts a fetch offset towards the majority. Answers to anything but the fetch under way
+are ignored: a late one might cut what has been fetched since.
+"""
+
+from dataclasses import replace
+
+from penstock.model.ids import LeaderEpoch, NodeId
+from penstock.raft.events import ElectionState
+from penstock.raft.messages import EndQuorumEpochRequest, EpochEnd, FetchError, FetchRequest, FetchResponse
+from penstock.raft.roles import Candidate, Follower, Prospective, Unattached
+from penstock.raft.state import State
+
+
+def observe(state: State, source: NodeId, epoch: LeaderEpoch, leader: NodeId | None, now: float) -> None:
+    """Take note of an epoch, and of its leader if the message names one.
+
+    A voter that has lost its leader believes only the leader itself that it is back: were the
+    word of another voter enough, two survivors would send each other back to a dead leader.
+    """
+    if epoch > state.epoch:
+        if leader is None:
+            deadline = state.election_deadline(now)
+            # The new epoch must not buy time for nothing: an election already due stays due.
+            if isinstance(state.role, Unattached | Prospective | Candidate):
+                deadline = min(deadline, max(state.role.deadline, now))
+            state.enter(Unattached(deadline=deadline), ElectionState(epoch=epoch))
+        else:
+            _follow(state, ElectionState(epoch=epoch, leader=leader), now)
+    elif epoch == state.epoch and leader is not None and leader != state.node_id:
+        assert state.election.leader in (None, leader), "one leader per epoch"
+        is_news = state.election.leader is None or source == leader
+        if is_news and isinstance(state.role, Unattached | Prospective | Candidate):
+            _follow(state, replace(state.election, leader=leader), now)
+
+
+def _follow(state: State, election: ElectionState, now: float) -> None:
+    assert election.leader is not None and election.leader != state.node_id
+    state.enter(Follower(leader=election.leader, deadline=now + state.timing.fetch_timeout), election)
+    fetch(state, now)
+
+
+def fetch(state: State, now: float) -> None:
+    """Fetch from the log's end, unless a fetch is under way or something is not durable yet."""
+    role = state.role
+    if not isinstance(role, Follower) or role.request_id is not None or role.loading_snapshot:
+        return
+    if state.log.durable_offset < state.log.end_offset:
+        return
+    state.next_request_id += 1
+    role.request_id = state.next_request_id
+    role.retry_at = now + state.timing.request_timeout
+    request = FetchRequest(
+        epoch=state.epoch,
+        request_id=role.request_id,
+        fetch_offset=state.log.end_offset,
+        last_fetched_epoch=state.log.last_epoch,
+        high_watermark=state.high_watermark,
+    )
+    state.send(role.leader, request)
+
+
+def pass_time(state: State, role: Follower, now: float) -> None:
+    """Try a lost fetch again. The fetch timeout itself leads to an election: see `core.py`."""
+    if role.request_id is None or now >= role.retry_at:
+        role.request_id = None
+        fetch(state, now)
+
+
+def hear_response(state: State, source: NodeId, response: FetchResponse, now: float) -> EpochEnd | None:
+    """Take in an answer; return the snapshot to load if the leader says so."""
+    role = state.role
+    if not isinstance(role, Follower) or source != role.leader or response.epoch != state.epoch:
+        return None
+    if response.request_id != role.request_id:
+        return None
+    if response.error is not FetchError.NONE:
+        # The same epoch and yet refused: the leader has resigned. Its successor will be heard of.
+        return None
+    role.request_id = None
+    role.has_fetched = True
+    role.deadline = now + state.timing.fetch_timeout
+    if response.snapshot is not None:
+        role.loading_snapshot = True
+        return response.snapshot
+    if response.diverging is not None:
+        state.truncate_to(state.log.common_end(response.diverging))
+    else:
+        for batch in response.batches:
+            state.append(batch)
+        role.leader_high_watermark = max(role.leader_high_watermark, response.high_watermark)
+    advance(state)
+    fetch(state, now)
+    return None
+
+
+def advance(state: State) -> None:
+    """Take over the leader's high watermark, as far as this log is durable."""
+    role = state.role
+    if isinstance(role, Follower):
+        state.advance_high_watermark(min(role.leader_high_watermark, state.log.durable_offset))
+
+
+def hear_end(state: State, source: NodeId, request: EndQuorumEpochRequest, now: float) -> None:
+    """The leader steps down: the best successor stands at once, the others give it a head start."""
+    role = state.role
+    if not isinstance(role, Follower) or role.leader != source or request.epoch != state.epoch:
+        return
+    role.has_fetched = False
+    successors = request.preferred_successors
+    place = successors.index(state.node_id) if state.node_id in successors else len(successors)
+    pause = 0.0 if place == 0 else state.timing.election_backoff_max * (place - 1 + state.random.random())
+    role.deadline = min(role.deadline, now + pause)

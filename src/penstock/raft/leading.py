@@ -1,0 +1,180 @@
+"""Leading an epoch: announcing it, answering fetches, moving the high watermark.
+
+The leader counts for itself only what is durable here, alone or among many. A fetch
+with nothing to bring back waits for news. A leader that a majority no longer fetches from
+resigns, so that its clients look elsewhere.
+"""
+
+from collections.abc import Collection
+
+from penstock.model.ids import NodeId, Offset
+from penstock.raft.events import ElectionState
+from penstock.raft.majority import held_by_majority, majority_count
+from penstock.raft.messages import (
+    Batch,
+    BeginQuorumEpochRequest,
+    EndQuorumEpochRequest,
+    FetchError,
+    FetchRequest,
+    FetchResponse,
+    LeaderChange,
+)
+from penstock.raft.roles import Leader, Resigned
+from penstock.raft.state import State
+
+
+def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
+    """Begin to lead the epoch in which this voter stood."""
+    start = state.log.end_offset
+    role = Leader(
+        epoch_start=start,
+        begin_at=now,
+        ends=dict.fromkeys(state.others, Offset(0)),
+        heard_at=dict.fromkeys(state.others, now),
+    )
+    state.enter(role, ElectionState(epoch=state.epoch, leader=state.node_id, voted=state.node_id))
+    change = LeaderChange(
+        leader=state.node_id, voters=tuple(sorted(state.voters)), granting_voters=tuple(sorted(granting))
+    )
+    state.append(Batch(base_offset=start, last_offset=start, epoch=state.epoch, payload=change))
+    _announce(state, role, state.others, now)
+
+
+def resign(state: State, role: Leader, now: float) -> None:
+    """Step down; the successors are named by how much of the log they hold."""
+    successors = tuple(sorted(role.ends, key=lambda voter: (-role.ends[voter], voter)))
+    state.enter(Resigned(deadline=state.election_deadline(now)), state.election)
+    for voter in successors:
+        state.send(voter, EndQuorumEpochRequest(epoch=state.epoch, preferred_successors=successors))
+
+
+def pass_time(state: State, role: Leader, now: float) -> None:
+    if now >= quorum_deadline(state, role):
+        resign(state, role, now)
+        return
+    if now >= role.begin_at:
+        silent = tuple(voter for voter in state.others if role.heard_at[voter] + _begin_interval(state) <= now)
+        _announce(state, role, silent, now)
+    for voter, (request, until) in list(role.parked.items()):
+        if now >= until:
+            _answer(state, role, voter, request)
+
+
+def quorum_deadline(state: State, role: Leader) -> float:
+    """When a majority, this leader included, will have been silent for too long."""
+    if not state.others:
+        return float("inf")
+    latest = sorted(role.heard_at.values(), reverse=True)
+    return latest[majority_count(len(state.voters)) - 2] + state.timing.check_quorum_timeout
+
+
+def next_deadline(state: State, role: Leader) -> float:
+    waits = [until for _, until in role.parked.values()]
+    return min([quorum_deadline(state, role), role.begin_at if state.others else float("inf"), *waits])
+
+
+def _begin_interval(state: State) -> float:
+    return state.timing.fetch_timeout / 2
+
+
+def _announce(state: State, role: Leader, voters: Collection[NodeId], now: float) -> None:
+    role.begin_at = now + _begin_interval(state)
+    for voter in voters:
+        state.send(voter, BeginQuorumEpochRequest(epoch=state.epoch))
+
+
+def hear_fetch(state: State, source: NodeId, request: FetchRequest, now: float) -> None:
+    role = state.role
+    error = FetchError.NONE
+    if request.epoch < state.epoch:
+        error = FetchError.FENCED_LEADER_EPOCH
+    elif request.epoch > state.epoch:
+        error = FetchError.UNKNOWN_LEADER_EPOCH
+    if error is not FetchError.NONE or not isinstance(role, Leader):
+        _refuse(state, source, request, FetchError.NOT_LEADER if error is FetchError.NONE else error)
+        return
+    if source in role.heard_at:
+        role.heard_at[source] = now
+    log = state.log
+    if request.fetch_offset < log.start_offset:
+        _answer_snapshot(state, source, request)
+        return
+    diverging = log.divergence(offset=request.fetch_offset, epoch=request.last_fetched_epoch)
+    if diverging is not None and diverging.end_offset < log.start_offset:
+        _answer_snapshot(state, source, request)
+    elif diverging is not None:
+        response = FetchResponse(
+            epoch=state.epoch,
+            leader=state.node_id,
+            request_id=request.request_id,
+            high_watermark=state.high_watermark,
+            diverging=diverging,
+        )
+        state.send(source, response)
+    else:
+        _count(state, role, source, request, now)
+
+
+def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, now: float) -> None:
+    """The fetcher's log is a prefix of this one: count it, and answer now or when there is news."""
+    role.parked[source] = (request, now + state.timing.fetch_wait)
+    if source in role.ends:
+        role.ends[source] = max(role.ends[source], request.fetch_offset)
+        advance(state)
+    has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < state.high_watermark
+    if has_news and source in role.parked:
+        _answer(state, role, source, request)
+
+
+def advance(state: State) -> None:
+    """Move the high watermark to what a majority holds durably, once that includes a record of this epoch."""
+    role = state.role
+    if not isinstance(role, Leader):
+        return
+    held = held_by_majority([state.log.durable_offset, *role.ends.values()])
+    # A leader ahead of the majority on disk commits no more than the majority, and one whose own
+    # disk lags behind the others commits no more than it could itself read back after a crash.
+    held = min(held, state.log.durable_offset)
+    if held > role.epoch_start and state.advance_high_watermark(held):
+        answer_parked(state)
+
+
+def answer_parked(state: State) -> None:
+    """There is news, records or a new mark: every waiting fetch gets it."""
+    role = state.role
+    if isinstance(role, Leader):
+        for voter, (request, _) in list(role.parked.items()):
+            _answer(state, role, voter, request)
+
+
+def _answer(state: State, role: Leader, voter: NodeId, request: FetchRequest) -> None:
+    del role.parked[voter]
+    response = FetchResponse(
+        epoch=state.epoch,
+        leader=state.node_id,
+        request_id=request.request_id,
+        high_watermark=state.high_watermark,
+    )
+    state.send(voter, response, read_from=request.fetch_offset)
+
+
+def _answer_snapshot(state: State, source: NodeId, request: FetchRequest) -> None:
+    response = FetchResponse(
+        epoch=state.epoch,
+        leader=state.node_id,
+        request_id=request.request_id,
+        high_watermark=state.high_watermark,
+        snapshot=state.log.snapshot,
+    )
+    state.send(source, response)
+
+
+def _refuse(state: State, source: NodeId, request: FetchRequest, error: FetchError) -> None:
+    response = FetchResponse(
+        epoch=state.epoch,
+        leader=state.election.leader,
+        request_id=request.request_id,
+        error=error,
+        high_watermark=state.high_watermark,
+    )
+    state.send(source, response)

@@ -1,0 +1,102 @@
+"""Elections: standing for one, and answering those who stand.
+
+A voter first asks at its present epoch whether it could win (pre-vote, KIP-996), so that
+one that was merely cut off does not depose a working leader. Goes to `leading` when a
+majority grants. Grants one vote per epoch, and only to a log at least as long as its own.
+"""
+
+from dataclasses import replace
+
+from penstock.model.ids import LeaderEpoch, NodeId
+from penstock.raft import leading
+from penstock.raft.events import ElectionState
+from penstock.raft.majority import is_majority, majority_count
+from penstock.raft.messages import VoteRequest, VoteResponse
+from penstock.raft.roles import Candidate, Follower, Leader, Prospective, Unattached
+from penstock.raft.state import State
+
+
+def stand(state: State, now: float) -> None:
+    """Ask whether this voter could win. A sole voter wins at once, here and now."""
+    role = Prospective(
+        deadline=state.election_deadline(now), retry_at=now + state.timing.request_timeout, granted={state.node_id}
+    )
+    state.enter(role, state.election)
+    if is_majority(role.granted, state.voters):
+        _take_new_epoch(state, now)
+    else:
+        _ask(state, state.others)
+
+
+def _take_new_epoch(state: State, now: float) -> None:
+    epoch = LeaderEpoch(state.epoch + 1)
+    role = Candidate(
+        deadline=state.election_deadline(now), retry_at=now + state.timing.request_timeout, granted={state.node_id}
+    )
+    state.enter(role, ElectionState(epoch=epoch, voted=state.node_id))
+    if is_majority(role.granted, state.voters):
+        leading.lead(state, now, granting=role.granted)
+    else:
+        _ask(state, state.others)
+
+
+def _ask(state: State, voters: tuple[NodeId, ...]) -> None:
+    request = VoteRequest(
+        epoch=state.epoch,
+        last_epoch=state.log.last_epoch,
+        end_offset=state.log.end_offset,
+        pre_vote=isinstance(state.role, Prospective),
+    )
+    for voter in voters:
+        state.send(voter, request)
+
+
+def pass_time(state: State, role: Prospective | Candidate, now: float) -> None:
+    if now >= role.deadline:
+        if isinstance(role, Candidate):
+            stand(state, now)
+        else:
+            state.enter(Unattached(deadline=state.backoff_deadline(now)), state.election)
+    elif now >= role.retry_at:
+        role.retry_at = now + state.timing.request_timeout
+        _ask(state, tuple(voter for voter in state.others if voter not in role.granted | role.refused))
+
+
+def hear_request(state: State, source: NodeId, request: VoteRequest, now: float) -> None:
+    granted = request.epoch == state.epoch and _grants(state, source, request)
+    if granted and not request.pre_vote:
+        state.remember(replace(state.election, voted=source))
+        if isinstance(state.role, Unattached):
+            state.role.deadline = state.election_deadline(now)
+    state.send(
+        source,
+        VoteResponse(epoch=state.epoch, leader=state.election.leader, granted=granted, pre_vote=request.pre_vote),
+    )
+
+
+def _grants(state: State, source: NodeId, request: VoteRequest) -> bool:
+    if (request.last_epoch, request.end_offset) < (state.log.last_epoch, state.log.end_offset):
+        return False
+    if request.pre_vote:
+        # Whoever hears from a leader does not help to depose it.
+        return not isinstance(state.role, Leader) and not (isinstance(state.role, Follower) and state.role.has_fetched)
+    if state.election.leader is not None:
+        return False
+    return state.election.voted in (None, source)
+
+
+def hear_response(state: State, source: NodeId, response: VoteResponse, now: float) -> None:
+    role = state.role
+    if not isinstance(role, Prospective | Candidate) or response.epoch != state.epoch:
+        return
+    if response.pre_vote != isinstance(role, Prospective):
+        return
+    (role.granted if response.granted else role.refused).add(source)
+    if is_majority(role.granted, state.voters):
+        if isinstance(role, Prospective):
+            _take_new_epoch(state, now)
+        else:
+            leading.lead(state, now, granting=role.granted)
+    elif len(role.refused) > len(state.voters) - majority_count(len(state.voters)):
+        # Lost for sure. A pause of random length lets another go first.
+        role.deadline = min(role.deadline, state.backoff_deadline(now))
