@@ -62,13 +62,22 @@ class Session(Protocol):
         ...
 
 
+Accept = Callable[[Connection], Session | None]
+
+
 class Listener(Protocol):
+    """A bound port. Peers wait in its queue until it is served."""
+
     port: int
+
+    def serve(self, accept: Accept) -> None:
+        """Take connections from now on. `accept` may return None to refuse one."""
+        ...
 
     def close(self) -> None: ...
 
 
 class Network(Protocol):
-    def listen(self, host: str, port: int, accept: Callable[[Connection], Session | None]) -> Listener:
-        """Serve a port (0: a free one). `accept` may return None to refuse the connection."""
+    def listen(self, host: str, port: int) -> Listener:
+        """Bind a port (0: a free one). Raises OSError, EADDRINUSE above all."""
         ...

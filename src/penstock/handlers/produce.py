@@ -1,0 +1,166 @@
+"""Produce, versions 3-13. Hot: a plain function per frame, no coroutine.
+
+acks=1 answers once the records are written, acks=all once they are durable on every in-sync
+replica and below the high watermark, acks=0 not at all: an error then closes the connection,
+which is the only way to tell such a client. Records pass through untouched; storage checks
+them. One partition's refusal leaves the others of the request alone (KIP-467 names records).
+Version 13 names topics by id. Goes to replication/replicas.py.
+"""
+
+import logging
+
+from penstock.handlers.context import Context
+from penstock.handlers.reply import NO_REPLY, Parked, Parts
+from penstock.model.errors import (
+    UNKNOWN_SERVER_ERROR,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopic,
+    RecordRefusal,
+    Refusal,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+)
+from penstock.replication.partition import ALL_REPLICAS, Partition
+from penstock.replication.replicas import HostedTopic
+from penstock.replication.waiting import WaitingProduce
+from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
+from penstock.wire.compression import ZSTD
+from penstock.wire.frame import Header
+from penstock.wire.hot.produce import (
+    TOPIC_ID_FROM,
+    PartitionResult,
+    ProduceRequest,
+    TopicResults,
+    read_request,
+    write_response,
+)
+
+log = logging.getLogger(__name__)
+
+ZSTD_FROM = 7
+
+
+class CloseConnection(Exception):
+    """An acks=0 request failed: closing is the only answer such a client can notice."""
+
+
+class ParkedProduce(Parked):
+    """An acks=all request whose records are written but not yet durable everywhere."""
+
+    __slots__ = ("_header", "_outstanding", "_topics")
+
+    def __init__(self, header: Header, topics: list[TopicResults]) -> None:
+        super().__init__()
+        self._header = header
+        self._topics = topics
+        self._outstanding = 0
+
+    def wait(self, partition: Partition, offset: int, deadline: float, result: PartitionResult) -> None:
+        self._outstanding += 1
+
+        def done(error_code: int) -> None:
+            if error_code:
+                result.error_code = error_code
+                result.base_offset = -1
+            self._outstanding -= 1
+            if self._outstanding == 0:
+                self.ready([write_response(self._header.version, self._header.correlation_id, self._topics)])
+
+        partition.wait_durable(WaitingProduce(offset, deadline, done))
+
+
+class ProduceHandler:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._replicas = context.replicas
+        self._clock = context.clock
+
+    def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
+        version = header.version
+        request = read_request(frame, header.body_position, version)
+        acks = request.acks
+        if acks not in (ALL_REPLICAS, 0, 1):
+            return self._refuse_all(request, header, InvalidRequiredAcks())
+        by_id = version >= TOPIC_ID_FROM
+        hosted = self._replicas.by_id if by_id else self._replicas.by_name
+        now_ms = self._clock.wall_ms()
+        topics: list[TopicResults] = []
+        parked: ParkedProduce | None = None
+        failed = False
+        for key, partitions in request.topics:
+            topic = hosted.get(key)
+            results: list[PartitionResult] = []
+            topics.append((key, results))
+            for index, records in partitions:
+                result = PartitionResult(index)
+                results.append(result)
+                try:
+                    partition = self._partition(topic, index, by_id=by_id)
+                    if records is None or len(records) < HEADER_SIZE:
+                        raise InvalidRecord(_too_short(records))
+                    if version < ZSTD_FROM and records[ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD:
+                        raise UnsupportedCompressionType(
+                            f"Produce requests with version {version} are not allowed to use ZStandard compression"
+                        )
+                    appended = partition.append(records, acks=acks, now_ms=now_ms)
+                except Refusal as refusal:
+                    failed = True
+                    _tell(result, refusal, partition_or_none(topic, index))
+                except Exception:
+                    failed = True
+                    result.error_code = UNKNOWN_SERVER_ERROR
+                    log.exception("produce to %r-%d by client %r failed", key, index, header.client_id)
+                else:
+                    result.base_offset = appended.base_offset
+                    result.log_append_time_ms = appended.log_append_time_ms
+                    result.log_start_offset = appended.log_start_offset
+                    if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
+                        if parked is None:
+                            parked = ParkedProduce(header, topics)
+                            deadline = self._clock.monotonic() + request.timeout_ms / 1000
+                        parked.wait(partition, appended.last_offset + 1, deadline, result)
+        if parked is not None:
+            return parked
+        if acks == 0:
+            if failed:
+                raise CloseConnection
+            return NO_REPLY
+        return [write_response(version, header.correlation_id, topics)]
+
+    def _partition(self, topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:
+        if topic is None:
+            raise UnknownTopicId if by_id else UnknownTopicOrPartition
+        if topic.internal:
+            raise InvalidTopic("The request attempted to perform an operation on an invalid topic.")
+        partition = topic.partitions.get(index)
+        if partition is None:
+            raise UnknownTopicOrPartition
+        return partition
+
+    def _refuse_all(self, request: ProduceRequest, header: Header, refusal: Refusal) -> Parts:
+        topics = [
+            (key, [PartitionResult(index, refusal.code, error_message=refusal.message) for index, _ in partitions])
+            for key, partitions in request.topics
+        ]
+        return [write_response(header.version, header.correlation_id, topics)]
+
+
+def partition_or_none(topic: HostedTopic | None, index: int) -> Partition | None:
+    return None if topic is None else topic.partitions.get(index)
+
+
+def _too_short(records: memoryview | None) -> str:
+    if not records:
+        return "Produce requests with a null or empty record set are not allowed"
+    return f"A record batch has at least {HEADER_SIZE} bytes, this one {len(records)}"
+
+
+def _tell(result: PartitionResult, refusal: Refusal, partition: Partition | None) -> None:
+    result.error_code = refusal.code
+    result.error_message = refusal.message
+    if isinstance(refusal, RecordRefusal):
+        result.record_errors = refusal.record_errors
+        if partition is not None:
+            result.log_start_offset = partition.log.start_offset

@@ -1,0 +1,31 @@
+"""Replies that are not ready yet.
+
+A hot handler returns the reply's parts at once, `NO_REPLY` for a request that gets none, or
+a `Parked` that keeps the reply's place in the connection's order until it is ready.
+"""
+
+from collections.abc import Callable, Sequence
+
+from penstock.ports.network import Part
+
+Parts = Sequence[Part]
+NO_REPLY: Parts = ()
+
+
+class Parked:
+    """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
+
+    __slots__ = ("on_ready", "parts")
+
+    def __init__(self, parts: Parts | None = None) -> None:
+        self.parts = parts
+        self.on_ready: Callable[[], None] | None = None
+
+    def ready(self, parts: Parts) -> None:
+        self.parts = parts
+        if self.on_ready is not None:
+            self.on_ready()
+
+    def abandon(self) -> None:
+        """The connection is gone: nobody waits for this any more."""
+        self.on_ready = None

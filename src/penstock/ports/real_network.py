@@ -1,0 +1,512 @@
+"""The network port on raw sockets, `add_reader` and sendfile.
+
+One receive buffer serves every connection of the loop; a frame that does not fit in one
+read moves to a buffer of its own. All replies to the frames of one read leave in one
+`sendmsg`. A peer that does not take its replies is not read from; one that dawdles in the
+middle of a frame, or stops reading for good, is cut off by the sweep.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import cast
+
+from penstock.ports.buffers import BufferPool, FrameBuffer
+from penstock.ports.network import Accept, FileSlice, Part, Session
+from penstock.ports.real_disk import RealFile
+
+log = logging.getLogger(__name__)
+
+KIB = 1024
+MIB = 1024 * KIB
+READ_SIZE = 256 * KIB
+# A partial frame up to this size is copied back to the front of the shared buffer.
+SMALL_FRAME_MAX = 16 * KIB
+# Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
+COPIED_SLICE_MAX = 64 * KIB
+# What is kept of a peer that goes on sending while its frames are paused.
+UNREAD_SIZE_MAX = 64 * KIB
+PARTS_PER_SEND_MAX = 256
+ACCEPTS_PER_TURN_MAX = 64
+SWEEP_INTERVAL_S = 5.0
+ACCEPT_RETRY_S = 0.2
+FRAME_BYTES_PER_SECOND_MIN = 1 * KIB
+
+_size_of = Struct(">i").unpack_from
+
+
+class SocketConnection:
+    """One accepted socket: cuts frames, queues replies, feels back-pressure."""
+
+    __slots__ = (
+        "_closed",
+        "_flush_asked",
+        "_frame",
+        "_last_heard",
+        "_last_progress",
+        "_network",
+        "_out",
+        "_partial_since",
+        "_paused",
+        "_reading",
+        "_session",
+        "_socket",
+        "_starved",
+        "_unread",
+        "_writing",
+        "local_port",
+        "peer_host",
+        "peer_port",
+    )
+
+    def __init__(self, network: "RealNetwork", sock: socket.socket, peer: tuple[str, int]) -> None:
+        self._network = network
+        self._socket = sock
+        self.peer_host, self.peer_port = peer
+        self.local_port: int = sock.getsockname()[1]
+        self._session: Session | None = None
+        self._unread: bytes | bytearray = b""
+        self._frame: FrameBuffer | None = None
+        self._out: deque[Part] = deque()
+        self._last_progress = self._partial_since = 0.0
+        self._last_heard = network.now()
+        self._closed = self._paused = self._reading = self._writing = self._flush_asked = self._starved = False
+
+    def start(self, session: Session) -> None:
+        self._session = session
+        self._watch(True)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def _watch(self, wanted: bool) -> None:
+        if wanted != self._reading and not self._closed:
+            self._reading = wanted
+            if wanted:
+                self._network.loop.add_reader(self._socket.fileno(), self._readable)
+            else:
+                self._network.loop.remove_reader(self._socket.fileno())
+
+    def _readable(self) -> None:
+        network = self._network
+        try:
+            if self._paused or self._writing:
+                self._read_ahead()
+            elif self._frame is not None:
+                self._read_large(self._frame)
+            else:
+                kept = len(self._unread)
+                if kept:
+                    network.received[:kept] = self._unread
+                count = self._socket.recv_into(network.received_view[kept:])
+                if count == 0:
+                    self._drop(None)
+                    return
+                self._unread = b""
+                self._last_heard = network.now()
+                self._cut(network.received_view, kept + count)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._drop(error)
+        network.flush()
+
+    def _read_ahead(self) -> None:
+        """Keep reading a little while paused: that is how a peer's departure shows."""
+        data = self._socket.recv(UNREAD_SIZE_MAX)
+        if not data:
+            self._drop(None)
+            return
+        self._unread += data
+        if len(self._unread) >= UNREAD_SIZE_MAX:
+            self._watch(False)
+
+    def _read_large(self, buffer: FrameBuffer) -> None:
+        if buffer.filled == len(buffer.data) and not self._network.pool.grow(buffer):
+            self._starved = True
+            self._watch(False)
+            self._network.starving.append(self)
+            return
+        end = min(len(buffer.data), buffer.size)
+        view = memoryview(buffer.data)
+        count = self._socket.recv_into(view[buffer.filled : end])
+        if count == 0:
+            self._drop(None)
+            return
+        buffer.filled += count
+        if buffer.filled == buffer.size:
+            self._frame = None
+            cast(Session, self._session).frame(view[: buffer.size])
+            self._network.give_back(buffer)
+
+    def _cut(self, view: memoryview, end: int) -> None:
+        """Hand over every whole frame in view[:end] and keep the rest for later."""
+        session = cast(Session, self._session)
+        size_max = self._network.frame_size_max
+        position = 0
+        while end - position >= 4 and not (self._paused or self._closed):
+            size: int = _size_of(view, position)[0]
+            if size <= 0 or size > size_max:
+                self._network.say_once(self.peer_host, size)
+                self.close()
+                return
+            after = position + 4 + size
+            if after > end:
+                if size > SMALL_FRAME_MAX:
+                    self._begin_large(view[position + 4 : end], size)
+                    return
+                break
+            session.frame(view[position + 4 : after])
+            position = after
+        if position == end:
+            self._partial_since = 0.0
+        elif not self._closed:
+            self._unread = bytes(view[position:end])
+            # A byte now and then does not start the clock of the same frame anew.
+            if position or not self._partial_since:
+                self._partial_since = self._network.now()
+
+    def _begin_large(self, have: memoryview, size: int) -> None:
+        network = self._network
+        buffer = network.pool.take(size, network.now())
+        while len(buffer.data) < len(have):
+            if not network.pool.grow(buffer):
+                # Too little memory for what came in one read: only this connection suffers.
+                network.give_back(buffer)
+                self.close()
+                return
+        buffer.data[: len(have)] = have
+        buffer.filled = len(have)
+        self._frame = buffer
+
+    def feed_again(self) -> None:
+        """Try again after memory was given back."""
+        self._starved = False
+        self._watch(True)
+
+    def pause_frames(self) -> None:
+        self._paused = True
+
+    def resume_frames(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._network.loop.call_soon(self._catch_up)
+
+    def _catch_up(self) -> None:
+        if self._closed or self._paused or self._writing:
+            return
+        if self._unread:
+            self._cut_unread()
+        if not self._starved and len(self._unread) < UNREAD_SIZE_MAX:
+            self._watch(True)
+        self._network.flush()
+
+    def _cut_unread(self) -> None:
+        """Cut what was read ahead. A large frame under way is read together with it."""
+        data = bytearray()
+        if self._frame is not None:
+            buffer, self._frame = self._frame, None
+            data += buffer.size.to_bytes(4, "big") + memoryview(buffer.data)[: buffer.filled]
+            self._network.give_back(buffer)
+        data += self._unread
+        self._unread = b""
+        self._cut(memoryview(data), len(data))
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._closed:
+            return
+        self._out.extend(parts)
+        if not self._flush_asked and not self._writing:
+            self._flush_asked = True
+            self._network.ask_flush(self)
+
+    def unsent_size(self) -> int:
+        return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
+
+    def flush(self) -> None:
+        self._flush_asked = False
+        if self._closed:
+            return
+        try:
+            while self._out:
+                self._send_some()
+        except (BlockingIOError, InterruptedError):
+            self._wait_writable()
+        except OSError as error:
+            self._drop(error)
+        else:
+            if self._writing:
+                self._writing = False
+                self._network.loop.remove_writer(self._socket.fileno())
+                self._network.loop.call_soon(self._catch_up)
+
+    def _wait_writable(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._last_progress = self._network.now()
+            self._network.loop.add_writer(self._socket.fileno(), self.flush)
+
+    def _send_some(self) -> None:
+        """One system call's worth. Raises BlockingIOError when the peer is full."""
+        out = self._out
+        first = out[0]
+        if type(first) is FileSlice and first.size > COPIED_SLICE_MAX:
+            self._send_file(first)
+            return
+        gathered: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for part in out:
+            if type(part) is not FileSlice:
+                gathered.append(cast(bytes, part))
+            elif part.size <= COPIED_SLICE_MAX:
+                gathered.append(part.file.read(part.size, part.position))
+            else:
+                more = socket.MSG_MORE
+                break
+            if len(gathered) == PARTS_PER_SEND_MAX:
+                break
+        sent = self._socket.sendmsg(gathered, (), more)
+        self._progress()
+        self._forget(sent, gathered)
+
+    def _send_file(self, piece: FileSlice) -> None:
+        file = cast(RealFile, piece.file)
+        sent = os.sendfile(self._socket.fileno(), file.fd, piece.position, piece.size)
+        if sent == 0:
+            raise OSError(errno.EIO, "the file is shorter than the slice that was promised", file.path)
+        self._progress()
+        if sent == piece.size:
+            self._out.popleft()
+        else:
+            self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent)
+
+    def _forget(self, sent: int, gathered: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Drop what has left; keep the unsent rest of the part that was cut."""
+        out = self._out
+        for buffer in gathered:
+            size = len(buffer)
+            if sent < size:
+                if sent:
+                    out[0] = memoryview(buffer)[sent:]
+                return
+            sent -= size
+            out.popleft()
+
+    def _progress(self) -> None:
+        if self._writing:
+            self._last_progress = self._network.now()
+
+    # -- ending ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close after sending what the socket takes at once."""
+        if not self._closed:
+            if self._out and not self._writing:
+                with contextlib.suppress(OSError):
+                    while self._out:
+                        self._send_some()
+            self._drop(None)
+
+    def _drop(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        network = self._network
+        self._watch(False)
+        self._closed = True
+        if self._writing:
+            network.loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        self._out.clear()
+        self._unread = b""
+        network.connections.discard(self)
+        if self._frame is not None:
+            buffer, self._frame = self._frame, None
+            network.give_back(buffer)
+        if self._session is not None:
+            self._session.lost(error)
+
+    def overdue(self, now: float) -> str | None:
+        """Why this connection should be cut off, if it should."""
+        network = self._network
+        if self._writing:
+            if now - self._last_progress > network.send_stall_s_max:
+                return "it does not read its replies"
+            return None
+        if self._paused:
+            return None
+        if self._frame is not None:
+            waited, have = now - self._frame.started, self._frame.filled
+        elif self._unread:
+            waited, have = now - self._partial_since, len(self._unread)
+        elif now - self._last_heard > network.idle_s_max:
+            return "it was idle for too long"
+        else:
+            return None
+        if waited > network.frame_s_max and have < waited * FRAME_BYTES_PER_SECOND_MIN:
+            return "its frame does not arrive"
+        return None
+
+
+class ServerSocket:
+    """The sockets of one listener: one per address family of its host."""
+
+    def __init__(self, network: "RealNetwork", sockets: list[socket.socket]) -> None:
+        self._network = network
+        self._sockets = sockets
+        self.port: int = sockets[0].getsockname()[1]
+
+    def serve(self, accept: Accept) -> None:
+        for sock in self._sockets:
+            self._network.loop.add_reader(sock.fileno(), self._acceptable, sock, accept)
+
+    def _acceptable(self, sock: socket.socket, accept: Accept) -> None:
+        for _ in range(ACCEPTS_PER_TURN_MAX):
+            try:
+                peer, address = sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                # Out of descriptors: the connection stays in the queue, so look again later.
+                log.warning("cannot accept a connection: %s", error)
+                self._network.loop.remove_reader(sock.fileno())
+                self._network.loop.call_later(ACCEPT_RETRY_S, self._watch_again, sock, accept)
+                return
+            self._network.welcome(peer, address, accept)
+
+    def _watch_again(self, sock: socket.socket, accept: Accept) -> None:
+        if sock.fileno() >= 0:
+            self._network.loop.add_reader(sock.fileno(), self._acceptable, sock, accept)
+
+    def close(self) -> None:
+        for sock in self._sockets:
+            if sock.fileno() >= 0:
+                self._network.loop.remove_reader(sock.fileno())
+                sock.close()
+
+
+class RealNetwork:
+    """Every socket of one event loop."""
+
+    def __init__(
+        self,
+        *,
+        frame_size_max: int = 100 * MIB,
+        memory_budget: int = 512 * MIB,
+        frame_s_max: float = 30.0,
+        send_stall_s_max: float = 60.0,
+        idle_s_max: float = 600.0,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.frame_size_max = frame_size_max
+        self.frame_s_max = frame_s_max
+        self.send_stall_s_max = send_stall_s_max
+        self.idle_s_max = idle_s_max
+        self.received = bytearray(READ_SIZE)
+        self.received_view = memoryview(self.received)
+        self.pool = BufferPool(memory_budget)
+        self.connections: set[SocketConnection] = set()
+        self.starving: deque[SocketConnection] = deque()
+        self._unflushed: list[SocketConnection] = []
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._strangers: dict[str, float] = {}
+
+    @staticmethod
+    def now() -> float:
+        return time.monotonic()
+
+    def listen(self, host: str, port: int) -> ServerSocket:
+        sockets: list[socket.socket] = []
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        # IPv4 first: with port 0 the other family takes the port that it was given.
+        for family, _, _, _, address in sorted(set(addresses), key=lambda found: found[0]):
+            wanted = sockets[0].getsockname()[1] if sockets else port
+            try:
+                sockets.append(_bound(family, str(address[0]), wanted))
+            except OSError:
+                if not sockets:
+                    raise
+        if self._sweep_timer is None:
+            self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        return ServerSocket(self, sockets)
+
+    def welcome(self, sock: socket.socket, address: tuple[str, int], accept: Accept) -> None:
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = SocketConnection(self, sock, address[:2])
+        except OSError:  # reset before it was accepted
+            sock.close()
+            return
+        session = accept(connection)
+        if session is None:
+            sock.close()
+            return
+        self.connections.add(connection)
+        connection.start(session)
+
+    def ask_flush(self, connection: SocketConnection) -> None:
+        """Send at the end of the present read, or at the latest when the loop comes round."""
+        if not self._unflushed:
+            self.loop.call_soon(self.flush)
+        self._unflushed.append(connection)
+
+    def flush(self) -> None:
+        while self._unflushed:
+            asked, self._unflushed = self._unflushed, []
+            for connection in asked:
+                connection.flush()
+
+    def give_back(self, buffer: FrameBuffer) -> None:
+        self.pool.give_back(buffer)
+        while self.starving:
+            self.starving.popleft().feed_again()
+
+    def say_once(self, host: str, size: int) -> None:
+        """Log a stranger on the port (HTTP, TLS, noise) once a minute per address."""
+        now = self.now()
+        if now - self._strangers.get(host, -60.0) >= 60.0:
+            if len(self._strangers) > 1000:
+                self._strangers.clear()
+            self._strangers[host] = now
+            log.warning("closing a connection from %s: a frame of %d bytes is not possible", host, size)
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self.connections):
+            reason = connection.overdue(now)
+            if reason is not None:
+                log.info("closing the connection from %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+                connection.close()
+        self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
+    def stop(self) -> None:
+        """Drop every connection."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        self.flush()
+        for connection in list(self.connections):
+            connection.close()
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((host, port))
+        sock.listen(1024)
+    except OSError:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,167 @@
+"""One partition as this node holds it: its log, its role, its high watermark, and who waits on it.
+
+Calls go to storage/log.py. The mark follows the durable end of every in-sync replica, so
+nothing that a power failure could take back is ever shown to a consumer. Refuses: stale and
+unknown leader epochs, too small an in-sync set, transactional batches outside transactions.
+"""
+
+from collections import deque
+from uuid import UUID
+
+from penstock.model.errors import (
+    NO_ERROR,
+    FencedLeaderEpoch,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    RequestTimedOut,
+    StorageError,
+    UnknownLeaderEpoch,
+)
+from penstock.model.ids import NodeId, Offset, TopicName
+from penstock.ports.network import FileSlice
+from penstock.replication.isr import advance_high_watermark, effective_min_isr
+from penstock.replication.waiting import WaitingFetch, WaitingProduce
+from penstock.storage.log import Appended, Log
+
+ALL_REPLICAS = -1
+
+
+class Partition:
+    __slots__ = (
+        "_hidden_size",
+        "_waiting_fetches",
+        "_waiting_produces",
+        "high_watermark",
+        "index",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "node_id",
+        "replicas",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: TopicName, topic_id: UUID, index: int, node_id: NodeId, log: Log) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.node_id = node_id
+        self.log = log
+        self.leader = node_id
+        self.leader_epoch = 0
+        self.replicas: tuple[NodeId, ...] = (node_id,)
+        self.isr: tuple[NodeId, ...] = (node_id,)
+        self.high_watermark = Offset(log.durable_offset)
+        self._hidden_size = 0
+        self._waiting_produces: deque[WaitingProduce] = deque()
+        # A dict for its order and its cheap removal; the values mean nothing.
+        self._waiting_fetches: dict[WaitingFetch, None] = {}
+        log.on_durable = self._advance
+
+    # -- roles -----------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self.node_id
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.high_watermark
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
+        if not self.is_leader:
+            raise NotLeaderOrFollower
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise FencedLeaderEpoch
+            raise UnknownLeaderEpoch
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append(self, records: memoryview, *, acks: int, now_ms: int) -> Appended:
+        """Write one batch. Returns before it is durable; `wait_durable` tells when it is."""
+        if self.leader != self.node_id:
+            raise NotLeaderOrFollower
+        log = self.log
+        if acks == ALL_REPLICAS:
+            needed = effective_min_isr(log.settings.min_insync_replicas, replica_count=len(self.replicas))
+            if len(self.isr) < needed:
+                raise NotEnoughReplicas
+        appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._hidden_size += len(records)
+        if log.durable_offset > self.high_watermark:
+            self._advance()
+        return appended
+
+    def wait_durable(self, waiting: WaitingProduce) -> None:
+        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
+        self._waiting_produces.append(waiting)
+
+    def _advance(self) -> None:
+        mark = advance_high_watermark(self.high_watermark, ends_in_sync=(Offset(self.log.durable_offset),))
+        if mark == self.high_watermark:
+            return
+        self.high_watermark = mark
+        waiting = self._waiting_produces
+        while waiting and waiting[0].offset <= mark:
+            waiting.popleft().done(NO_ERROR)
+        if self._waiting_fetches:
+            size, self._hidden_size = self._hidden_size, 0
+            for fetch in list(self._waiting_fetches):
+                fetch.more_bytes(size)
+        else:
+            self._hidden_size = 0
+
+    def expire_produces(self, now: float) -> None:
+        if self._waiting_produces and self._waiting_produces[0].deadline <= now:
+            self._fail_produces(RequestTimedOut.code, before=now)
+
+    def _fail_produces(self, code: int, *, before: float | None = None) -> None:
+        parked, self._waiting_produces = self._waiting_produces, deque()
+        for waiting in parked:
+            if before is None or waiting.deadline <= before:
+                waiting.done(code)
+            else:
+                self._waiting_produces.append(waiting)
+
+    def fail(self, code: int) -> None:
+        """Nobody will be served here any more: answer all who wait."""
+        self._fail_produces(code)
+        for fetch in list(self._waiting_fetches):
+            fetch.changed()
+
+    def log_failed(self) -> None:
+        """The log directory went offline: what is not durable by now never will be known to be."""
+        self.fail(StorageError.code)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def read(self, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> FileSlice | None:
+        """Whole batches from the one that contains the offset, up to the mark; None if there are none."""
+        end = self.last_stable_offset if committed_only else self.high_watermark
+        log = self.log
+        if offset >= end:
+            if offset > log.end_offset:
+                raise OffsetOutOfRange
+            if offset >= log.start_offset:
+                return None
+        return log.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
+
+    def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+        """Where the reader's log and this one part, if they do before the offset (KIP-595)."""
+        epoch, end_offset = self.log.epoch_end(last_fetched_epoch)
+        if end_offset < 0:
+            raise OffsetOutOfRange
+        if epoch < last_fetched_epoch or end_offset < offset:
+            return epoch, end_offset
+        return None
+
+    def add_waiting(self, fetch: WaitingFetch) -> None:
+        self._waiting_fetches[fetch] = None
+
+    def remove_waiting(self, fetch: WaitingFetch) -> None:
+        self._waiting_fetches.pop(fetch, None)

@@ -1,0 +1,93 @@
+"""Which handler answers a frame, and how its answer becomes bytes.
+
+Produce and Fetch are called as plain functions with the frame itself. Everything else is
+decoded by wire/codec.py, answered by a coroutine, and encoded again. What cannot be read is
+refused with MalformedRequest; the session then closes the connection.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from penstock.handlers.context import ColdHandler, Context, Request
+from penstock.handlers.fetch import FetchHandler
+from penstock.handlers.produce import ProduceHandler
+from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.table import COLD
+from penstock.ports.network import Connection
+from penstock.wire import codec
+from penstock.wire.api import APIS, ApiKey
+from penstock.wire.frame import Header, MalformedRequest, parse_header, response_head
+
+log = logging.getLogger(__name__)
+
+_PRODUCE = ApiKey.PRODUCE
+_FETCH = ApiKey.FETCH
+_PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_version + 1)
+_FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
+
+
+class ParkedCold(Parked):
+    """A reply that a coroutine is working on."""
+
+    __slots__ = ("failed",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed = False
+
+
+class Dispatcher:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._fetch_handler = FetchHandler(context)
+        self._fetch = self._fetch_handler.handle
+        self._produce = ProduceHandler(context).handle
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dispatch(self, frame: memoryview, connection: Connection) -> Parts | Parked:
+        header = parse_header(frame)
+        key = header.api_key
+        if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
+            return self._produce(frame, header)
+        if key == _FETCH and header.version in _FETCH_VERSIONS:
+            return self._fetch(frame, header)
+        return self._begin_cold(frame, header, connection)
+
+    def _begin_cold(self, frame: memoryview, header: Header, connection: Connection) -> Parked:
+        body = self._read(frame, header)
+        parked = ParkedCold()
+        request = Request(header, body, connection)
+        task = asyncio.get_running_loop().create_task(self._answer(COLD[header.api_key], request, parked))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return parked
+
+    def _read(self, frame: memoryview, header: Header) -> Any:
+        api = APIS[header.api_key]
+        if header.api_key in COLD and api.accepts(header.version):
+            return codec.read_request(header.api_key, header.version, frame[header.body_position :])
+        if header.api_key == ApiKey.API_VERSIONS:
+            return None  # its handler answers any version (KIP-511)
+        raise MalformedRequest(f"{api.name} has no version {header.version} here")
+
+    async def _answer(self, handler: ColdHandler, request: Request, parked: ParkedCold) -> None:
+        header = request.header
+        try:
+            entity = await handler(self._context, request)
+            # ApiVersions answers a version that it does not know in version 0.
+            version = header.version if APIS[header.api_key].accepts(header.version) else 0
+            body = codec.write_response(header.api_key, version, entity)
+        except Exception:
+            # There is no shape for an error of any kind in most replies; a closed connection makes
+            # the client try again elsewhere or later.
+            log.exception("%r from %s failed", header, request.connection.peer_host)
+            parked.failed = True
+            parked.ready(())
+        else:
+            parked.ready([response_head(header.api_key, version, header.correlation_id, len(body)), body])
+
+    def stop(self) -> None:
+        self._fetch_handler.deadlines.stop()
+        for task in self._tasks:
+            task.cancel()

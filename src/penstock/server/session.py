@@ -1,0 +1,82 @@
+"""One client connection: requests in, replies out in the order of their requests.
+
+A produce that waits for its acknowledgement does not keep the requests behind it from being
+applied; anything else that waits does, as Kafka's clients expect. The port pauses the peer
+meanwhile. Calls go to dispatch.py.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from penstock.handlers.produce import CloseConnection, ParkedProduce
+from penstock.handlers.reply import Parked
+from penstock.ports.network import Connection
+from penstock.server.dispatch import Dispatcher, ParkedCold
+from penstock.wire.frame import MalformedRequest
+
+log = logging.getLogger(__name__)
+
+# More requests in flight than any client sends; behind that, the peer is not read from.
+PIPELINED_MAX = 128
+
+
+class ClientSession:
+    __slots__ = ("_connection", "_dispatch", "_on_lost", "_paused", "_waiting")
+
+    def __init__(self, connection: Connection, dispatcher: Dispatcher, on_lost: Callable[[], None]) -> None:
+        self._connection = connection
+        self._dispatch = dispatcher.dispatch
+        self._on_lost = on_lost
+        self._waiting: deque[Parked] = deque()
+        self._paused = False
+
+    def frame(self, frame: memoryview) -> None:
+        connection = self._connection
+        try:
+            reply = self._dispatch(frame, connection)
+        except MalformedRequest as reason:
+            log.info("closing the connection from %s:%d: %s", connection.peer_host, connection.peer_port, reason)
+            connection.close()
+            return
+        except CloseConnection:
+            connection.close()
+            return
+        except Exception:
+            log.exception("closing the connection from %s:%d", connection.peer_host, connection.peer_port)
+            connection.close()
+            return
+        if isinstance(reply, Parked):
+            self._park(reply)
+        elif reply:
+            if self._waiting:
+                self._waiting.append(Parked(reply))
+            else:
+                connection.send(reply)
+
+    def _park(self, parked: Parked) -> None:
+        parked.on_ready = self._release
+        self._waiting.append(parked)
+        if type(parked) is not ParkedProduce or len(self._waiting) >= PIPELINED_MAX:
+            self._paused = True
+            self._connection.pause_frames()
+
+    def _release(self) -> None:
+        """Send every reply whose turn has come."""
+        waiting = self._waiting
+        while waiting and (parts := waiting[0].parts) is not None:
+            parked = waiting.popleft()
+            if type(parked) is ParkedCold and parked.failed:
+                self._connection.close()
+                return
+            if parts:
+                self._connection.send(parts)
+        if self._paused and not waiting:
+            self._paused = False
+            self._connection.resume_frames()
+
+    def lost(self, error: Exception | None) -> None:
+        for parked in self._waiting:
+            parked.abandon()
+        self._waiting.clear()
+        self._on_lost()

@@ -1,0 +1,259 @@
+"""Produce, versions 3-13: request reader and response writer.
+
+Records stay where they are: the reader returns slices of the frame. Version notes:
+5 adds the log start offset to the response, 8 the record errors (KIP-467), 9 is flexible,
+10 adds the current leader (KIP-951), 13 names topics by id.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct, error
+
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot.primitives import (
+    NO_TAGS,
+    pack_compact_string,
+    pack_i16,
+    pack_i32,
+    pack_string,
+    pack_uvarint,
+    read_count,
+    read_i16,
+    read_i32,
+    read_uvarint,
+    skip_tags,
+)
+
+FLEXIBLE_FROM = 9
+TOPIC_ID_FROM = 13
+
+_read_acks_and_timeout = Struct(">hi").unpack_from
+_pack_partition = Struct(">ihq").pack
+_pack_times_v2 = Struct(">q").pack
+_pack_times_v5 = Struct(">qq").pack
+
+PartitionData = tuple[int, memoryview | None]
+TopicData = tuple[bytes, list[PartitionData]]
+
+
+class ProduceRequest:
+    """`topics` pairs a topic's name, or its id from version 13, with its partitions' records."""
+
+    __slots__ = ("acks", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(self, transactional_id: str | None, acks: int, timeout_ms: int, topics: list[TopicData]) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+
+
+def read_request(frame: memoryview, position: int, version: int) -> ProduceRequest:
+    try:
+        if version >= FLEXIBLE_FROM:
+            return _read_flexible(frame, position, by_id=version >= TOPIC_ID_FROM)
+        return _read_legacy(frame, position)
+    except (error, IndexError) as early_end:
+        raise MalformedRequest(f"Produce request ends too early: {early_end}") from None
+
+
+def _read_legacy(frame: memoryview, position: int) -> ProduceRequest:
+    size = read_i16(frame, position)[0]
+    position += 2
+    transactional_id = None
+    if size >= 0:
+        transactional_id = str(frame[position : position + size], "utf-8", "replace")
+        position += size
+    acks, timeout_ms = _read_acks_and_timeout(frame, position)
+    topic_count, position = read_count(frame, position + 6, flexible=False)
+    topics: list[TopicData] = []
+    for _ in range(topic_count):
+        size = read_i16(frame, position)[0]
+        if size < 0:
+            raise MalformedRequest("a topic name is null")
+        name = bytes(frame[position + 2 : position + 2 + size])
+        partition_count, position = read_count(frame, position + 2 + size, flexible=False)
+        partitions: list[PartitionData] = []
+        for _ in range(partition_count):
+            index, size = _read_index_and_size(frame, position)
+            position += 8
+            if size >= 0:
+                partitions.append((index, frame[position : position + size]))
+                position += size
+            elif size == -1:
+                partitions.append((index, None))
+            else:
+                raise MalformedRequest(f"records of size {size}")
+        topics.append((name, partitions))
+    if position > len(frame):
+        raise MalformedRequest("Produce request ends too early")
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+_read_index_and_size = Struct(">ii").unpack_from
+
+
+def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceRequest:
+    size, position = read_uvarint(frame, position)
+    transactional_id = None
+    if size:
+        transactional_id = str(frame[position : position + size - 1], "utf-8", "replace")
+        position += size - 1
+    acks, timeout_ms = _read_acks_and_timeout(frame, position)
+    topic_count, position = read_count(frame, position + 6, flexible=True)
+    topics: list[TopicData] = []
+    for _ in range(topic_count):
+        if by_id:
+            size = 16
+        else:
+            size, position = read_uvarint(frame, position)
+            if size == 0:
+                raise MalformedRequest("a topic name is null")
+            size -= 1
+        topic = bytes(frame[position : position + size])
+        partition_count, position = read_count(frame, position + size, flexible=True)
+        partitions: list[PartitionData] = []
+        for _ in range(partition_count):
+            index = read_i32(frame, position)[0]
+            size, position = read_uvarint(frame, position + 4)
+            if size:
+                partitions.append((index, frame[position : position + size - 1]))
+                position += size - 1
+            else:
+                partitions.append((index, None))
+            position = skip_tags(frame, position)
+        topics.append((topic, partitions))
+        position = skip_tags(frame, position)
+    if position > len(frame):
+        raise MalformedRequest("Produce request ends too early")
+    return ProduceRequest(transactional_id, acks, timeout_ms, topics)
+
+
+class PartitionResult:
+    """What became of one partition's records."""
+
+    __slots__ = (
+        "base_offset",
+        "current_leader",
+        "error_code",
+        "error_message",
+        "index",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        error_code: int = 0,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: Sequence[tuple[int, str]] = (),
+        error_message: str | None = None,
+        current_leader: tuple[int, int] | None = None,
+    ) -> None:
+        self.index = index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.current_leader = current_leader
+
+
+NodeEndpoint = tuple[int, str, int, str | None]
+TopicResults = tuple[bytes, list[PartitionResult]]
+
+
+def write_response(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[TopicResults],
+    *,
+    throttle_ms: int = 0,
+    endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """The whole response frame, size prefix and header included."""
+    flexible = version >= FLEXIBLE_FROM
+    parts = [b"", pack_i32(correlation_id)]
+    if flexible:
+        parts.append(NO_TAGS)
+        parts.append(pack_uvarint(len(topics) + 1))
+    else:
+        parts.append(pack_i32(len(topics)))
+    for topic, results in topics:
+        if version >= TOPIC_ID_FROM:
+            parts.append(topic)
+            parts.append(pack_uvarint(len(results) + 1))
+        elif flexible:
+            parts.append(pack_uvarint(len(topic) + 1) + topic)
+            parts.append(pack_uvarint(len(results) + 1))
+        else:
+            parts.append(pack_i16(len(topic)) + topic)
+            parts.append(pack_i32(len(results)))
+        for result in results:
+            parts.append(_pack_partition(result.index, result.error_code, result.base_offset))
+            if version >= 5:
+                parts.append(_pack_times_v5(result.log_append_time_ms, result.log_start_offset))
+            else:
+                parts.append(_pack_times_v2(result.log_append_time_ms))
+            if flexible:
+                _write_details_flexible(parts, result, version)
+            elif version >= 8:
+                _write_details_legacy(parts, result)
+        if flexible:
+            parts.append(NO_TAGS)
+    parts.append(pack_i32(throttle_ms))
+    if flexible:
+        parts.append(write_endpoints_tag(endpoints) if endpoints and version >= 10 else NO_TAGS)
+    parts[0] = pack_i32(sum(map(len, parts)))
+    return b"".join(parts)
+
+
+_NO_DETAILS_FLEXIBLE = b"\x01\x00\x00"  # no record errors, null message, no tags
+_NO_DETAILS_LEGACY = b"\x00\x00\x00\x00\xff\xff"
+
+
+def _write_details_flexible(parts: list[bytes], result: PartitionResult, version: int) -> None:
+    if result.error_code == 0:
+        parts.append(_NO_DETAILS_FLEXIBLE)
+        return
+    parts.append(pack_uvarint(len(result.record_errors) + 1))
+    for index, message in result.record_errors:
+        parts.append(pack_i32(index) + pack_compact_string(message) + NO_TAGS)
+    parts.append(NO_TAGS if result.error_message is None else pack_compact_string(result.error_message))
+    if result.current_leader is not None and version >= 10:
+        parts.append(b"\x01" + write_leader_tag(0, *result.current_leader))
+    else:
+        parts.append(NO_TAGS)
+
+
+def _write_details_legacy(parts: list[bytes], result: PartitionResult) -> None:
+    if result.error_code == 0:
+        parts.append(_NO_DETAILS_LEGACY)
+        return
+    parts.append(pack_i32(len(result.record_errors)))
+    for index, message in result.record_errors:
+        parts.append(pack_i32(index) + pack_string(message))
+    parts.append(b"\xff\xff" if result.error_message is None else pack_string(result.error_message))
+
+
+def write_leader_tag(tag: int, leader: int, epoch: int) -> bytes:
+    """The tagged field LeaderIdAndEpoch (KIP-951)."""
+    return bytes((tag, 9)) + pack_i32(leader) + pack_i32(epoch) + NO_TAGS
+
+
+def write_endpoints_tag(endpoints: Iterable[NodeEndpoint]) -> bytes:
+    """A tag section with NodeEndpoints as its only field, tag 0 (KIP-951)."""
+    rows = [
+        pack_i32(node)
+        + pack_compact_string(host)
+        + pack_i32(port)
+        + (NO_TAGS if rack is None else pack_compact_string(rack))
+        + NO_TAGS
+        for node, host, port, rack in endpoints
+    ]
+    body = pack_uvarint(len(rows) + 1) + b"".join(rows)
+    return b"\x01\x00" + pack_uvarint(len(body)) + body
