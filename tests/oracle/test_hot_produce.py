@@ -1,0 +1,133 @@
+"""Our Produce codec against kio's, over every version."""
+
+from io import BytesIO
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.serial import entity_reader, entity_writer
+
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot.produce import FLEXIBLE_FROM, TOPIC_ID_FROM, PartitionResult, read_request, write_response
+
+PRODUCE = 0
+versions = st.integers(3, 13)
+names = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=30)
+ids = st.uuids(version=4)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+partitions = st.lists(st.tuples(int32, st.none() | st.binary(max_size=300)), max_size=3)
+requests = st.tuples(
+    st.none() | st.text(max_size=20),
+    st.sampled_from([-1, 0, 1, 7]),
+    st.integers(0, 2**31 - 1),
+    st.lists(st.tuples(names, ids, partitions), max_size=3),
+)
+
+
+def encoded_by_kio(version: int, wanted: tuple) -> bytes:  # type: ignore[type-arg]
+    transactional_id, acks, timeout_ms, topics = wanted
+    schema = load_request_schema(PRODUCE, version)
+    fields = schema.__dataclass_fields__
+    topic_type = fields["topic_data"].type.__args__[0]
+    partition_type = topic_type.__dataclass_fields__["partition_data"].type.__args__[0]
+    from datetime import timedelta
+
+    entity = schema(
+        transactional_id=transactional_id,
+        acks=acks,
+        timeout=timedelta(milliseconds=timeout_ms),
+        topic_data=tuple(
+            topic_type(
+                **({"topic_id": topic_id} if version >= TOPIC_ID_FROM else {"name": name}),
+                partition_data=tuple(partition_type(index=index, records=records) for index, records in rows),
+            )
+            for name, topic_id, rows in topics
+        ),
+    )
+    buffer = BytesIO()
+    entity_writer(schema)(buffer, entity)
+    return buffer.getvalue()
+
+
+@given(versions, requests)
+def test_requests_are_read_as_kio_wrote_them(version: int, wanted: tuple) -> None:  # type: ignore[type-arg]
+    body = encoded_by_kio(version, wanted)
+    request = read_request(memoryview(bytearray(b"head" + body)), 4, version)
+    transactional_id, acks, timeout_ms, topics = wanted
+    assert (request.transactional_id, request.acks, request.timeout_ms) == (transactional_id, acks, timeout_ms)
+    seen = [
+        (topic, [(index, None if records is None else bytes(records)) for index, records in rows])
+        for topic, rows in request.topics
+    ]
+    assert seen == [
+        (topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(), rows) for name, topic_id, rows in topics
+    ]
+
+
+@given(versions, requests, st.data())
+def test_a_request_that_ends_early_is_malformed(version: int, wanted: tuple, data: st.DataObject) -> None:  # type: ignore[type-arg]
+    body = encoded_by_kio(version, wanted)
+    cut = data.draw(st.integers(0, len(body) - 1))
+    with pytest.raises(MalformedRequest):
+        read_request(memoryview(bytearray(body[:cut])), 0, version)
+
+
+def test_a_lying_count_is_malformed_at_once() -> None:
+    legacy = b"\xff\xff" + b"\x00\x01" + b"\x00\x00\x00\x00" + b"\x7f\xff\xff\xff"
+    with pytest.raises(MalformedRequest):
+        read_request(memoryview(legacy), 0, 3)
+    flexible = b"\x00" + b"\x00\x01" + b"\x00\x00\x00\x00" + b"\xff\xff\xff\xff\x07"
+    with pytest.raises(MalformedRequest):
+        read_request(memoryview(flexible), 0, 9)
+
+
+errors = st.sampled_from([0, 0, 2, 3, 6, 87])
+details = st.lists(st.tuples(st.integers(0, 100), st.text(max_size=10)), max_size=2)
+results = st.lists(st.tuples(int32, errors, int64, st.just(-1), int64, details, st.none() | st.text(max_size=20)), max_size=3)
+
+
+@given(versions, int32, st.integers(0, 5000), st.lists(st.tuples(names, ids, results), max_size=3), st.booleans())
+def test_kio_reads_the_responses_that_we_write(
+    version: int,
+    correlation_id: int,
+    throttle_ms: int,
+    topics: list[tuple[str, UUID, list[tuple]]],  # type: ignore[type-arg]
+    with_leader: bool,
+) -> None:
+    endpoints = [(1, "localhost", 9092, "rack-a")] if with_leader else []
+    frame = write_response(
+        version,
+        correlation_id,
+        [
+            (
+                topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(),
+                [PartitionResult(*row, (1, 5) if with_leader else None) for row in rows],
+            )
+            for name, topic_id, rows in topics
+        ],
+        throttle_ms=throttle_ms,
+        endpoints=endpoints,
+    )
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert int.from_bytes(frame[4:8], "big", signed=True) == correlation_id
+    body = frame[9:] if version >= FLEXIBLE_FROM else frame[8:]
+    response, size = entity_reader(load_response_schema(PRODUCE, version))(body, 0)
+    assert size == len(body)
+    assert response.throttle_time.total_seconds() * 1000 == throttle_ms
+    for (name, topic_id, rows), seen_topic in zip(topics, response.responses, strict=True):
+        assert (seen_topic.topic_id == topic_id) if version >= TOPIC_ID_FROM else (seen_topic.name == name)
+        for row, seen in zip(rows, seen_topic.partition_responses, strict=True):
+            index, code, base_offset, _, log_start, record_errors, message = row
+            assert (seen.index, int(seen.error_code), seen.base_offset) == (index, code, base_offset)
+            if version >= 5:
+                assert seen.log_start_offset == log_start
+            if version >= 8 and code:
+                shown = [(error.batch_index, error.batch_index_error_message) for error in seen.record_errors]
+                assert (shown, seen.error_message) == (record_errors, message)
+            if version >= 10 and code and with_leader:
+                assert (seen.current_leader.leader_id, seen.current_leader.leader_epoch) == (1, 5)
+    if version >= 10 and with_leader:
+        assert [(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints] == endpoints
