@@ -1,0 +1,54 @@
+"""The cluster as a client on one listener sees it: who is there, who leads, what is offline.
+
+Pure reading of the image, shared by the APIs that describe brokers and partitions. A broker
+without the client's listener is out of its reach and counts as absent.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.metadata.records import BrokerEndpoint
+from penstock.model.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from penstock.model.ids import NO_NODE, NodeId, TopicName
+
+if TYPE_CHECKING:
+    from penstock.handlers.context import Context
+    from penstock.metadata.image import BrokerImage, Image, PartitionImage
+    from penstock.replication.partition import Partition
+
+
+def reachable_brokers(
+    image: "Image", listener: str, *, with_fenced: bool = False
+) -> "Iterator[tuple[BrokerImage, BrokerEndpoint]]":
+    """The brokers that a client can connect to, each with the address it is told."""
+    for broker in image.brokers.values():
+        end_point = broker.end_point(listener)
+        if end_point is not None and (with_fenced or not broker.fenced):
+            yield broker, end_point
+
+
+def is_reachable(image: "Image", node_id: NodeId, listener: str) -> bool:
+    broker = image.brokers.get(node_id)
+    return broker is not None and not broker.fenced and broker.end_point(listener) is not None
+
+
+def offline_replicas(image: "Image", partition: "PartitionImage", listener: str) -> tuple[NodeId, ...]:
+    return tuple(node_id for node_id in partition.replicas if not is_reachable(image, node_id, listener))
+
+
+def controller_for_clients(image: "Image", node_id: NodeId, listener: str) -> NodeId:
+    """Every broker takes a client's changes and passes them on, so any live one will do: this one first."""
+    if is_reachable(image, node_id, listener):
+        return node_id
+    return next((broker.node_id for broker, _ in reachable_brokers(image, listener)), NO_NODE)
+
+
+def find_partition(context: "Context", topic: str, index: int) -> "Partition":
+    """Return the partition as this node holds it; refuse if it holds none."""
+    name = TopicName(topic)
+    partition = context.replicas.find(name, index)
+    if partition is None:
+        if context.quorum.image.partition(name, index) is None:
+            raise UnknownTopicOrPartition
+        raise NotLeaderOrFollower
+    return partition

@@ -1,0 +1,65 @@
+"""CreatePartitions, versions 0-3: gives topics more partitions, never fewer.
+
+The count is the new total. Without assignments (null) the controller places the new partitions.
+A topic that is named twice is refused once. The reply lists every topic that was asked for, and
+when it leaves the new partitions have their logs. Goes to controller/topics.py.
+Refuses: per topic, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
+UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION; the whole request, REQUEST_TIMED_OUT.
+"""
+
+from collections import Counter
+
+from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
+from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, CreatePartitionsTopicResult
+from kio.schema.errors import ErrorCode
+
+from penstock.controller.topics import MorePartitions, decide_add_partitions
+from penstock.handlers.context import Context, Request
+from penstock.handlers.deadline import within
+from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, topic_name
+from penstock.model.errors import Refusal, RequestTimedOut, UnknownTopicOrPartition
+from penstock.model.ids import NodeId, TopicName
+
+
+async def handle(context: Context, request: Request) -> CreatePartitionsResponse:
+    body: CreatePartitionsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1]
+    random = context.entropy.stream("placement")
+    try:
+        outcomes = await within(
+            context.clock,
+            body.timeout,
+            context.controller.run(
+                lambda image: decide_add_partitions(image, topics, random=random, validate_only=body.validate_only)
+            ),
+        )
+    except RequestTimedOut:
+        results = [_result(name, ErrorCode.request_timed_out, None) for name in counts]
+        return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+    results = [
+        _result(name, ErrorCode.invalid_request, "Duplicate topic name.") for name, count in counts.items() if count > 1
+    ]
+    results.extend(_outcome(topic, refusal) for topic, refusal in zip(topics, outcomes, strict=True))
+    return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+
+def _command(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        name=TopicName(topic.name),
+        count=topic.count,
+        assignments=None if assignments is None else tuple(tuple(map(NodeId, each.broker_ids)) for each in assignments),
+    )
+
+
+def _outcome(topic: MorePartitions, refusal: Refusal | None) -> CreatePartitionsTopicResult:
+    if refusal is None:
+        return _result(topic.name, NO_ERROR, None)
+    # Kafka has nothing to add here, and its tools print a message in place of the error's own text.
+    message = None if isinstance(refusal, UnknownTopicOrPartition) else refusal.message
+    return _result(topic.name, failed(refusal), message)
+
+
+def _result(name: str, error: ErrorCode, message: str | None) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=topic_name(name), error_code=error, error_message=message)

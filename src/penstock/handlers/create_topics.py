@@ -1,0 +1,125 @@
+"""CreateTopics, versions 2-7.
+
+-1 for the count or the factor means the broker's default, also in the versions before v4 that did
+not promise it. v5 replies with the topic's settings and where each comes from, v7 with its id. A
+topic that is named twice is refused once. Nothing is made if the time to wait is zero or less.
+When the reply leaves, the topic is in the image and its logs exist: a record sent the next
+moment is kept. Goes to controller/topics.py. Refuses: per topic, with what the controller says;
+the whole request, POLICY_VIOLATION for too many partitions and REQUEST_TIMED_OUT.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
+
+from penstock.config.option import render
+from penstock.config.settings import Source, resolve_topic
+from penstock.config.topic import TOPIC
+from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, decide_create
+from penstock.handlers.context import Context, Request
+from penstock.handlers.creation import creation_rules
+from penstock.handlers.deadline import within
+from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
+from penstock.model.errors import InvalidRequest, Refusal, RequestTimedOut
+from penstock.model.ids import NodeId, PartitionIndex, TopicName
+from penstock.model.topic import CLUSTER_METADATA
+
+if TYPE_CHECKING:
+    from penstock.config.settings import BrokerSettings
+
+
+async def handle(context: Context, request: Request) -> CreateTopicsResponse:
+    body: CreateTopicsRequest = request.body
+    counts = Counter(topic.name for topic in body.topics)
+    topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA]
+    rules = creation_rules(context)
+    try:
+        outcomes = await within(
+            context.clock,
+            body.timeout,
+            context.controller.run(
+                lambda image: decide_create(image, topics, rules, validate_only=body.validate_only)
+            ),
+        )
+    except RequestTimedOut as refusal:
+        return _refused(counts, refusal, None)
+    except Refusal as refusal:
+        return _refused(counts, refusal, refusal.message)
+    results = [
+        _created(context.settings, outcome)
+        if isinstance(outcome, CreatedTopic)
+        else _failed(outcome.name, outcome.refusal, outcome.refusal.message)
+        for outcome in outcomes
+    ]
+    results.extend(_failed(bad.name, bad.refusal, bad.refusal.message) for bad in _not_even_tried(counts))
+    return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
+
+
+def _command(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=TopicName(topic.name),
+        partition_count=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=tuple(
+            (PartitionIndex(assignment.partition_index), tuple(map(NodeId, assignment.broker_ids)))
+            for assignment in topic.assignments
+        ),
+        configs=tuple((config.name, config.value) for config in topic.configs),
+    )
+
+
+def _not_even_tried(counts: "Counter[str]") -> list[RefusedTopic]:
+    refused = []
+    for name, count in counts.items():
+        if count > 1:
+            refused.append(RefusedTopic(name=TopicName(name), refusal=InvalidRequest("Duplicate topic name.")))
+        elif name == CLUSTER_METADATA:
+            why = InvalidRequest(f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
+            refused.append(RefusedTopic(name=TopicName(name), refusal=why))
+    return refused
+
+
+def _created(settings: "BrokerSettings", topic: CreatedTopic) -> CreatableTopicResult:
+    values = resolve_topic(settings, topic.configs)
+    configs = []
+    for name, option in sorted(TOPIC.items()):
+        if option.internal:
+            continue
+        if name in topic.configs:
+            source = Source.DYNAMIC_TOPIC
+        elif option.at_broker and (synonyms := settings.synonyms(option.name)):
+            source = synonyms[0].source
+        else:
+            source = Source.DEFAULT
+        configs.append(
+            CreatableTopicConfigs(
+                name=name,
+                value=None if option.sensitive else render(option, values[name]),
+                read_only=False,
+                config_source=int8(source),
+                is_sensitive=option.sensitive,
+            )
+        )
+    return CreatableTopicResult(
+        name=topic_name(topic.name),
+        topic_id=topic.id,
+        error_code=NO_ERROR,
+        error_message=None,
+        num_partitions=int32(topic.partition_count),
+        replication_factor=int16(topic.replication_factor),
+        configs=tuple(configs),
+    )
+
+
+def _failed(name: str, refusal: Refusal, message: str | None) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=topic_name(name), topic_id=None, error_code=failed(refusal), error_message=message, configs=()
+    )
+
+
+def _refused(names: "Counter[str]", refusal: Refusal, message: str | None) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        throttle_time=NO_THROTTLE, topics=tuple(_failed(name, refusal, message) for name in names)
+    )

@@ -1,0 +1,78 @@
+"""What this broker brings to the creation of topics, asked for or by themselves.
+
+Goes to controller/topics.py. Topics that come into being because somebody asked about them get
+the broker's defaults; the cluster's own topics get what their coordinators are configured for.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.config.settings import topic_settings
+from penstock.controller.topics import CreatedTopic, CreationRules, NewTopic, RefusedTopic, decide_create
+from penstock.model.ids import TopicName
+from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+
+if TYPE_CHECKING:
+    from penstock.config.settings import BrokerSettings
+    from penstock.handlers.context import Context
+
+
+def creation_rules(context: "Context") -> CreationRules:
+    settings = context.settings
+    return CreationRules(
+        partition_count=settings.integer("num.partitions"),
+        replication_factor=settings.integer("default.replication.factor"),
+        check_configs=lambda overrides: topic_settings(settings, overrides),
+        new_id=context.entropy.uuid,
+        random=context.entropy.stream("placement"),
+    )
+
+
+async def create_by_themselves(
+    context: "Context", names: Sequence[TopicName]
+) -> tuple[CreatedTopic | RefusedTopic, ...]:
+    """Create topics that were only asked about."""
+    topics = [_as_configured(context.settings, name) for name in names]
+    rules = creation_rules(context)
+    return await context.controller.run(lambda image: decide_create(image, topics, rules))
+
+
+def _as_configured(settings: "BrokerSettings", name: TopicName) -> NewTopic:
+    if name == CONSUMER_OFFSETS:
+        return NewTopic(
+            name=name,
+            partition_count=settings.integer("offsets.topic.num.partitions"),
+            replication_factor=settings.integer("offsets.topic.replication.factor"),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("segment.bytes", str(settings.integer("offsets.topic.segment.bytes"))),
+                ("compression.type", "producer"),
+            ),
+        )
+    if name == TRANSACTION_STATE:
+        return NewTopic(
+            name=name,
+            partition_count=settings.integer("transaction.state.log.num.partitions"),
+            replication_factor=settings.integer("transaction.state.log.replication.factor"),
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("segment.bytes", str(settings.integer("transaction.state.log.segment.bytes"))),
+                ("min.insync.replicas", str(settings.integer("transaction.state.log.min.isr"))),
+                ("compression.type", "uncompressed"),
+                ("unclean.leader.election.enable", "false"),
+            ),
+        )
+    if name == SHARE_GROUP_STATE:
+        return NewTopic(
+            name=name,
+            partition_count=settings.integer("share.coordinator.state.topic.num.partitions"),
+            replication_factor=settings.integer("share.coordinator.state.topic.replication.factor"),
+            configs=(
+                ("cleanup.policy", "delete"),
+                ("retention.ms", "-1"),
+                ("segment.bytes", str(settings.integer("share.coordinator.state.topic.segment.bytes"))),
+                ("min.insync.replicas", str(settings.integer("share.coordinator.state.topic.min.isr"))),
+                ("compression.type", "producer"),
+            ),
+        )
+    return NewTopic(name=name)

@@ -1,0 +1,60 @@
+"""DeleteTopics, versions 1-6: by name, from v6 by name or id (the codec turns older names into v6's form).
+
+Gone from the image when the reply leaves; the janitor frees the space later. A topic that is
+referred to twice, by whatever means, is not deleted. With delete.topic.enable=false every topic is
+refused: TOPIC_DELETION_DISABLED, or INVALID_REQUEST before v3, which did not know that code.
+Goes to controller/topics.py. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
+INVALID_REQUEST; the whole request, REQUEST_TIMED_OUT.
+"""
+
+from typing import Final
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.controller.topics import DeletedTopic, TopicReference, decide_delete
+from penstock.handlers.context import Context, Request
+from penstock.handlers.deadline import within
+from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, topic_name
+from penstock.model.errors import RequestTimedOut
+from penstock.model.ids import TopicName
+
+KNOWS_DELETION_DISABLED_FROM: Final = 3
+
+
+async def handle(context: Context, request: Request) -> DeleteTopicsResponse:
+    body: DeleteTopicsRequest = request.body
+    if not context.settings.flag("delete.topic.enable"):
+        if request.header.version < KNOWS_DELETION_DISABLED_FROM:
+            return _refused(body, ErrorCode.invalid_request)
+        return _refused(body, ErrorCode.topic_deletion_disabled)
+    references = [
+        TopicReference(name=None if topic.name is None else TopicName(topic.name), id=topic.topic_id)
+        for topic in body.topics
+    ]
+    try:
+        outcomes = await within(
+            context.clock, body.timeout, context.controller.run(lambda image: decide_delete(image, references))
+        )
+    except RequestTimedOut:
+        return _refused(body, ErrorCode.request_timed_out)
+    return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(map(_result, outcomes)))
+
+
+def _result(outcome: DeletedTopic) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=None if outcome.name is None else topic_name(outcome.name),
+        topic_id=outcome.id,
+        error_code=NO_ERROR if outcome.refusal is None else failed(outcome.refusal),
+        error_message=None if outcome.refusal is None else outcome.refusal.message,
+    )
+
+
+def _refused(body: DeleteTopicsRequest, error: ErrorCode) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error) for topic in body.topics
+        ),
+    )

@@ -1,0 +1,132 @@
+"""ListOffsets, versions 1-11: where a partition begins and ends, and which offset a time has.
+
+Timestamps below zero are questions: -1 latest, -2 earliest, -3 the record with the greatest
+timestamp (v7), -4 earliest on local disk (v8), -5 last in tiered storage (v9), -6 first that is
+still to be tiered (v11). There is no tiered storage here, so -4 is the earliest and -5 and -6 are
+-1. A time of zero or more asks for the first record that is not older; (-1, -1) if there is none.
+A consumer sees no further than the high watermark, with read_committed than the last stable
+offset; a replica sees the end of the log. v5 is told OFFSET_NOT_AVAILABLE, older ones
+LEADER_NOT_AVAILABLE. Goes to replication/partition.py and storage/log.py. Refuses: per partition.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest
+from kio.schema.list_offsets.v11.response import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+from penstock.handlers.cluster_view import find_partition
+from penstock.handlers.context import Context, Request
+from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
+from penstock.model.errors import OffsetNotAvailable, Refusal
+
+if TYPE_CHECKING:
+    from penstock.replication.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+_SINCE: Final = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+KNOWS_OFFSET_NOT_AVAILABLE_FROM: Final = 5
+CONSUMER: Final = -1
+DEBUGGER: Final = -2
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+
+class Found(NamedTuple):
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+NOTHING: Final = Found(-1, -1, -1)
+
+
+async def handle(context: Context, request: Request) -> ListOffsetsResponse:
+    body: ListOffsetsRequest = request.body
+    asked = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+    topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
+    for topic in body.topics:
+        # A topic may be named twice; the answer has it once, as Kafka's.
+        answers = topics.setdefault(topic.name, {})
+        for partition in topic.partitions:
+            twice = asked[topic.name, partition.partition_index] > 1
+            answers[partition.partition_index] = _answer(context, request, topic.name, partition, twice=twice)
+    return ListOffsetsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            ListOffsetsTopicResponse(name=topic_name(name), partitions=tuple(answers.values()))
+            for name, answers in topics.items()
+        ),
+    )
+
+
+def _answer(
+    context: Context, request: Request, topic: str, asked: ListOffsetsPartition, *, twice: bool
+) -> ListOffsetsPartitionResponse:
+    version = request.header.version
+    body: ListOffsetsRequest = request.body
+    if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        return _reply(asked, ErrorCode.unknown_server_error, NOTHING)
+    if twice:
+        return _reply(asked, ErrorCode.invalid_request, NOTHING)
+    if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
+        return _reply(asked, ErrorCode.unsupported_version, NOTHING)
+    try:
+        partition = find_partition(context, topic, asked.partition_index)
+        if body.replica_id != DEBUGGER:
+            partition.check_epoch(asked.current_leader_epoch)
+        found = _find(partition, asked.timestamp, end=_visible_end(partition, body))
+    except OffsetNotAvailable as refusal:
+        late = version < KNOWS_OFFSET_NOT_AVAILABLE_FROM
+        return _reply(asked, ErrorCode.leader_not_available if late else failed(refusal), NOTHING)
+    except Refusal as refusal:
+        return _reply(asked, failed(refusal), NOTHING)
+    return _reply(asked, NO_ERROR, found)
+
+
+def _visible_end(partition: "Partition", body: ListOffsetsRequest) -> int:
+    if body.replica_id != CONSUMER:
+        return partition.log.end_offset
+    return partition.last_stable_offset if body.isolation_level == READ_COMMITTED else partition.high_watermark
+
+
+def _find(partition: "Partition", timestamp: int, *, end: int) -> Found:
+    log = partition.log
+    if timestamp == LATEST:
+        return Found(-1, end, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return Found(-1, log.start_offset, log.epoch_at(log.start_offset))
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.lookup_time(timestamp)
+    if found is None or not 0 <= found[1] < end:
+        return NOTHING
+    return Found(*found)
+
+
+def _reply(asked: ListOffsetsPartition, error: ErrorCode, found: Found) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        error_code=error,
+        timestamp=int64(found.timestamp),
+        offset=int64(found.offset),
+        leader_epoch=int32(found.leader_epoch),
+    )

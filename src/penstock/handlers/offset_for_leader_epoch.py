@@ -1,0 +1,51 @@
+"""OffsetForLeaderEpoch, versions 2-4: where a leader's reign ended, so that readers find where logs part.
+
+Answers with the greatest epoch that is not above the one asked for, and the offset at which the
+next one began: the end of the log for the present epoch. (-1, -1) if the log knows no such epoch.
+Goes to storage/log.py. Refuses: per partition, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
+"""
+
+from kio.schema.offset_for_leader_epoch.v4.request import OffsetForLeaderEpochRequest, OffsetForLeaderPartition
+from kio.schema.offset_for_leader_epoch.v4.response import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+from penstock.handlers.cluster_view import find_partition
+from penstock.handlers.context import Context, Request
+from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, int32, int64
+from penstock.model.errors import Refusal
+
+
+async def handle(context: Context, request: Request) -> OffsetForLeaderEpochResponse:
+    body: OffsetForLeaderEpochRequest = request.body
+    return OffsetForLeaderEpochResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(_answer(context, topic.topic, partition) for partition in topic.partitions),
+            )
+            for topic in body.topics
+        ),
+    )
+
+
+def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    try:
+        partition = find_partition(context, topic, asked.partition)
+        partition.check_epoch(asked.current_leader_epoch)
+        if asked.leader_epoch == partition.leader_epoch:
+            # Also when nothing was written in it yet, which the log cannot know.
+            epoch, end_offset = asked.leader_epoch, partition.log.end_offset
+        elif 0 <= asked.leader_epoch < partition.leader_epoch:
+            epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
+        else:
+            epoch, end_offset = -1, -1
+    except Refusal as refusal:
+        return EpochEndOffset(error_code=failed(refusal), partition=asked.partition)
+    return EpochEndOffset(
+        error_code=NO_ERROR, partition=asked.partition, leader_epoch=int32(epoch), end_offset=int64(end_offset)
+    )
