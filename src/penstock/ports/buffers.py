@@ -6,7 +6,8 @@ promise 100 MB and send ten bytes cost nothing. Once the budget is used up, one 
 at a time may still go beyond it, so that honest clients always get on.
 """
 
-FIRST_SIZE = 64 * 1024
+FIRST_SIZE_MIN = 16 * 1024
+GROWTH = 4
 # Kept warm for the next frame: fresh memory costs page faults, used memory does not.
 KEPT_SIZE_MAX = 4 * 1024 * 1024
 KEPT_COUNT_MAX = 16
@@ -31,20 +32,23 @@ class BufferPool:
         self._beyond: FrameBuffer | None = None
         self._kept: list[bytearray] = []
 
-    def take(self, size: int, now: float) -> FrameBuffer:
-        """A buffer for a frame of that size; it holds less than that until `grow`."""
+    def take(self, size: int, have: memoryview, now: float) -> FrameBuffer:
+        """A buffer for a frame of that size, of which the first bytes are there; `grow` makes room for more."""
         for index, data in enumerate(self._kept):
             if len(data) >= size:
                 del self._kept[index]
                 break
         else:
-            data = bytearray(min(size, FIRST_SIZE))
+            data = bytearray(min(size, max(FIRST_SIZE_MIN, len(have) * GROWTH)))
         self.used += len(data)
-        return FrameBuffer(data, size, now)
+        data[: len(have)] = have
+        buffer = FrameBuffer(data, size, now)
+        buffer.filled = len(have)
+        return buffer
 
     def grow(self, buffer: FrameBuffer) -> bool:
         """Make room for more bytes; False if the budget does not allow it for now."""
-        capacity = min(buffer.size, len(buffer.data) * 4)
+        capacity = min(buffer.size, len(buffer.data) * GROWTH)
         more = capacity - len(buffer.data)
         if self.used + more > self.budget:
             if self._beyond is not None and self._beyond is not buffer:

@@ -29,6 +29,8 @@ MIB = 1024 * KIB
 READ_SIZE = 256 * KIB
 # A partial frame up to this size is copied back to the front of the shared buffer.
 SMALL_FRAME_MAX = 16 * KIB
+# So little of a large frame is no more than a promise and gets no buffer yet.
+PROMISE_MAX = 4 * KIB
 # Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
 COPIED_SLICE_MAX = 64 * KIB
 # What is kept of a peer that goes on sending while its frames are paused.
@@ -158,8 +160,8 @@ class SocketConnection:
                 return
             after = position + 4 + size
             if after > end:
-                if size > SMALL_FRAME_MAX:
-                    self._begin_large(view[position + 4 : end], size)
+                if size > SMALL_FRAME_MAX and end - position > PROMISE_MAX:
+                    self._frame = self._network.pool.take(size, view[position + 4 : end], self._network.now())
                     return
                 break
             session.frame(view[position + 4 : after])
@@ -171,19 +173,6 @@ class SocketConnection:
             # A byte now and then does not start the clock of the same frame anew.
             if position or not self._partial_since:
                 self._partial_since = self._network.now()
-
-    def _begin_large(self, have: memoryview, size: int) -> None:
-        network = self._network
-        buffer = network.pool.take(size, network.now())
-        while len(buffer.data) < len(have):
-            if not network.pool.grow(buffer):
-                # Too little memory for what came in one read: only this connection suffers.
-                network.give_back(buffer)
-                self.close()
-                return
-        buffer.data[: len(have)] = have
-        buffer.filled = len(have)
-        self._frame = buffer
 
     def feed_again(self) -> None:
         """Try again after memory was given back."""
