@@ -148,7 +148,7 @@ class Core:
                 voting.hear_response(state, source, message, now)
             case BeginQuorumEpochRequest():
                 following.observe(state, source, message.epoch, source, now)
-                state.send(source, BeginQuorumEpochResponse(epoch=state.epoch, leader=state.election.leader))
+                state.send(source, BeginQuorumEpochResponse(epoch=state.epoch, leader=state.leader_to_name))
             case BeginQuorumEpochResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
             case EndQuorumEpochRequest():

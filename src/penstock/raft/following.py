@@ -77,7 +77,9 @@ def hear_response(state: State, source: NodeId, response: FetchResponse, now: fl
     if response.request_id != role.request_id:
         return None
     if response.error is not FetchError.NONE:
-        # The same epoch and yet refused: the leader has resigned. Its successor will be heard of.
+        # The same epoch and yet refused: the leader has resigned, and somebody must stand soon.
+        role.has_fetched = False
+        role.deadline = min(role.deadline, state.backoff_deadline(now))
         return None
     role.request_id = None
     role.has_fetched = True

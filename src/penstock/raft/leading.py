@@ -172,7 +172,7 @@ def _answer_snapshot(state: State, source: NodeId, request: FetchRequest) -> Non
 def _refuse(state: State, source: NodeId, request: FetchRequest, error: FetchError) -> None:
     response = FetchResponse(
         epoch=state.epoch,
-        leader=state.election.leader,
+        leader=state.leader_to_name,
         request_id=request.request_id,
         error=error,
         high_watermark=state.high_watermark,

@@ -11,7 +11,7 @@ from random import Random
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.events import Effects, ElectionState, Send
 from penstock.raft.messages import Batch, Message
-from penstock.raft.roles import TO_A_LATER_EPOCH, WITHIN_AN_EPOCH, Role, Unattached
+from penstock.raft.roles import TO_A_LATER_EPOCH, WITHIN_AN_EPOCH, Leader, Role, Unattached
 from penstock.raft.shape import LogShape
 
 
@@ -62,6 +62,12 @@ class State:
     @property
     def epoch(self) -> LeaderEpoch:
         return self.election.epoch
+
+    @property
+    def leader_to_name(self) -> NodeId | None:
+        """Whom to name as leader. A voter that has resigned names nobody, or others would return to it."""
+        resigned = self.election.leader == self.node_id and not isinstance(self.role, Leader)
+        return None if resigned else self.election.leader
 
     def enter(self, role: Role, election: ElectionState) -> None:
         """Change the role, and with it what must be remembered."""

@@ -70,7 +70,7 @@ def hear_request(state: State, source: NodeId, request: VoteRequest, now: float)
             state.role.deadline = state.election_deadline(now)
     state.send(
         source,
-        VoteResponse(epoch=state.epoch, leader=state.election.leader, granted=granted, pre_vote=request.pre_vote),
+        VoteResponse(epoch=state.epoch, leader=state.leader_to_name, granted=granted, pre_vote=request.pre_vote),
     )
 
 

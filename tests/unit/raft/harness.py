@@ -1,0 +1,291 @@
+"""A seeded world of voters in memory: messages are lost, doubled and reordered, nodes crash and come back.
+
+Every node's effects are carried out as `raft/events.py` demands. After each event the world
+checks what must always hold (invariants 24 to 27 and 29); a breach is an AssertionError.
+"""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.raft.core import Core
+from penstock.raft.events import (
+    Appended,
+    Effects,
+    ElectionState,
+    Event,
+    LogStartMoved,
+    Received,
+    Send,
+    SnapshotLoaded,
+    Started,
+    Synced,
+    TimePassed,
+)
+from penstock.raft.majority import majority_count
+from penstock.raft.messages import Batch, EpochEnd, FetchResponse, Message, VoteResponse
+from penstock.raft.shape import NO_RECORDS, LogShape
+
+Entry = tuple[int, object]
+"""A record as (epoch, value)."""
+
+
+@dataclass
+class Node:
+    """What survives a crash, and the core that does not."""
+
+    id: NodeId
+    election: ElectionState = field(default_factory=lambda: ElectionState(epoch=LeaderEpoch(0)))
+    entries: list[Entry] = field(default_factory=list)
+    durable: int = 0
+    snapshot: EpochEnd = NO_RECORDS
+    core: Core | None = None
+    incarnation: int = 0
+    timer: float | None = None
+    syncing: bool = False
+
+
+class World:
+    def __init__(self, *, seed: int, voters: int, loss: float = 0.0) -> None:
+        self.random = Random(seed)
+        self.now = 0.0
+        self.loss = loss
+        self.cut: set[frozenset[NodeId]] = set()
+        self.nodes = {NodeId(index): Node(NodeId(index)) for index in range(1, voters + 1)}
+        self.committed: list[Entry] = []
+        self.leaders: dict[int, NodeId] = {}
+        self.votes: dict[tuple[NodeId, int], NodeId] = {}
+        self.epochs_led: list[int] = []
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+        self._values = count()
+        for node in self.nodes.values():
+            self.start(node)
+
+    def later(self, delay: float, call: Callable[[], None]) -> None:
+        heapq.heappush(self._queue, (self.now + delay, next(self._order), call))
+
+    def run(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self.now, _, call = heapq.heappop(self._queue)
+            call()
+        self.now = end
+
+    def start(self, node: Node) -> None:
+        shape = LogShape(snapshot=node.snapshot)
+        for offset in range(node.snapshot.end_offset, len(node.entries)):
+            shape.append(last_offset=Offset(offset), epoch=LeaderEpoch(node.entries[offset][0]))
+        shape.durable_offset = shape.end_offset
+        node.durable = len(node.entries)
+        node.core = Core(
+            node_id=node.id,
+            voters=frozenset(self.nodes),
+            election=node.election,
+            log=shape,
+            random=Random(self.random.getrandbits(32)),
+        )
+        self.step(node, Started())
+
+    def crash(self, node: Node) -> None:
+        """Stop a node; of what it had not synced an arbitrary part survives."""
+        node.core = None
+        node.incarnation += 1
+        node.syncing = False
+        node.timer = None
+        kept = self.random.randint(node.durable, len(node.entries))
+        del node.entries[kept:]
+
+    def restart(self, node: Node) -> None:
+        if node.core is None:
+            self.start(node)
+
+    def step(self, node: Node, event: Event) -> None:
+        assert node.core is not None
+        effects = node.core.step(event, self.now)
+        self._carry_out(node, node.core, effects)
+        self._check(node, node.core, effects)
+
+    def _carry_out(self, node: Node, core: Core, effects: Effects) -> None:
+        if effects.persist is not None:
+            assert effects.persist.epoch >= node.election.epoch, "the persisted epoch never goes back"
+            node.election = effects.persist
+        if effects.truncate_to is not None:
+            del node.entries[effects.truncate_to :]
+            node.durable = min(node.durable, len(node.entries))
+        for batch in effects.append:
+            assert batch.base_offset == len(node.entries)
+            node.entries.append((batch.epoch, batch.payload))
+        self._sync_soon(node)
+        for send in effects.send:
+            self._send(node, send)
+        if effects.load_snapshot is not None:
+            self._load_snapshot(node, effects.load_snapshot)
+        self._set_timer(node, effects.deadline)
+
+    def _sync_soon(self, node: Node) -> None:
+        if node.syncing or node.durable == len(node.entries):
+            return
+        node.syncing = True
+        written, incarnation = list(node.entries), node.incarnation
+
+        def done() -> None:
+            if node.incarnation != incarnation:
+                return
+            node.syncing = False
+            same = 0
+            while same < min(len(written), len(node.entries)) and written[same] is node.entries[same]:
+                same += 1
+            node.durable = max(node.durable, same)
+            self.step(node, Synced(Offset(node.durable)))
+
+        self.later(self.random.expovariate(200), done)
+
+    def _send(self, node: Node, send: Send) -> None:
+        message = send.message
+        if send.read_from is not None:
+            assert isinstance(message, FetchResponse)
+            assert send.read_from >= node.snapshot.end_offset, "what was dropped cannot be read"
+            message = replace(message, batches=self._read(node, send.read_from))
+        if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
+            before = self.votes.setdefault((node.id, message.epoch), send.to)
+            assert before == send.to, "one vote per epoch"
+        copies = 1 + (self.random.random() < self.loss)
+        for _ in range(copies):
+            if self.random.random() < self.loss or frozenset({node.id, send.to}) in self.cut:
+                continue
+            self.later(self.random.expovariate(100), lambda: self._deliver(node.id, send.to, message))
+
+    def _read(self, node: Node, offset: int) -> tuple[Batch, ...]:
+        return tuple(
+            Batch(
+                base_offset=Offset(position),
+                last_offset=Offset(position),
+                epoch=LeaderEpoch(node.entries[position][0]),
+                payload=node.entries[position][1],
+            )
+            for position in range(offset, min(offset + 5, len(node.entries)))
+        )
+
+    def _deliver(self, source: NodeId, to: NodeId, message: Message) -> None:
+        node = self.nodes[to]
+        if node.core is not None and frozenset({source, to}) not in self.cut:
+            self.step(node, Received(source, message))
+
+    def _set_timer(self, node: Node, deadline: float | None) -> None:
+        node.timer = deadline
+        if deadline is None:
+            return
+        incarnation = node.incarnation
+
+        def fire() -> None:
+            if node.incarnation == incarnation and node.timer == deadline:
+                self.step(node, TimePassed())
+
+        self.later(max(deadline - self.now, 0.0), fire)
+
+    def _load_snapshot(self, node: Node, snapshot: EpochEnd) -> None:
+        incarnation = node.incarnation
+
+        def loaded() -> None:
+            if node.incarnation != incarnation or node.core is None or node.core.is_leader:
+                return
+            if node.core.high_watermark > snapshot.end_offset:
+                return
+            node.entries[:] = self.committed[: snapshot.end_offset]
+            node.durable = len(node.entries)
+            node.snapshot = snapshot
+            self.step(node, SnapshotLoaded(snapshot))
+
+        self.later(self.random.expovariate(20), loaded)
+
+    def propose(self) -> None:
+        """Every node that believes it leads appends a record."""
+        for node in self.nodes.values():
+            if node.core is not None and node.core.is_leader:
+                node.entries.append((node.core.epoch, next(self._values)))
+                self.step(node, Appended(Offset(len(node.entries) - 1)))
+
+    def take_snapshot(self, node: Node) -> None:
+        """Drop the log up to the high watermark."""
+        if node.core is None:
+            return
+        end = node.core.high_watermark
+        if end > node.snapshot.end_offset:
+            node.snapshot = EpochEnd(epoch=LeaderEpoch(node.entries[end - 1][0]), end_offset=end)
+            self.step(node, LogStartMoved(node.snapshot))
+
+    def leader(self) -> Node | None:
+        """The node that leads the latest epoch, if it is up."""
+        leading = [node for node in self.nodes.values() if node.core is not None and node.core.is_leader]
+        return max(leading, key=lambda node: node.election.epoch, default=None)
+
+    def _check(self, node: Node, core: Core, effects: Effects) -> None:
+        assert core.log.end_offset == len(node.entries)
+        if core.is_leader and self.leaders.get(core.epoch) != node.id:
+            assert core.epoch not in self.leaders, "one leader per epoch"
+            self.leaders[core.epoch] = node.id
+            assert node.entries[: len(self.committed)] == self.committed, "a new leader holds all that was committed"
+        if effects.high_watermark is None:
+            return
+        mark = effects.high_watermark
+        shown = node.entries[:mark]
+        shared = min(mark, len(self.committed))
+        assert shown[:shared] == self.committed[:shared], "committed records are the same everywhere"
+        if mark > len(self.committed):
+            assert core.is_leader, "the leader learns first that something is committed"
+            holding = [other for other in self.nodes.values() if other.entries[: other.durable][:mark] == shown]
+            assert len(holding) >= majority_count(len(self.nodes)), "the mark is held durably by a majority"
+            self.committed = shown
+
+    def check_logs_match(self) -> None:
+        """The same offset and epoch in two logs means the same records up to there."""
+        nodes = list(self.nodes.values())
+        for first in nodes:
+            for second in nodes:
+                for offset in range(min(len(first.entries), len(second.entries)) - 1, -1, -1):
+                    if first.entries[offset][0] == second.entries[offset][0]:
+                        assert first.entries[: offset + 1] == second.entries[: offset + 1]
+                        break
+
+
+def storm(*, seed: int, voters: int, rounds: int = 40) -> World:
+    """Half a minute of crashes, cuts, losses and snapshots; then peace, in which all must agree."""
+    world = World(seed=seed, voters=voters, loss=0.05)
+    chance = Random(seed + 1)
+    for _ in range(rounds):
+        world.run(chance.expovariate(1.5))
+        node = world.nodes[NodeId(chance.randint(1, voters))]
+        other = world.nodes[NodeId(chance.randint(1, voters))]
+        match chance.randrange(7):
+            case 0 | 1:
+                if node.core is not None:
+                    world.crash(node)
+            case 2:
+                world.restart(node)
+                world.restart(other)
+            case 3:
+                world.cut.add(frozenset({node.id, other.id}))
+            case 4:
+                world.cut.clear()
+            case 5:
+                world.take_snapshot(node)
+        for _ in range(chance.randrange(4)):
+            world.propose()
+        world.check_logs_match()
+    world.cut.clear()
+    world.loss = 0.0
+    for node in world.nodes.values():
+        world.restart(node)
+    world.run(15.0)
+    committed = len(world.committed)
+    world.propose()
+    world.run(3.0)
+    assert len(world.committed) > committed, "a healed quorum commits"
+    for node in world.nodes.values():
+        assert node.entries == world.committed, "after peace every log is the same"
+    world.check_logs_match()
+    return world

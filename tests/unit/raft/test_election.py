@@ -1,0 +1,167 @@
+"""Single steps of elections, written out."""
+
+from random import Random
+
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.raft.core import Core
+from penstock.raft.events import Appended, ElectionState, Received, Started, Synced, TimePassed
+from penstock.raft.messages import (
+    BeginQuorumEpochRequest,
+    FetchError,
+    FetchRequest,
+    FetchResponse,
+    LeaderChange,
+    VoteRequest,
+    VoteResponse,
+)
+from penstock.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from penstock.raft.shape import LogShape
+
+
+def core(*, voters: int = 3, epoch: int = 0, leader: int | None = None, voted: int | None = None, end: int = 0) -> Core:
+    log = LogShape()
+    for offset in range(end):
+        log.append(last_offset=Offset(offset), epoch=LeaderEpoch(epoch))
+    log.durable_offset = log.end_offset
+    election = ElectionState(
+        epoch=LeaderEpoch(epoch),
+        leader=None if leader is None else NodeId(leader),
+        voted=None if voted is None else NodeId(voted),
+    )
+    return Core(
+        node_id=NodeId(1),
+        voters=frozenset(NodeId(index) for index in range(1, voters + 1)),
+        election=election,
+        log=log,
+        random=Random(7),
+    )
+
+
+def is_in(voter: Core, role: type[Role]) -> bool:
+    return isinstance(voter.role, role)
+
+
+def vote_request(epoch: int, *, last_epoch: int = 0, end: int = 0, pre_vote: bool = False) -> VoteRequest:
+    return VoteRequest(
+        epoch=LeaderEpoch(epoch), last_epoch=LeaderEpoch(last_epoch), end_offset=Offset(end), pre_vote=pre_vote
+    )
+
+
+def test_a_sole_voter_leads_a_new_epoch_at_once() -> None:
+    alone = core(voters=1, epoch=4, leader=1, voted=1, end=3)
+    effects = alone.step(Started(), 0.0)
+    assert is_in(alone, Leader)
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(5), leader=NodeId(1), voted=NodeId(1))
+    (batch,) = effects.append
+    assert (batch.base_offset, batch.epoch) == (3, 5)
+    assert batch.payload == LeaderChange(leader=NodeId(1), voters=(NodeId(1),), granting_voters=(NodeId(1),))
+    assert effects.high_watermark is None and effects.deadline is None and not effects.send
+
+
+def test_a_sole_voter_commits_nothing_before_it_is_durable() -> None:
+    alone = core(voters=1)
+    alone.step(Started(), 0.0)
+    assert alone.step(Appended(Offset(1)), 0.0).high_watermark is None
+    assert alone.step(Synced(Offset(1)), 0.0).high_watermark == 1
+    assert alone.step(Synced(Offset(2)), 0.0).high_watermark == 2
+
+
+def test_a_voter_asks_before_it_takes_a_new_epoch() -> None:
+    voter = core(epoch=2)
+    deadline = voter.step(Started(), 0.0).deadline
+    assert is_in(voter, Unattached) and deadline is not None
+    effects = voter.step(TimePassed(), deadline)
+    assert is_in(voter, Prospective)
+    assert effects.persist is None
+    assert {send.to for send in effects.send} == {2, 3}
+    assert all(isinstance(send.message, VoteRequest) and send.message.pre_vote for send in effects.send)
+    yes = VoteResponse(epoch=LeaderEpoch(2), leader=None, granted=True, pre_vote=True)
+    effects = voter.step(Received(NodeId(2), yes), deadline)
+    assert is_in(voter, Candidate)
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(3), voted=NodeId(1))
+    yes = VoteResponse(epoch=LeaderEpoch(3), leader=None, granted=True, pre_vote=False)
+    effects = voter.step(Received(NodeId(3), yes), deadline)
+    assert is_in(voter, Leader)
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(3), leader=NodeId(1), voted=NodeId(1))
+    assert {type(send.message) for send in effects.send} == {BeginQuorumEpochRequest}
+
+
+def test_a_late_pre_vote_does_not_count_as_a_vote() -> None:
+    voter = core(voters=5)
+    deadline = voter.step(Started(), 0.0).deadline
+    assert deadline is not None
+    voter.step(TimePassed(), deadline)
+    for source in (2, 3):
+        yes = VoteResponse(epoch=LeaderEpoch(0), leader=None, granted=True, pre_vote=True)
+        voter.step(Received(NodeId(source), yes), deadline)
+    assert is_in(voter, Candidate)
+    for source in (4, 5):
+        late = VoteResponse(epoch=LeaderEpoch(1), leader=None, granted=True, pre_vote=True)
+        voter.step(Received(NodeId(source), late), deadline)
+    assert is_in(voter, Candidate)
+
+
+def test_a_vote_is_persisted_with_its_answer_and_given_once() -> None:
+    voter = core()
+    voter.step(Started(), 0.0)
+    effects = voter.step(Received(NodeId(2), vote_request(1)), 0.0)
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(1), voted=NodeId(2))
+    (send,) = effects.send
+    assert isinstance(send.message, VoteResponse) and send.message.granted
+    (send,) = voter.step(Received(NodeId(3), vote_request(1)), 0.0).send
+    assert isinstance(send.message, VoteResponse) and not send.message.granted
+    (send,) = voter.step(Received(NodeId(2), vote_request(1)), 0.0).send
+    assert isinstance(send.message, VoteResponse) and send.message.granted, "the same candidate may ask again"
+
+
+def test_a_vote_given_before_a_restart_still_binds() -> None:
+    voter = core(epoch=1, voted=2)
+    voter.step(Started(), 0.0)
+    (send,) = voter.step(Received(NodeId(3), vote_request(1, last_epoch=1, end=9)), 0.0).send
+    assert isinstance(send.message, VoteResponse) and not send.message.granted
+
+
+def test_a_shorter_log_gets_no_vote() -> None:
+    voter = core(epoch=3, end=5)
+    voter.step(Started(), 0.0)
+    for request in (vote_request(4, last_epoch=3, end=4), vote_request(5, last_epoch=2, end=50)):
+        (send,) = voter.step(Received(NodeId(2), request), 0.0).send
+        assert isinstance(send.message, VoteResponse) and not send.message.granted
+
+
+def test_a_restarted_leader_does_not_lead_its_epoch_again() -> None:
+    voter = core(epoch=3, leader=1, voted=1, end=5)
+    voter.step(Started(), 0.0)
+    assert isinstance(voter.role, Resigned)
+    fetch = FetchRequest(
+        epoch=LeaderEpoch(3),
+        request_id=1,
+        fetch_offset=Offset(5),
+        last_fetched_epoch=LeaderEpoch(3),
+        high_watermark=Offset(0),
+    )
+    (send,) = voter.step(Received(NodeId(2), fetch), 0.0).send
+    assert isinstance(send.message, FetchResponse)
+    assert send.message.error is FetchError.NOT_LEADER
+    assert send.message.leader is None, "nobody is sent back to a leader that has resigned"
+
+
+def test_a_follower_that_hears_its_leader_helps_nobody_to_depose_it() -> None:
+    voter = core()
+    voter.step(Started(), 0.0)
+    effects = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(1))), 0.0)
+    fetch = next(send.message for send in effects.send if isinstance(send.message, FetchRequest))
+    answer = FetchResponse(
+        epoch=LeaderEpoch(1), leader=NodeId(2), request_id=fetch.request_id, high_watermark=Offset(0)
+    )
+    voter.step(Received(NodeId(2), answer), 0.1)
+    assert isinstance(voter.role, Follower) and voter.role.has_fetched
+    (send,) = voter.step(Received(NodeId(3), vote_request(1, end=100, last_epoch=1, pre_vote=True)), 0.2).send
+    assert isinstance(send.message, VoteResponse) and not send.message.granted
+
+
+def test_messages_from_strangers_are_ignored() -> None:
+    voter = core()
+    voter.step(Started(), 0.0)
+    effects = voter.step(Received(NodeId(9), vote_request(8)), 0.0)
+    assert not effects.send and effects.persist is None and voter.epoch == 0
