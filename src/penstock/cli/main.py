@@ -1,0 +1,81 @@
+"""The command tree and the one place where errors become a line and an exit code.
+
+0: done. 1: it could not be done, one line on stderr says why. 2: the command was misspelled.
+Set PENSTOCK_DEBUG=1 to see the traceback of an error that should not have happened.
+"""
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from penstock import __version__
+from penstock.cli import config, consume, doctor, log, produce, start, topic
+from penstock.cli.errors import CommandError
+from penstock.model.errors import PenstockError
+
+app = typer.Typer(
+    name="penstock",
+    help="A durable message broker that speaks Kafka's protocol.",
+    epilog="Example: penstock start --data ./data   and in another shell   penstock topic create orders",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("start", epilog=start.EXAMPLE)(start.start)
+app.add_typer(topic.app, name="topic")
+app.command("produce", epilog=produce.EXAMPLE)(produce.produce)
+app.command("consume", epilog=consume.EXAMPLE)(consume.consume)
+app.add_typer(config.app, name="config")
+app.add_typer(log.app, name="log")
+app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"penstock {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A durable message broker that speaks Kafka's protocol."""
+
+
+def main() -> None:
+    try:
+        app()
+    except (CommandError, PenstockError) as error:
+        _fail(str(error))
+    except Exception as error:
+        if os.environ.get("PENSTOCK_DEBUG"):
+            raise
+        _fail(explain_unexpected(error))
+
+
+def explain_unexpected(error: Exception) -> str:
+    """Put an error that no command expected into one line."""
+    # The client library is imported by now if the error is one of its own; asking for it
+    # here would make every failure pay for the import.
+    library = sys.modules.get("confluent_kafka")
+    if library is not None and isinstance(error, library.KafkaException):
+        from penstock.cli.client import explain
+
+        return explain(error.args[0])
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    return f"{type(error).__name__}: {error} (PENSTOCK_DEBUG=1 shows where)"
+
+
+def _fail(message: str) -> NoReturn:
+    print("penstock: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

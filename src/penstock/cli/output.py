@@ -1,0 +1,67 @@
+"""Rows to a table for people, or to JSON or CSV for programs.
+
+A row is a mapping; the columns that are printed are named by the caller, so that all three
+formats carry the same fields in the same order. JSON keeps numbers and lists as they are.
+"""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated, Any, TextIO
+
+import typer
+
+Row = Mapping[str, Any]
+
+
+class Format(StrEnum):
+    """How a command prints its rows."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print: a table, JSON, or CSV.")]
+
+
+def show(rows: Sequence[Row], columns: Sequence[str], format: Format, *, to: TextIO | None = None) -> None:
+    """Print the rows to standard output."""
+    target = to or sys.stdout
+    if format is Format.JSON:
+        json.dump([{column: row.get(column) for column in columns} for row in rows], target, indent=2)
+        target.write("\n")
+    elif format is Format.CSV:
+        writer = csv.writer(target, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(row.get(column), absent="") for column in columns] for row in rows)
+    else:
+        _show_table(rows, columns, target)
+
+
+def _show_table(rows: Sequence[Row], columns: Sequence[str], target: TextIO) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numbers = [isinstance(row.get(column), int) for row in rows]
+        table.add_column(column.replace("_", " "), justify="right" if any(numbers) else "left", overflow="fold")
+    for row in rows:
+        # Text, not str: a value may hold square brackets, which rich would take for markup.
+        table.add_row(*(Text(_cell(row.get(column), absent="-")) for column in columns))
+    # A pipe has no width; a narrow default would fold the very lines that a script reads.
+    Console(file=target, width=None if target.isatty() else 1000, soft_wrap=not target.isatty()).print(table)
+
+
+def _cell(value: object, *, absent: str) -> str:
+    if value is None:
+        return absent
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,156 @@
+"""Records as lines: text or JSON, in and out. No I/O.
+
+The JSON that consume prints is the JSON that produce reads. Bytes that are not UTF-8 are
+written as {"base64": "..."} so that nothing is lost on the way through a shell.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from penstock.cli.errors import CommandError
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class LineFormat(StrEnum):
+    """How a record becomes a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LineRecord(NamedTuple):
+    """What one line holds; offset and timestamp are None while nobody has given them."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
+    offset: int | None = None
+    topic: str | None = None
+
+
+class TextShape(NamedTuple):
+    """What stands before the value in a line of text."""
+
+    keys: bool = False
+    headers: bool = False
+    timestamps: bool = False
+    offsets: bool = False
+    key_separator: str = "\t"
+
+
+def parse_text_line(line: bytes, *, key_separator: bytes | None) -> LineRecord:
+    """Read a line without its line end. With a separator, what stands before its first place is the key."""
+    if key_separator is None:
+        return LineRecord(None, line)
+    key, found, value = line.partition(key_separator)
+    if not found:
+        raise CommandError(
+            f"the line {_shortened(line)} has no key separator {key_separator.decode()!r}: "
+            "add a key to it, or leave out --key-separator"
+        )
+    return LineRecord(key, value)
+
+
+def parse_json_line(line: bytes) -> LineRecord:
+    """Read one JSON object: value, and if wanted key, headers, timestamp, partition."""
+    try:
+        read = json.loads(line)
+    except ValueError as error:
+        raise CommandError(f"the line {_shortened(line)} is not JSON: {error}") from None
+    if not isinstance(read, dict) or "value" not in read:
+        raise CommandError(f'the line {_shortened(line)} is not an object with a "value": write {{"value": "..."}}')
+    headers = read.get("headers") or []
+    if not isinstance(headers, list) or not all(
+        isinstance(header, list) and len(header) == 2 and isinstance(header[0], str) for header in headers
+    ):
+        raise CommandError(f'the headers in {_shortened(line)} are not pairs: write [["name", "value"]]')
+    for name in ("timestamp", "partition"):
+        if not isinstance(read.get(name), int | None):
+            raise CommandError(f"the {name} in {_shortened(line)} is not a number")
+    return LineRecord(
+        key=_from_json(read.get("key"), line),
+        value=_from_json(read["value"], line),
+        headers=[(name, _from_json(value, line)) for name, value in headers],
+        timestamp_ms=read.get("timestamp"),
+        partition=read.get("partition"),
+    )
+
+
+def render_text_line(record: LineRecord, shape: TextShape) -> bytes:
+    """Write the value, and before it whatever the shape asks for, with tabs between."""
+    before: list[bytes] = []
+    if shape.timestamps:
+        before.append(render_timestamp(record.timestamp_ms).encode())
+    if shape.offsets:
+        before.append(f"{record.partition}:{record.offset}".encode())
+    if shape.headers:
+        before.append(",".join(f"{name}={_shown(value)}" for name, value in record.headers).encode() or b"-")
+    line = b"\t".join([*before, b""]) if before else b""
+    if shape.keys:
+        line += (b"null" if record.key is None else record.key) + shape.key_separator.encode()
+    return line + (b"null" if record.value is None else record.value) + b"\n"
+
+
+def render_json_line(record: LineRecord) -> bytes:
+    """Write one JSON object with everything that is known of the record."""
+    fields = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": _to_json(record.key),
+        "value": _to_json(record.value),
+        "headers": [[name, _to_json(value)] for name, value in record.headers],
+    }
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def render_timestamp(timestamp_ms: int | None) -> str:
+    """Write a timestamp as ISO 8601 in UTC; a record may carry one that no calendar holds."""
+    if timestamp_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _to_json(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+def _from_json(value: Any, line: bytes) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and isinstance(value.get("base64"), str) and len(value) == 1:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error:
+            raise CommandError(f"the base64 in {_shortened(line)} cannot be read") from None
+    # Any other JSON is a value in its own right: people produce objects without quoting them twice.
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _shown(value: bytes | None) -> str:
+    return "null" if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def _shortened(line: bytes) -> str:
+    text = line.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= 60 else text[:57] + "...")

@@ -1,0 +1,122 @@
+"""penstock start: one broker in the foreground, until SIGTERM or SIGINT.
+
+Turns the command line into settings, the settings into a node, and a refusal to start into
+one line. Prints `ready HOST:PORT` once, when clients can connect. Next: node.py.
+"""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from penstock.cli.client import parse_pairs
+from penstock.cli.errors import CommandError
+from penstock.cli.properties import parse_properties
+
+if TYPE_CHECKING:
+    from penstock.config.settings import BrokerSettings
+
+EXAMPLE = "Example: penstock start --data ./data --port 9092 --set num.partitions=3"
+DEFAULT_PORT = 9092
+DEFAULT_DATA = "./data"
+LEVELS = ("debug", "info", "warning", "error")
+
+
+def start(
+    data: Annotated[
+        Path | None, typer.Option("--data", "-d", metavar="DIR", help="Where records live.", show_default=DEFAULT_DATA)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", "-p", min=0, max=65535, help="Where to listen; 0: a free port.", show_default="9092"),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option("--host", help="The name to listen on and to give to clients.", show_default="localhost"),
+    ] = None,
+    node_id: Annotated[
+        int | None, typer.Option("--node-id", min=0, help="The number of this node.", show_default="1")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help="A setting by its Kafka name; repeatable, wins over the file."
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings, as in Kafka's server.properties.")
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help=f"How much to say: {', '.join(LEVELS)}.")] = "info",
+) -> None:
+    """Run a broker in the foreground. SIGTERM or Ctrl-C ends it cleanly."""
+    file = _read_config(config) if config is not None else {}
+    overrides = build_overrides(
+        file,
+        parse_pairs(settings or [], option="--set num.partitions=3"),
+        data=data,
+        host=host,
+        port=port,
+        node_id=node_id,
+    )
+    _configure_logging(log_level)
+
+    from penstock.config.settings import BrokerSettings
+
+    asyncio.run(_serve(BrokerSettings.load(file=file, overrides=overrides)))
+
+
+def build_overrides(
+    file: dict[str, str],
+    pairs: dict[str, str],
+    *,
+    data: Path | None,
+    host: str | None,
+    port: int | None,
+    node_id: int | None,
+) -> dict[str, str]:
+    """Lay the options of the command line over the file: an own option wins over --set, both over the file."""
+    overrides = dict(pairs)
+    given = {**file, **pairs}
+    if data is not None or not ("log.dirs" in given or "log.dir" in given):
+        overrides["log.dirs"] = str(data if data is not None else DEFAULT_DATA)
+    if host is not None or port is not None or "listeners" not in given:
+        overrides["listeners"] = f"PLAINTEXT://{host or 'localhost'}:{DEFAULT_PORT if port is None else port}"
+    if node_id is not None:
+        overrides["node.id"] = str(node_id)
+    return overrides
+
+
+async def _serve(settings: "BrokerSettings") -> None:
+    from penstock.node import Node
+    from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
+
+    asked_to_stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked_to_stop.set)
+    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=RealDisk(), network=RealNetwork())
+    await node.start()
+    print(f"ready {node.bootstrap}", flush=True)
+    await asked_to_stop.wait()
+    await node.stop()
+
+
+def _read_config(path: Path) -> dict[str, str]:
+    try:
+        return parse_properties(path.read_text(encoding="utf-8"))
+    except CommandError as error:
+        raise CommandError(f"{path}: {error}.") from None
+    except UnicodeDecodeError:
+        raise CommandError(f"{path} is not text: give a file of key=value lines to --config.") from None
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read ({error.strerror}): check the path given to --config.") from None
+
+
+def _configure_logging(level: str) -> None:
+    import logging
+
+    if level not in LEVELS:
+        raise CommandError(f"There is no log level '{level}': choose {', '.join(LEVELS)}.")
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
