@@ -72,9 +72,7 @@ def _check(update: FeatureUpdate, level: int, node_id: NodeId) -> None:
             raise _refused(update, f"Feature {update.name} not found.")
         raise _refused(update, f"Local controller {node_id} does not support this feature.")
     if not supported.least <= update.level <= supported.most:
-        raise _refused(
-            update, f"Local controller {node_id} only supports versions {supported.least}-{supported.most}"
-        )
+        raise _refused(update, f"Local controller {node_id} only supports versions {supported.least}-{supported.most}")
     if update.level > level and update.upgrade_type != UPGRADE:
         raise _refused(update, "Can't downgrade to a newer version.")
     if update.level < level:

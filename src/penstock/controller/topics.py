@@ -226,9 +226,7 @@ def _placed(image: Image, topic: NewTopic, rules: CreationRules) -> list[Replica
     factor = rules.replication_factor if topic.replication_factor == DEFAULT else topic.replication_factor
     count = rules.partition_count if topic.partition_count == DEFAULT else topic.partition_count
     try:
-        placed = place(
-            image.brokers.values(), partition_count=count, replication_factor=factor, random=rules.random
-        )
+        placed = place(image.brokers.values(), partition_count=count, replication_factor=factor, random=rules.random)
         _refuse_leaderless(image, placed)
     except InvalidReplicationFactor as refusal:
         raise InvalidReplicationFactor(

@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.controller.features import SUPPORTED
 from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, int16, int64
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int16, int64
 from penstock.wire.api import APIS, Api, ApiKey
 
 NAMES_SOFTWARE_FROM: Final = 3
@@ -30,9 +30,7 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def _advertised(api: Api) -> ApiVersion:
-    return ApiVersion(
-        api_key=int16(api.key), min_version=int16(api.min_version), max_version=int16(api.max_version)
-    )
+    return ApiVersion(api_key=int16(api.key), min_version=int16(api.min_version), max_version=int16(api.max_version))
 
 
 _ALL: Final = tuple(_advertised(api) for api in sorted(APIS.values()))

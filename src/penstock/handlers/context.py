@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
     from penstock.controller.controller import Controller
+    from penstock.controller.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
     from penstock.model.ids import NodeId
     from penstock.ports.clock import Clock
@@ -39,6 +40,7 @@ class Context:
     settings: "BrokerSettings"
     replicas: "Replicas"
     controller: "Controller"
+    producer_ids: "ProducerIds"
     quorum: "Quorum"
     clock: "Clock"
     entropy: "Entropy"

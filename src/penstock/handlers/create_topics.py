@@ -21,7 +21,7 @@ from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, dec
 from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import creation_rules
 from penstock.handlers.deadline import within
-from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
 from penstock.model.errors import InvalidRequest, Refusal, RequestTimedOut
 from penstock.model.ids import NodeId, PartitionIndex, TopicName
 from penstock.model.topic import CLUSTER_METADATA
@@ -39,9 +39,7 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
         outcomes = await within(
             context.clock,
             body.timeout,
-            context.controller.run(
-                lambda image: decide_create(image, topics, rules, validate_only=body.validate_only)
-            ),
+            context.controller.run(lambda image: decide_create(image, topics, rules, validate_only=body.validate_only)),
         )
     except RequestTimedOut as refusal:
         return _refused(counts, refusal, None)

@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from penstock.controller.topics import DeletedTopic, TopicReference, decide_delete
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
-from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, topic_name
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
 from penstock.model.errors import RequestTimedOut
 from penstock.model.ids import TopicName
 

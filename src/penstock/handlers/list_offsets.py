@@ -22,7 +22,7 @@ from kio.schema.list_offsets.v11.response import (
 
 from penstock.handlers.cluster_view import find_partition
 from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
 from penstock.model.errors import OffsetNotAvailable, Refusal
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from kio.schema.metadata.v13.response import (
 from penstock.handlers.cluster_view import controller_for_clients, is_reachable, offline_replicas, reachable_brokers
 from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import create_by_themselves
-from penstock.handlers.reply import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 from penstock.model.topic import is_internal, name_problem

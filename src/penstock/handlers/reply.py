@@ -1,57 +1,31 @@
-"""Small change for building replies out of the schema's classes.
+"""Replies that are not ready yet.
 
-The schema types its integers and names nominally although any int or str in range is one of
-them at run time; these functions say so to the type checker and cost next to nothing.
+A hot handler returns the reply's parts at once, `NO_REPLY` for a request that gets none, or
+a `Parked` that keeps the reply's place in the connection's order until it is ready.
 """
 
-from collections.abc import Iterable
-from datetime import timedelta
-from typing import Final, cast
+from collections.abc import Callable, Sequence
 
-from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
-from kio.schema.types import TopicName as WireTopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+from penstock.ports.network import Part
 
-from penstock.model.errors import Refusal
-from penstock.model.ids import NodeId
-
-NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
-NO_ERROR: Final = ErrorCode.none
-
-# Without an authorizer everybody may do everything that a resource knows. The bits are the
-# numbers of the ACL operations.
-TOPIC_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11)))
-CLUSTER_OPERATIONS: Final = i32(sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12)))
+Parts = Sequence[Part]
+NO_REPLY: Parts = ()
 
 
-def failed(refusal: Refusal) -> ErrorCode:
-    return ErrorCode(refusal.code)
+class Parked:
+    """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
 
+    __slots__ = ("on_ready", "parts")
 
-def topic_name(name: str) -> WireTopicName:
-    return cast(WireTopicName, name)
+    def __init__(self, parts: Parts | None = None) -> None:
+        self.parts = parts
+        self.on_ready: Callable[[], None] | None = None
 
+    def ready(self, parts: Parts) -> None:
+        self.parts = parts
+        if self.on_ready is not None:
+            self.on_ready()
 
-def node(node_id: int) -> BrokerId:
-    return cast(BrokerId, node_id)
-
-
-def nodes(node_ids: Iterable[NodeId]) -> tuple[BrokerId, ...]:
-    return cast("tuple[BrokerId, ...]", tuple(node_ids))
-
-
-def int8(value: int) -> i8:
-    return cast(i8, value)
-
-
-def int16(value: int) -> i16:
-    return cast(i16, value)
-
-
-def int32(value: int) -> i32:
-    return cast(i32, value)
-
-
-def int64(value: int) -> i64:
-    return cast(i64, value)
+    def abandon(self) -> None:
+        """The connection is gone: nobody waits for this any more."""
+        self.on_ready = None

@@ -1,0 +1,107 @@
+"""DescribeTopicPartitions, version 0: topics by name, in pages of partitions.
+
+Topics come sorted; an empty list asks for all. The reply holds at most as many partitions as the
+client and max.request.partition.size.limit allow, then a cursor to where the next page begins. The
+eligible-leader arrays are empty, never null: null is legal, and Java's admin client fails on it.
+Reads the image. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; all of
+them, INVALID_REQUEST for a cursor that is not among the topics or has a negative partition.
+"""
+
+from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartitionsRequest
+from kio.schema.describe_topic_partitions.v0.response import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from penstock.handlers.cluster_view import is_reachable, offline_replicas
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
+from penstock.metadata.image import Image, PartitionImage
+from penstock.model.ids import NO_NODE, TopicName
+from penstock.model.topic import is_internal, name_problem
+
+
+async def handle(context: Context, request: Request) -> DescribeTopicPartitionsResponse:
+    body: DescribeTopicPartitionsRequest = request.body
+    image = context.quorum.image
+    all_topics = not body.topics
+    names = sorted(image.topics) if all_topics else sorted({TopicName(topic.name) for topic in body.topics})
+    first = 0
+    if body.cursor is not None:
+        if body.cursor.partition_index < 0 or not (all_topics or body.cursor.topic_name in names):
+            return _refused(body)
+        names = [name for name in names if name >= body.cursor.topic_name]
+        if names and names[0] == body.cursor.topic_name:
+            first = body.cursor.partition_index
+    most = context.settings.integer("max.request.partition.size.limit")
+    room = max(min(most, body.response_partition_limit), 1)
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    cursor: Cursor | None = None
+    for name in names:
+        if room == 0:
+            cursor = Cursor(topic_name=topic_name(name), partition_index=int32(0))
+            break
+        described, next_index = _topic(image, request.listener, name, first=first, room=room)
+        topics.append(described)
+        room -= len(described.partitions)
+        first = 0
+        if next_index is not None:
+            cursor = Cursor(topic_name=topic_name(name), partition_index=int32(next_index))
+            break
+    return DescribeTopicPartitionsResponse(throttle_time=NO_THROTTLE, topics=tuple(topics), next_cursor=cursor)
+
+
+def _topic(
+    image: Image, listener: str, name: TopicName, *, first: int, room: int
+) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
+    """As much of the topic as there is room for, and the index of the first partition that is left out."""
+    topic = image.topics.get(name)
+    if topic is None:
+        error = (
+            ErrorCode.unknown_topic_or_partition if name_problem(name) is None else ErrorCode.invalid_topic_exception
+        )
+    else:
+        error = NO_ERROR
+    partitions = () if topic is None else topic.partitions
+    end = min(len(partitions), first + room)
+    described = DescribeTopicPartitionsResponseTopic(
+        error_code=error,
+        name=topic_name(name),
+        topic_id=None if topic is None else topic.id,
+        is_internal=is_internal(name),
+        partitions=tuple(_partition(image, listener, index, partitions[index]) for index in range(first, end)),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+    return described, end if end < len(partitions) else None
+
+
+def _partition(
+    image: Image, listener: str, index: int, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    led = is_reachable(image, partition.leader, listener)
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=NO_ERROR,
+        partition_index=int32(index),
+        leader_id=node(partition.leader if led else NO_NODE),
+        leader_epoch=int32(partition.leader_epoch),
+        replica_nodes=nodes(partition.replicas),
+        isr_nodes=nodes(partition.isr),
+        eligible_leader_replicas=nodes(partition.eligible_leader_replicas),
+        last_known_elr=nodes(partition.last_known_elr),
+        offline_replicas=nodes(offline_replicas(image, partition, listener)),
+    )
+
+
+def _refused(body: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.invalid_request, name=topic.name, topic_id=None, partitions=()
+            )
+            for topic in body.topics
+        ),
+    )

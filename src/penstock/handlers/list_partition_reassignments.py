@@ -1,0 +1,55 @@
+"""ListPartitionReassignments, version 0: the partitions whose replicas are being moved.
+
+Null asks about every topic. What is not being moved is left out, and so is what does not exist.
+Reads the image. Refuses nothing.
+"""
+
+from collections.abc import Iterable
+
+from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
+from kio.schema.list_partition_reassignments.v0.response import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, nodes, topic_name
+from penstock.metadata.image import TopicImage
+from penstock.model.ids import TopicName
+
+
+async def handle(context: Context, request: Request) -> ListPartitionReassignmentsResponse:
+    body: ListPartitionReassignmentsRequest = request.body
+    image = context.quorum.image
+    found: list[OngoingTopicReassignment] = []
+    if body.topics is None:
+        for topic in image.topics.values():
+            found.extend(_under_way(topic, range(len(topic.partitions))))
+    else:
+        for asked in body.topics:
+            known = image.topics.get(TopicName(asked.name))
+            if known is not None:
+                found.extend(_under_way(known, asked.partition_indexes))
+    return ListPartitionReassignmentsResponse(
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, topics=tuple(found)
+    )
+
+
+def _under_way(topic: TopicImage, indexes: Iterable[int]) -> list[OngoingTopicReassignment]:
+    """The topic with those of the partitions that are being moved; nothing if none is."""
+    moving = []
+    for index in indexes:
+        if not 0 <= index < len(topic.partitions):
+            continue
+        partition = topic.partitions[index]
+        if partition.adding_replicas or partition.removing_replicas:
+            moving.append(
+                OngoingPartitionReassignment(
+                    partition_index=int32(index),
+                    replicas=nodes(partition.replicas),
+                    adding_replicas=nodes(partition.adding_replicas),
+                    removing_replicas=nodes(partition.removing_replicas),
+                )
+            )
+    return [OngoingTopicReassignment(name=topic_name(topic.name), partitions=tuple(moving))] if moving else []

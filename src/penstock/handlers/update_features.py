@@ -1,0 +1,65 @@
+"""UpdateFeatures, versions 0-2: changes the levels that the cluster has agreed on.
+
+All updates happen or none. v0 says only whether a downgrade is allowed, which the codec turns into
+v1's kinds; v1 brought validate_only. Up to v1 the reply tells of each feature on success, and Java
+clients of that age miss it if it is not there; v2 has the one error alone.
+Goes to controller/features.py. Refuses: INVALID_UPDATE_VERSION, REQUEST_TIMED_OUT.
+"""
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.update_features.v1.response import UpdatableFeatureResult
+from kio.schema.update_features.v1.response import UpdateFeaturesResponse as UpdateFeaturesResponseV1
+from kio.schema.update_features.v2.request import UpdateFeaturesRequest
+from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+
+from penstock.controller.features import FeatureUpdate, decide_update
+from penstock.handlers.context import Context, Request
+from penstock.handlers.deadline import within
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.model.errors import InvalidUpdateVersion, RequestTimedOut
+
+TELLS_EACH_FEATURE_UNTIL: Final = 1
+
+
+async def handle(context: Context, request: Request) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
+    body: UpdateFeaturesRequest = request.body
+    # One update per feature, the last one, as Kafka's.
+    updates = {
+        update.feature: FeatureUpdate(
+            name=update.feature, level=update.max_version_level, upgrade_type=update.upgrade_type
+        )
+        for update in body.feature_updates
+    }
+    error, message = NO_ERROR, None
+    try:
+        await within(
+            context.clock,
+            body.timeout,
+            context.controller.run(
+                lambda image: decide_update(
+                    image, tuple(updates.values()), node_id=context.node_id, validate_only=body.validate_only
+                )
+            ),
+        )
+    except InvalidUpdateVersion as refusal:
+        error = failed(refusal)
+        message = "The update failed for all features since the following feature had an error: " + refusal.message
+    except RequestTimedOut as refusal:
+        error = failed(refusal)
+    return _reply(request.header.version, error, message, updates)
+
+
+def _reply(
+    version: int, error: ErrorCode, message: str | None, updates: dict[str, FeatureUpdate]
+) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
+    common: dict[str, Any] = {"throttle_time": NO_THROTTLE, "error_code": error, "error_message": message}
+    if version > TELLS_EACH_FEATURE_UNTIL:
+        return UpdateFeaturesResponse(**common)
+    told = updates if error is NO_ERROR else {}
+    return UpdateFeaturesResponseV1(
+        **common,
+        # "NONE" is what Kafka puts here, and what its tools print.
+        results=tuple(UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in told),
+    )
