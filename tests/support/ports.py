@@ -20,7 +20,7 @@ def free_ports(count: int) -> list[int]:
 
 def answers(port: int, *, host: str = HOST) -> bool:
     """Say whether a Kafka broker answers ApiVersions (version 0) on this port."""
-    request = bytes.fromhex("0000000a" "0012" "0000" "00000001" "ffff")
+    request = bytes.fromhex("0000000a0012000000000001ffff")
     try:
         with socket.create_connection((host, port), timeout=1) as connection:
             connection.sendall(request)

@@ -33,7 +33,9 @@ async def test_every_codec_with_every_acks_arrives_in_order(
     bootstrap: str, make_topic: MakeTopic, codec: str | None, acks: int | str
 ) -> None:
     topic = make_topic()
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks=acks, compression_type=codec, linger_ms=5) as producer:
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap, acks=acks, compression_type=codec, linger_ms=5
+    ) as producer:
         for number in range(50):
             await producer.send(topic, key=b"k%d" % number, value=b"v%d" % number * 20)
         await producer.flush()

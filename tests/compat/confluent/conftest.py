@@ -70,7 +70,9 @@ def send(bootstrap: str) -> Send:
 def read(make_consumer: MakeConsumer) -> Read:
     """Read `count` messages of one partition from an offset on."""
 
-    def run(topic: str, count: int, *, partition: int = 0, offset: int = OFFSET_BEGINNING, **settings: Any) -> list[Message]:
+    def run(
+        topic: str, count: int, *, partition: int = 0, offset: int = OFFSET_BEGINNING, **settings: Any
+    ) -> list[Message]:
         consumer = make_consumer(**settings)
         consumer.assign([TopicPartition(topic, partition, offset)])
         return take(consumer, count)

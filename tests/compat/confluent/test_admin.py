@@ -100,7 +100,7 @@ def test_topic_configs_tell_value_and_source(admin: AdminClient, make_topic: Mak
     name = make_topic(config={"retention.ms": "12345"})
     described = configs(admin, ResourceType.TOPIC, name)
     assert described["retention.ms"].value == "12345"
-    assert described["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert ConfigSource(described["retention.ms"].source) is ConfigSource.DYNAMIC_TOPIC_CONFIG
     assert described["segment.bytes"].value == "1073741824"
     assert described["segment.bytes"].is_default
     assert described["cleanup.policy"].value == "delete"
@@ -167,7 +167,7 @@ def test_broker_configs_are_described_and_altered(admin: AdminClient) -> None:
     admin.incremental_alter_configs([resource])[resource].result(timeout=10)
     eventually(lambda: configs(admin, ResourceType.BROKER, node)["log.cleaner.threads"].value == "2")
     changed = configs(admin, ResourceType.BROKER, node)["log.cleaner.threads"]
-    assert changed.source == ConfigSource.DYNAMIC_BROKER_CONFIG.value
+    assert ConfigSource(changed.source) is ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 def test_deleted_records_move_the_start_of_the_log(

@@ -42,7 +42,7 @@ def test_an_idempotent_producer_writes_each_record_once(
     topic = make_topic()
     sent = messages(300)
     reports = send(topic, sent, enable_idempotence=True, compression_type=codec, batch_num_messages=20)
-    assert sorted(report.offset() for report in reports) == list(range(300))
+    assert {report.offset() for report in reports} == set(range(300))
     assert [one.value() for one in read(topic, 300)] == [one["value"] for one in sent]
 
 

@@ -65,7 +65,9 @@ def test_offsets_by_time_and_at_both_ends(
     assert consumer.offsets_for_times({where: START + 99_000}) == {where: None}
 
 
-def test_reading_may_start_inside_a_batch(make_topic: MakeTopic, make_producer: MakeProducer, read_all: ReadAll) -> None:
+def test_reading_may_start_inside_a_batch(
+    make_topic: MakeTopic, make_producer: MakeProducer, read_all: ReadAll
+) -> None:
     topic = make_topic()
     producer = make_producer(linger_ms=50)
     for number in range(20):
@@ -122,9 +124,7 @@ def test_records_are_deleted_up_to_an_offset(
     assert consumer.beginning_offsets([where]) == {where: 4}
 
 
-def test_the_cluster_and_its_log_folders_are_described(
-    python_admin: KafkaAdminClient, make_topic: MakeTopic
-) -> None:
+def test_the_cluster_and_its_log_folders_are_described(python_admin: KafkaAdminClient, make_topic: MakeTopic) -> None:
     topic = make_topic()
     cluster = python_admin.describe_cluster()
     assert cluster["cluster_id"]

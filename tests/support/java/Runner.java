@@ -8,6 +8,8 @@ import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -63,6 +65,9 @@ public final class Runner {
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
         Exit.setExitProcedure(Runner::end);
         Exit.setHaltProcedure(Runner::end);
+        // kafka-console-producer flushes in its shutdown hook; here the hooks run after each command.
+        List<Runnable> hooks = new ArrayList<>();
+        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
         while (true) {
             String[] words;
             try {
@@ -78,6 +83,8 @@ public final class Runner {
             System.setIn(new ByteArrayInputStream(words[0].getBytes(StandardCharsets.UTF_8)));
             exitCode = null;
             int code = run(words);
+            hooks.forEach(Runnable::run);
+            hooks.clear();
             answers.writeInt(code);
             write(answers, outBytes);
             write(answers, errBytes);
