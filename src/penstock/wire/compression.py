@@ -26,17 +26,24 @@ else:
 Buffer = bytes | bytearray | memoryview
 
 
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+NAMES: Final = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+
+
 class Codec:
-    """The codec ids in the lowest three bits of a batch's attributes."""
+    """The codec ids in the lowest three bits of a batch's attributes, under one name."""
 
-    NONE: Final = 0
-    GZIP: Final = 1
-    SNAPPY: Final = 2
-    LZ4: Final = 3
-    ZSTD: Final = 4
+    NONE: Final = NONE
+    GZIP: Final = GZIP
+    SNAPPY: Final = SNAPPY
+    LZ4: Final = LZ4
+    ZSTD: Final = ZSTD
 
 
-NAMES: Final = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 DECOMPRESSED_SIZE_MAX: Final = 64 * 1024 * 1024
 
 # Kafka reads windows up to 128 MiB, and its producers write them at zstd level 22. The
@@ -56,38 +63,38 @@ _XERIAL_BLOCK_SIZE: Final = 32 * 1024
 _SNAPPY_RATIO_MAX: Final = 22
 _INT32: Final = Struct(">i")
 
-_MAGICS: Final = {Codec.GZIP: b"\x1f\x8b\x08", Codec.LZ4: b"\x04\x22\x4d\x18", Codec.ZSTD: b"\x28\xb5\x2f\xfd"}
+_MAGICS: Final = {GZIP: b"\x1f\x8b\x08", LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\xb5\x2f\xfd"}
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     """Compress in the framing that Kafka clients read. Levels are the codec's own; None is Kafka's default."""
-    if codec == Codec.NONE:
+    if codec == NONE:
         return bytes(data)
-    if codec == Codec.GZIP:
+    if codec == GZIP:
         packer = zlib.compressobj(-1 if level is None else level, wbits=_GZIP_WINDOW_BITS)
         return packer.compress(data) + packer.flush()
-    if codec == Codec.SNAPPY:
+    if codec == SNAPPY:
         return _compress_xerial(data)
-    if codec == Codec.LZ4:
+    if codec == LZ4:
         return _compress_lz4(data, level)
-    if codec == Codec.ZSTD:
+    if codec == ZSTD:
         return bytes(zstd.compress(data, level=3 if level is None else level))
     raise UnsupportedCompressionType(f"there is no compression codec {codec}")
 
 
 def decompress(codec: int, data: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX) -> bytes:
     """Decompress at most `limit` bytes."""
-    if codec == Codec.NONE:
+    if codec == NONE:
         if len(data) > limit:
             raise _too_large(limit)
         return bytes(data)
-    if codec == Codec.GZIP:
+    if codec == GZIP:
         return _gunzip(data, limit)
-    if codec == Codec.SNAPPY:
+    if codec == SNAPPY:
         return _decompress_snappy(memoryview(data), limit)
-    if codec == Codec.LZ4:
+    if codec == LZ4:
         return _draw(lz4.frame.LZ4FrameDecompressor, data, limit)
-    if codec == Codec.ZSTD:
+    if codec == ZSTD:
         return _draw(lambda: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), data, limit)
     raise UnsupportedCompressionType(f"there is no compression codec {codec}")
 
@@ -98,9 +105,9 @@ def check_codec_frame(codec: int, payload: Buffer) -> bool:
     Raw snappy has no magic; its announced size must be possible for the bytes that follow,
     and its first element must be a literal, since there is nothing to copy from yet.
     """
-    if codec == Codec.NONE:
+    if codec == NONE:
         return True
-    if codec == Codec.SNAPPY:
+    if codec == SNAPPY:
         return bytes(payload[:8]) == _XERIAL_MAGIC or _looks_like_raw_snappy(payload)
     magic = _MAGICS.get(codec)
     if magic is None:
@@ -231,7 +238,10 @@ def _looks_like_raw_snappy(payload: Buffer) -> bool:
         size |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
             follows = len(payload) - index - 1
-            if size == 0:
-                return follows == 0
-            return follows > 0 and size <= _SNAPPY_RATIO_MAX * follows and payload[index + 1] & 3 == 0
+            if size == 0 or follows == 0:
+                return size == follows
+            tag = payload[index + 1]
+            # Literals of more than 60 bytes have their size in the bytes behind the tag.
+            literal_size = 0 if tag >= 60 << 2 else (tag >> 2) + 1
+            return tag & 3 == 0 and size <= _SNAPPY_RATIO_MAX * follows and literal_size <= min(size, follows - 1)
     return False
