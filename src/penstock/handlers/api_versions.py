@@ -3,7 +3,7 @@
 Advertises the API table of wire/api.py and, from v3, the supported and finalised features.
 The reply needs no feature in it that allows level 0 before v4: older Java clients refuse such a
 range (KIP-1022). An unknown version is answered in the form of v0 with UNSUPPORTED_VERSION and
-the versions of this API alone, so that the client can ask again (KIP-511): see `refuse_version`.
+the versions of this API alone, so that the client can ask again (KIP-511); its body is not read.
 Refuses: INVALID_REQUEST for a client software name or version that is none.
 """
 
@@ -37,8 +37,10 @@ _ALL: Final = tuple(_advertised(api) for api in sorted(APIS.values()))
 
 
 async def handle(context: Context, request: Request) -> ApiVersionsResponse:
-    body: ApiVersionsRequest = request.body
     version = request.header.version
+    if not APIS[ApiKey.API_VERSIONS].accepts(version):
+        return _refuse_version()
+    body: ApiVersionsRequest = request.body
     if version >= NAMES_SOFTWARE_FROM and not (
         _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
     ):
@@ -61,8 +63,7 @@ async def handle(context: Context, request: Request) -> ApiVersionsResponse:
     )
 
 
-def refuse_version() -> ApiVersionsResponse:
-    """The answer to a version that is not known here; to be written as version 0."""
+def _refuse_version() -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=ErrorCode.unsupported_version,
         api_keys=(_advertised(APIS[ApiKey.API_VERSIONS]),),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from penstock.metadata.records import BrokerEndpoint
-from penstock.model.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 
 if TYPE_CHECKING:
@@ -47,8 +47,11 @@ def find_partition(context: "Context", topic: str, index: int) -> "Partition":
     """Return the partition as this node holds it; refuse if it holds none."""
     name = TopicName(topic)
     partition = context.replicas.find(name, index)
-    if partition is None:
-        if context.quorum.image.partition(name, index) is None:
-            raise UnknownTopicOrPartition
-        raise NotLeaderOrFollower
-    return partition
+    if partition is not None:
+        return partition
+    known = context.quorum.image.partition(name, index)
+    if known is None:
+        raise UnknownTopicOrPartition
+    if context.node_id in known.replicas:
+        raise StorageError  # It should be here, and its log could not be opened.
+    raise NotLeaderOrFollower

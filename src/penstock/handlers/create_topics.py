@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 async def handle(context: Context, request: Request) -> CreateTopicsResponse:
     body: CreateTopicsRequest = request.body
-    counts = Counter(topic.name for topic in body.topics)
-    topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1 and topic.name != CLUSTER_METADATA]
+    counts = Counter(str(topic.name) for topic in body.topics)
+    topics = [
+        _command(topic) for topic in body.topics if counts[topic.name] == 1 and str(topic.name) != CLUSTER_METADATA
+    ]
     rules = creation_rules(context)
     try:
         outcomes = await within(

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def within(clock: "Clock", timeout: timedelta, work: Coroutine[Any, Any, T]) -> T:
+async def within(clock: "Clock", wait: timedelta, work: Coroutine[Any, Any, T]) -> T:
     """Return what the work returns, or raise RequestTimedOut if that takes too long.
 
     Without any time at all nothing is begun, as in Kafka.
     """
-    seconds = timeout.total_seconds()
+    seconds = wait.total_seconds()
     if seconds <= 0:
         work.close()
         raise RequestTimedOut

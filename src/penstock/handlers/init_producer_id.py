@@ -24,7 +24,7 @@ NO_PRODUCER_EPOCH: Final = -1
 
 async def handle(context: Context, request: Request) -> InitProducerIdResponse:
     body: InitProducerIdRequest = request.body
-    if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
+    if (int(body.producer_id) == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return _refused(ErrorCode.invalid_request)
     if body.transactional_id == "":
         return _refused(ErrorCode.invalid_request)

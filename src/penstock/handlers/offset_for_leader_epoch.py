@@ -39,7 +39,7 @@ def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> Ep
         partition.check_epoch(asked.current_leader_epoch)
         if asked.leader_epoch == partition.leader_epoch:
             # Also when nothing was written in it yet, which the log cannot know.
-            epoch, end_offset = asked.leader_epoch, partition.log.end_offset
+            epoch, end_offset = int(asked.leader_epoch), partition.log.end_offset
         elif 0 <= asked.leader_epoch < partition.leader_epoch:
             epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
         else:

@@ -1,0 +1,75 @@
+"""DescribeLogDirs, versions 1-5: what lies in the data folder, and how much room there is.
+
+Null asks about every partition, a list only about those in it; what is not here is left out. The
+lag is how far the end of the log is behind the high watermark. v4 brought the size of the volume;
+v5 whether new replicas are kept away from the folder, which nobody can ask for here.
+Goes to replication/replicas.py and the disk port. Refuses: KAFKA_STORAGE_ERROR for a failed folder.
+"""
+
+from typing import TYPE_CHECKING
+
+from kio.schema.describe_log_dirs.v5.request import DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v5.response import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from kio.schema.errors import ErrorCode
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, int64, topic_name
+
+if TYPE_CHECKING:
+    from penstock.replication.partition import Partition
+
+
+async def handle(context: Context, request: Request) -> DescribeLogDirsResponse:
+    body: DescribeLogDirsRequest = request.body
+    return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=(_describe(context, body),))
+
+
+def _describe(context: Context, body: DescribeLogDirsRequest) -> DescribeLogDirsResult:
+    directory = context.store.directory
+    if directory.failure is not None:
+        return _failed(directory.path)
+    try:
+        total, usable = context.disk.space(directory.path)
+    except OSError:
+        return _failed(directory.path)
+    return DescribeLogDirsResult(
+        error_code=NO_ERROR,
+        log_dir=directory.path,
+        topics=_topics(context, _wanted(body)),
+        total_bytes=int64(total),
+        usable_bytes=int64(usable),
+    )
+
+
+def _wanted(body: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
+    if body.topics is None:
+        return None
+    return {(str(topic.topic), index) for topic in body.topics for index in topic.partitions}
+
+
+def _topics(context: Context, wanted: set[tuple[str, int]] | None) -> tuple[DescribeLogDirsTopic, ...]:
+    found: dict[str, list[DescribeLogDirsPartition]] = {}
+    for partition in context.replicas.all():
+        if wanted is None or (partition.topic, partition.index) in wanted:
+            found.setdefault(partition.topic, []).append(_partition(partition))
+    return tuple(
+        DescribeLogDirsTopic(name=topic_name(name), partitions=tuple(partitions)) for name, partitions in found.items()
+    )
+
+
+def _partition(partition: "Partition") -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=int32(partition.index),
+        partition_size=int64(partition.log.size),
+        offset_lag=int64(max(partition.high_watermark - partition.log.end_offset, 0)),
+        is_future_key=False,
+    )
+
+
+def _failed(path: str) -> DescribeLogDirsResult:
+    return DescribeLogDirsResult(error_code=ErrorCode.kafka_storage_error, log_dir=path, topics=())
