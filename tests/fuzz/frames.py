@@ -1,0 +1,102 @@
+"""Frames to throw at a broker: sound ones of every API and version, and their mutations."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from datetime import timedelta
+from random import Random
+from types import GenericAlias, NoneType, UnionType
+from typing import Any, get_args, get_origin
+from uuid import UUID
+
+from penstock.wire import codec
+from penstock.wire.api import APIS
+from penstock.wire.frame import request_head
+from penstock.wire.records import Record, encode_batch
+
+TOPIC = "fuzz"
+EXTREMES = (0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 2**24, 2**31 - 1, -(2**31), 2**32 - 1)
+
+
+def sound_frames(random: Random) -> list[bytes]:
+    """One plausible request for every version of every API, without the size prefix."""
+    frames = []
+    for api in APIS.values():
+        for version in range(max(api.min_version, api.accepted_from), api.max_version + 1):
+            request = codec.request_class(api.key, version)
+            for _ in range(3):
+                body = codec.write_request(api.key, version, _made(request, random))
+                frames.append(request_head(api.key, version, 7, "fuzz", len(body))[4:] + body)
+    return frames
+
+
+def _made(kind: Any, random: Random, name: str = "") -> Any:
+    """A value of a kio type: small, legal, and now and then what the field's name calls for."""
+    if is_dataclass(kind):
+        return kind(
+            **{
+                field.name: field.default
+                if field.default is not MISSING and random.random() < 0.3
+                else _made(field.type, random, field.name)
+                for field in fields(kind)
+            }
+        )
+    origin = get_origin(kind)
+    if origin is tuple or isinstance(kind, GenericAlias):
+        return tuple(_made(get_args(kind)[0], random, name) for _ in range(random.randint(0, 2)))
+    if origin is UnionType or isinstance(kind, UnionType):
+        return _made(random.choice([each for each in get_args(kind) if each is not NoneType]), random, name)
+    return _primitive(kind, random, name)
+
+
+def _primitive(kind: Any, random: Random, name: str) -> Any:
+    described = str(getattr(kind, "__name__", kind))
+    if "records" in name or described == "bytes":
+        return encode_batch([Record(0, 1, b"k", b"v" * random.randint(0, 50), ())])
+    if described == "UUID" or kind is UUID:
+        return UUID(int=random.getrandbits(128) | 2)
+    if described == "bool":
+        return random.random() < 0.5
+    if "Timedelta" in described:
+        return timedelta(milliseconds=random.choice((0, 1, 10)))
+    if described in ("f64", "float"):
+        return random.random()
+    if described == "str" or "Name" in described or "Id" in described and not described.startswith("i"):
+        try:
+            return kind(random.choice((TOPIC, "", "a.b", "x" * 300)))
+        except (TypeError, ValueError):
+            return kind(random.randint(0, 3))
+    if described == "ErrorCode":
+        return kind(0)
+    return kind(random.choice((0, 1, 2, 3)))
+
+
+def mutations(sound: list[bytes], random: Random) -> Iterator[bytes]:
+    """Mutated frames without end, with the size prefix; most of them with an honest one."""
+    while True:
+        frame = bytearray(random.choice(sound))
+        for _ in range(random.choice((1, 1, 2, 4))):
+            _mutate(frame, random)
+        size = len(frame) if random.random() < 0.97 else random.choice(EXTREMES)
+        yield struct.pack(">I", size & 0xFFFFFFFF) + frame
+
+
+def _mutate(frame: bytearray, random: Random) -> None:
+    position = random.randrange(len(frame)) if frame else 0
+    choice = random.randrange(7)
+    if choice == 0 and frame:
+        frame[position] ^= 1 << random.randrange(8)
+    elif choice == 1:
+        del frame[position:]
+    elif choice == 2:
+        frame[position:position] = random.randbytes(random.randint(1, 20))
+    elif choice == 3 and frame:
+        frame[position] = random.choice((0x00, 0x7F, 0x80, 0xFF))
+    elif choice == 4:
+        frame[position : position + 4] = struct.pack(">I", random.choice(EXTREMES) & 0xFFFFFFFF)
+    elif choice == 5:
+        frame[position : position + 2] = struct.pack(">H", random.choice(EXTREMES) & 0xFFFF)
+    else:
+        frame[position : position + 5] = b"\xff\xff\xff\xff" + bytes((random.choice((0x07, 0x0F, 0x7F, 0xFF)),))
