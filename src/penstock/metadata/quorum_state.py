@@ -1,0 +1,51 @@
+"""The `quorum-state` file: epoch, vote and leader in Kafka's JSON, replaced whole and durably.
+
+Written by `quorum.py` before any message that depends on it. Refuses a file that is no
+such JSON: Corruption.
+"""
+
+import json
+from base64 import urlsafe_b64encode
+from uuid import UUID
+
+from penstock.metadata.fields import ZERO_UUID
+from penstock.model.errors import Corruption
+from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId
+from penstock.ports.disk import Disk
+from penstock.raft.events import ElectionState
+
+FILE_NAME = "quorum-state"
+_DATA_VERSION = 1
+
+
+def write(disk: Disk, folder: str, election: ElectionState, *, directories: dict[NodeId, UUID]) -> None:
+    """Put the state on disk, durably; `directories` are those of the voters whose directory is known."""
+    voted_directory = ZERO_UUID if election.voted is None else directories.get(election.voted, ZERO_UUID)
+    content = {
+        "leaderId": NO_NODE if election.leader is None else election.leader,
+        "leaderEpoch": election.epoch,
+        "votedId": NO_NODE if election.voted is None else election.voted,
+        "votedDirectoryId": urlsafe_b64encode(voted_directory.bytes).rstrip(b"=").decode(),
+        "data_version": _DATA_VERSION,
+    }
+    disk.replace_file(f"{folder}/{FILE_NAME}", json.dumps(content, separators=(",", ":")).encode())
+
+
+def read(disk: Disk, folder: str) -> ElectionState | None:
+    """Return the state, or None if the node has never had one."""
+    path = f"{folder}/{FILE_NAME}"
+    if not disk.exists(path):
+        return None
+    try:
+        content = json.loads(disk.read_file(path))
+        epoch, leader, voted = int(content["leaderEpoch"]), int(content["leaderId"]), int(content["votedId"])
+        version = int(content["data_version"])
+    except (ValueError, KeyError, TypeError) as problem:
+        raise Corruption(f"{path} is not the state of a voter: {problem}") from problem
+    if version > _DATA_VERSION or epoch < 0:
+        raise Corruption(f"{path} has version {version} and epoch {epoch}, which this release does not know")
+    return ElectionState(
+        epoch=LeaderEpoch(epoch),
+        leader=None if leader < 0 else NodeId(leader),
+        voted=None if voted < 0 else NodeId(voted),
+    )

@@ -1,0 +1,192 @@
+"""An image in a file: `<end offset>-<epoch>.checkpoint`, in Kafka's snapshot format.
+
+A header record, the image as metadata records, a footer record, all in record batches.
+Written in slices beside its place, synced, renamed, and the folder synced: a name that is
+there is a file that is whole, unless it rots, and then a checksum or the missing footer
+tells. Driven by `quorum.py`. Refuses a file that is not whole: Corruption.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from penstock.metadata import control
+from penstock.metadata.delta import Builder
+from penstock.metadata.image import EMPTY, Image, TopicImage
+from penstock.metadata.records import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+    decode,
+    encode,
+)
+from penstock.model.errors import Corruption, Refusal
+from penstock.model.ids import NO_NODE, LeaderEpoch, Offset
+from penstock.ports.disk import Disk, File
+from penstock.raft.messages import EpochEnd
+from penstock.wire.batch import BatchHeader, iter_batches
+from penstock.wire.records import Record, decode_batch, encode_batch
+
+METADATA_VERSION = "metadata.version"
+SLICE_RECORDS_MAX = 500
+"""How many records are written in one turn of the event loop: about a millisecond's worth each hundred."""
+PART_SUFFIX = ".part"
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+
+
+class Snapshot(NamedTuple):
+    image: Image
+    timestamp: int
+    """When the last record in it was written to the log."""
+
+
+def file_name(image: Image) -> str:
+    return f"{image.offset + 1:020d}-{image.epoch:010d}.checkpoint"
+
+
+def parse_name(name: str) -> EpochEnd | None:
+    """What a checkpoint's name says, or None if it is the name of something else."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    return EpochEnd(end_offset=Offset(int(match[1])), epoch=LeaderEpoch(int(match[2])))
+
+
+def records_of(image: Image) -> Iterator[MetadataRecord]:
+    """Return records that make the image from nothing; the metadata version comes first, as Kafka asks."""
+    for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
+        yield FeatureLevelRecord(name=name, feature_level=image.features[name])
+    for broker in image.brokers.values():
+        yield RegisterBrokerRecord(
+            broker_id=broker.node_id,
+            incarnation_id=broker.incarnation_id,
+            broker_epoch=broker.epoch,
+            end_points=broker.end_points,
+            features=broker.features,
+            rack=broker.rack,
+            fenced=broker.fenced,
+            in_controlled_shutdown=broker.in_controlled_shutdown,
+            log_dirs=broker.log_dirs,
+        )
+    for topic in image.topics.values():
+        yield from _topic_records(topic)
+    for resource, values in image.configs.items():
+        for name, value in values.items():
+            yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    if image.next_producer_id:
+        yield ProducerIdsRecord(broker_id=NO_NODE, next_producer_id=image.next_producer_id)
+
+
+def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
+    yield TopicRecord(name=topic.name, topic_id=topic.id)
+    for index, partition in enumerate(topic.partitions):
+        yield PartitionRecord(
+            partition_id=index,
+            topic_id=topic.id,
+            replicas=partition.replicas,
+            isr=partition.isr,
+            removing_replicas=partition.removing_replicas,
+            adding_replicas=partition.adding_replicas,
+            leader=partition.leader,
+            leader_recovery_state=partition.leader_recovery_state,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            directories=partition.directories,
+            eligible_leader_replicas=partition.eligible_leader_replicas or None,
+            last_known_elr=partition.last_known_elr or None,
+        )
+
+
+def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
+    """Return the file's content, one batch at a time."""
+    image, timestamp = snapshot
+    offset = 0
+
+    def batch(records: list[Record], *, is_control: bool) -> bytes:
+        nonlocal offset
+        encoded = encode_batch(records, base_offset=offset, leader_epoch=image.epoch, is_control=is_control)
+        offset += len(records)
+        return encoded
+
+    yield batch([control.snapshot_header(timestamp=timestamp)], is_control=True)
+    records = records_of(image)
+    while part := [Record(timestamp=timestamp, value=encode(record)) for record in islice(records, SLICE_RECORDS_MAX)]:
+        yield batch(part, is_control=False)
+    yield batch([control.snapshot_footer(timestamp=timestamp)], is_control=True)
+
+
+class SnapshotWriter:
+    """Writes one checkpoint, a batch per call, so that the event loop keeps turning in between."""
+
+    def __init__(self, disk: Disk, folder: str, snapshot: Snapshot) -> None:
+        self.name = file_name(snapshot.image)
+        self._disk = disk
+        self._folder = folder
+        self._path = f"{folder}/{self.name}"
+        self._batches = batches_of(snapshot)
+        disk.remove(self._path + PART_SUFFIX)
+        self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
+        self._size = 0
+
+    def write_slice(self) -> bool:
+        """Write the next batch; return whether there was one."""
+        batch = next(self._batches, None)
+        if batch is None:
+            return False
+        self._size += self._file.write([batch], self._size)
+        return True
+
+    def finish(self, done: Callable[[OSError | None], None]) -> None:
+        """Make the file durable, then give it its name; `done` says how it went."""
+
+        def synced(error: OSError | None) -> None:
+            try:
+                self._file.close()
+                if error is None:
+                    self._disk.rename(self._path + PART_SUFFIX, self._path)
+                    self._disk.sync_folder(self._folder)
+            except OSError as problem:
+                error = problem
+            done(error)
+
+        self._disk.sync_later(self._file, synced)
+
+
+def load(disk: Disk, folder: str, name: str) -> Snapshot:
+    """Read a checkpoint whole, or raise Corruption."""
+    path = f"{folder}/{name}"
+    end = parse_name(name)
+    assert end is not None, name
+    try:
+        return _read(disk.read_file(path), end)
+    except (Refusal, Corruption) as problem:
+        raise Corruption(f"{path}: {problem}") from problem
+
+
+def _read(content: bytes, end: EpochEnd) -> Snapshot:
+    builder = Builder(EMPTY)
+    timestamp: int | None = None
+    whole = False
+    for view in iter_batches(content):
+        if whole:
+            raise Corruption("something follows the footer")
+        is_control = BatchHeader.at(view).is_control
+        for record in decode_batch(view):
+            kind = control.control_type(record) if is_control else None
+            if timestamp is None:
+                if kind != control.SNAPSHOT_HEADER:
+                    raise Corruption("it does not begin with a header")
+                timestamp = control.header_timestamp(record)
+            elif kind is None:
+                builder.replay(decode(record.value or b""))
+            whole = kind == control.SNAPSHOT_FOOTER
+    if timestamp is None or not whole:
+        raise Corruption("it has no footer")
+    _, image = builder.build(offset=Offset(end.end_offset - 1), epoch=end.epoch)
+    return Snapshot(image, timestamp)
