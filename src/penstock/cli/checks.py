@@ -123,7 +123,7 @@ def parse_api_versions(answer: bytes) -> dict[int, tuple[int, int]]:
 
 
 def _read_answer(sock: socket.socket) -> bytes:
-    prefix = _read_exactly(sock, 4)
+    prefix = read_exactly(sock, 4)
     if prefix.startswith((b"HTTP", b"<htm")):
         raise ValueError("a web server answers there, not Kafka")
     if prefix[0] in (0x15, 0x16) and prefix[1] == 3:
@@ -133,10 +133,11 @@ def _read_answer(sock: socket.socket) -> bytes:
     (size,) = struct.unpack(">i", prefix)
     if not 10 <= size <= ANSWER_SIZE_MAX:
         raise ValueError(f"something that is not Kafka answers: {prefix!r}")
-    return _read_exactly(sock, size)
+    return read_exactly(sock, size)
 
 
-def _read_exactly(sock: socket.socket, size: int) -> bytes:
+def read_exactly(sock: socket.socket, size: int) -> bytes:
+    """Read that many bytes; EOFError if the other side hangs up first."""
     content = bytearray()
     while len(content) < size:
         received = sock.recv(min(65536, size - len(content)))

@@ -1,6 +1,7 @@
 """penstock config: read and change the settings of topics and brokers while they run."""
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -32,10 +33,7 @@ def get(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show settings, where each comes from, and whether it can change while the broker runs."""
-    resource = _resource(topic, broker, cluster)
-    # Held in a name: the library gives up its requests when the client object goes.
-    admin = open_admin(bootstrap)
-    entries = wait(admin.describe_configs([resource])[resource], about=str(resource.name))
+    entries = _describe(bootstrap, _whose(topic, broker, cluster))
     unknown = [name for name in names or [] if name not in entries]
     if unknown:
         raise CommandError(f"There is no option {', '.join(unknown)} here: 'penstock config get --all' lists them.")
@@ -56,7 +54,7 @@ def set_options(
 ) -> None:
     """Set options. They hold at once, without a restart."""
     values = parse_pairs(pairs, option="retention.ms=86400000")
-    _alter(bootstrap, _resource(topic, broker, cluster), values)
+    _alter(bootstrap, _whose(topic, broker, cluster), values)
     for name, value in values.items():
         typer.echo(f"set {name}={value}")
 
@@ -70,29 +68,57 @@ def unset(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Take options back to their default."""
-    _alter(bootstrap, _resource(topic, broker, cluster), dict.fromkeys(names))
+    _alter(bootstrap, _whose(topic, broker, cluster), dict.fromkeys(names))
     for name in names:
         typer.echo(f"unset {name}")
 
 
-def _resource(topic: str | None, broker: str | None, cluster: bool) -> Any:
+class _Whose(NamedTuple):
+    """Whose settings: a topic's, a broker's, or with an empty name those of all brokers."""
+
+    is_topic: bool
+    name: str
+
+
+def _whose(topic: str | None, broker: str | None, cluster: bool) -> _Whose:
+    if [bool(topic), bool(broker), cluster].count(True) != 1:
+        raise CommandError("Say whose settings: one of --topic NAME, --broker ID or --cluster.")
+    if broker and not broker.isdigit():
+        raise CommandError(f"'{broker}' is no broker: --broker takes its id, a number.")
+    return _Whose(bool(topic), topic or broker or "")
+
+
+def _resource(whose: _Whose) -> Any:
     from confluent_kafka.admin import ConfigResource
 
-    if [topic is not None, broker is not None, cluster].count(True) != 1:
-        raise CommandError("Say whose settings: one of --topic NAME, --broker ID or --cluster.")
-    if topic is not None:
-        return ConfigResource(ConfigResource.Type.TOPIC, topic)
-    return ConfigResource(ConfigResource.Type.BROKER, broker or "")
+    return ConfigResource(ConfigResource.Type.TOPIC if whose.is_topic else ConfigResource.Type.BROKER, whose.name)
 
 
-def _alter(bootstrap: str, resource: Any, values: dict[str, Any]) -> None:
+def _describe(bootstrap: str, whose: _Whose) -> dict[str, Any]:
+    if not whose.name:
+        from penstock.cli import cluster_config
+
+        return cluster_config.describe(bootstrap)
+    resource = _resource(whose)
+    # Held in a name: the library gives up its requests when the client object goes.
+    admin = open_admin(bootstrap)
+    return wait(admin.describe_configs([resource])[resource], about=whose.name)
+
+
+def _alter(bootstrap: str, whose: _Whose, values: Mapping[str, str | None]) -> None:
+    if not whose.name:
+        from penstock.cli import cluster_config
+
+        cluster_config.alter(bootstrap, values)
+        return
     from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
 
+    resource = _resource(whose)
     for name, value in values.items():
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=operation))
     admin = open_admin(bootstrap)
-    wait(admin.incremental_alter_configs([resource])[resource], about=str(resource.name or "all brokers"))
+    wait(admin.incremental_alter_configs([resource])[resource], about=whose.name)
 
 
 def _row(entry: Any) -> dict[str, Any]:

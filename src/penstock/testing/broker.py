@@ -1,0 +1,183 @@
+"""A broker inside the test's own process.
+
+`with Broker() as broker:` runs it on a thread and a loop of its own, beside clients that
+block. `async with Broker() as broker:` runs it on the present loop. Goes to node.py.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from penstock.node import Node
+
+STOP_TIMEOUT_S = 30.0
+
+
+class Broker:
+    """One node on a free port. Settings go by their Kafka names.
+
+    The port and the data stay the same over `restart`. A folder given as `data` is left in
+    place at the end; without one, a temporary folder is made and removed.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        data: str | Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.settings: dict[str, str] = dict(settings or {})
+        self.host = host
+        self.port = port
+        self._data = Path(data) if data is not None else None
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._node: Node | None = None
+        self._thread: _LoopThread | None = None
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+        if self._data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
+            self._data = Path(self._temporary.name)
+        return self._data
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients, HOST:PORT."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def node(self) -> "Node":
+        """The running node, for tests that look inside."""
+        assert self._node is not None, "the broker is not running"
+        return self._node
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._remove_temporary()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            self._remove_temporary()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start_here()
+        except BaseException:
+            self._remove_temporary()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.stop_here()
+        finally:
+            self._remove_temporary()
+
+    def start(self) -> None:
+        """Start on a thread; returns when clients can connect."""
+        assert self._thread is None, "the broker is running already"
+        thread = _LoopThread()
+        try:
+            thread.call(self.start_here())
+        except BaseException:
+            thread.end()
+            raise
+        self._thread = thread
+
+    def stop(self) -> None:
+        """Shut down cleanly. Does nothing if it is not running."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        try:
+            thread.call(self.stop_here())
+        finally:
+            thread.end()
+
+    def restart(self) -> None:
+        """Shut down cleanly and start again: same port, same data."""
+        self.stop()
+        self.start()
+
+    async def start_here(self) -> None:
+        """Start on the running loop."""
+        from penstock.config.settings import BrokerSettings
+        from penstock.node import Node
+        from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
+
+        overrides = {
+            "log.dirs": str(self.data),
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            **self.settings,
+        }
+        node = Node(
+            BrokerSettings.load(overrides=overrides),
+            clock=RealClock(),
+            entropy=RealEntropy(),
+            disk=RealDisk(),
+            network=RealNetwork(),
+        )
+        await node.start()
+        self._node = node
+        self.port = int(node.bootstrap.rpartition(":")[2])
+
+    async def stop_here(self) -> None:
+        """Shut down on the loop that it was started on."""
+        node, self._node = self._node, None
+        if node is not None:
+            await node.stop()
+
+    async def restart_here(self) -> None:
+        """Shut down and start again on the running loop."""
+        await self.stop_here()
+        await self.start_here()
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+            self._data = None
+
+
+class _LoopThread:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="penstock-broker", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine there and wait for it here."""
+        future: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future.result(timeout=STOP_TIMEOUT_S)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()

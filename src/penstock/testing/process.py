@@ -1,0 +1,113 @@
+"""A broker as a process of its own, to be killed as the power is cut: without a warning.
+
+Runs `penstock start`, so it shows what the command shows. Waits for the `ready` line.
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+STOP_TIMEOUT_S = 30.0
+
+
+class BrokerProcess:
+    """`penstock start` on a free port; `kill` is kill -9. Port and data stay over `start` and `restart`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        data: str | Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self.settings: dict[str, str] = dict(settings or {})
+        self.host = host
+        self.port = port
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        if data is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="penstock-")
+            data = self._temporary.name
+        self.data = Path(data)
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the broker is not running"
+        return self._process.pid
+
+    @property
+    def log_path(self) -> Path:
+        """What the process said on stderr, over all its starts."""
+        return self.data.with_name(self.data.name + ".stderr")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+                self.log_path.unlink(missing_ok=True)
+
+    def command(self) -> list[str]:
+        words = [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self.data)]
+        words += ["--host", self.host, "--port", str(self.port)]
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        return words
+
+    def start(self) -> None:
+        """Start; returns after the ready line."""
+        assert self._process is None, "the broker is running already"
+        with self.log_path.open("ab") as log:
+            process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
+        assert process.stdout is not None, "standard output is a pipe"
+        line = process.stdout.readline()
+        if not line.startswith("ready "):
+            process.kill()
+            process.wait()
+            process.stdout.close()
+            raise RuntimeError(f"the broker did not start: {line}{self.log_path.read_text()[-2000:]}")
+        self._process = process
+        self.port = int(line.split()[1].rpartition(":")[2])
+
+    def stop(self) -> int:
+        """Ask it to end; returns its exit code, 0 also if it is not running."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it without a warning."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def _end(self, number: signal.Signals) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.send_signal(number)
+        try:
+            return process.wait(STOP_TIMEOUT_S)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
