@@ -8,7 +8,7 @@ and tools search for them. Refuses a bad value with InvalidConfig.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from penstock.model.errors import InvalidConfig
 
@@ -73,6 +73,11 @@ class Option:
         return self.scope != "read-only"
 
 
+def declare(kind: Kind, name: str, default: Value, doc: str, **rest: Any) -> Option:
+    """Return an option, in the short form that the long tables are written in."""
+    return Option(name=name, kind=kind, default=default, doc=doc, **rest)
+
+
 def invalid(name: str, value: object, why: str) -> InvalidConfig:
     return InvalidConfig(f"Invalid value {value} for configuration {name}: {why}")
 
@@ -108,7 +113,9 @@ def render(option: Option, value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if option.kind == "double" and not isinstance(value, str):
-        return repr(float(value))
+        # As Java writes doubles: 1.0E10, where Python has 1e+10.
+        digits, e, exponent = repr(float(value)).partition("e")
+        return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}" if e else digits
     return str(value)
 
 

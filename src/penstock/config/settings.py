@@ -12,7 +12,8 @@ from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from penstock.config.broker import BROKER, MEANINGLESS
+from penstock.config.broker import BROKER
+from penstock.config.foreign import is_meaningless, is_unsupported
 from penstock.config.option import HOUR_MS, MINUTE_MS, Option, Value, invalid, parse, render
 from penstock.config.topic import TOPIC
 from penstock.model.errors import InvalidConfig, StartupError
@@ -105,7 +106,7 @@ class BrokerSettings(Mapping[str, Any]):
         self._node: Mapping[str, Value] = {}
         self._values: Mapping[str, Value] = {**_DEFAULTS, **self._static}
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
-        self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if name in MEANINGLESS))
+        self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if is_meaningless(name)))
 
     @classmethod
     def load(
@@ -122,7 +123,7 @@ class BrokerSettings(Mapping[str, Any]):
     def with_dynamic(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerSettings":
         """Return the same start-up values under other dynamic ones: of all brokers, then of this one."""
         changed = object.__new__(BrokerSettings)
-        ignored = [name for name in self.ignored if name in MEANINGLESS]
+        ignored = [name for name in self.ignored if is_meaningless(name)]
         changed._static = self._static
         changed._cluster = _parse_dynamic(cluster, ignored)
         changed._node = _parse_dynamic(node, ignored)
@@ -178,18 +179,24 @@ class BrokerSettings(Mapping[str, Any]):
         return Source.STATIC_BROKER if name in self._static else Source.DEFAULT
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every place that has a value for the option, the one that counts first."""
-        found: list[Synonym] = []
-        for option in _chain(BROKER[name]):
+        """Return every place that has a value for the option, the one that counts first.
+
+        Options that stand in for this one are listed only behind a value of its own, as Kafka does it.
+        """
+        chain = _chain(BROKER[name])
+        found = [
+            Synonym(option.name, _shown(option, layer[option.name]), source)
             for layer, source in (
                 (self._node, Source.DYNAMIC_BROKER),
                 (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
                 (self._static, Source.STATIC_BROKER),
-            ):
-                if option.name in layer:
-                    found.append(Synonym(option.name, _shown(option, layer[option.name]), source))
-            if option.default is not None:
-                found.append(Synonym(option.name, _shown(option, option.default), Source.DEFAULT))
+                (_DEFAULTS, Source.DEFAULT),
+            )
+            for option in chain
+            if layer.get(option.name) is not None
+        ]
+        while found and found[0].name != name:
+            del found[0]
         return found
 
     def topic_default(self, option: Option) -> Value:
@@ -266,13 +273,15 @@ def closest_names(name: str, known: Mapping[str, object]) -> str:
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
+def base_name(name: str) -> str:
+    """Return the name of an option without the listener that the setting is for, if it is for one."""
+    parts = name.split(".", 3)
+    return parts[3] if len(parts) == 4 and parts[:2] == ["listener", "name"] else name
+
+
 def option_of(name: str) -> Option | None:
     """Return a broker option by its name, also when the name is that of one listener's own setting."""
-    option = BROKER.get(name)
-    if option is None and name.startswith("listener.name."):
-        parts = name.split(".", 3)
-        option = BROKER.get(parts[3]) if len(parts) == 4 else None
-    return option
+    return BROKER.get(base_name(name))
 
 
 def _chain(option: Option) -> list[Option]:
@@ -288,8 +297,10 @@ def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
     for name, text in given.items():
         option = option_of(name)
         if option is None:
-            if name in MEANINGLESS:
+            if is_meaningless(name):
                 continue
+            if is_unsupported(base_name(name)):
+                raise StartupError(f"{name} is an option of Kafka that Penstock does not have; take it out to go on")
             raise StartupError(f"Unknown option {name}{closest_names(name, BROKER)}")
         try:
             values[name] = parse(option, text, name=name)

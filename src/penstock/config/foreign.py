@@ -1,0 +1,47 @@
+"""Options of Kafka that Penstock does not have, in two kinds.
+
+MEANINGLESS: threads, purgatories, the Java virtual machine. Accepted at the start and left out,
+so that a properties file written for Kafka still works. UNSUPPORTED: what somebody relies on,
+such as encryption. Silence would be a lie there, so the broker refuses to start.
+"""
+
+from typing import Final
+
+_MEANINGLESS_PREFIXES: Final = ("remote.log.", "zookeeper.")
+_UNSUPPORTED_PREFIXES: Final = ("ssl.", "sasl.", "delegation.token.")
+
+MEANINGLESS: Final = frozenset({
+    "alter.log.dirs.replication.quota.window.num", "alter.log.dirs.replication.quota.window.size.seconds",
+    "background.threads", "config.providers", "controller.performance.always.log.threshold.ms",
+    "controller.performance.sample.period.ms", "controller.socket.timeout.ms",
+    "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
+    "fetch.purgatory.purge.interval.requests", "follower.fetch.last.tiered.offset.enable",
+    "group.coordinator.background.threads", "group.coordinator.threads", "group.share.initialize.retry.interval.ms",
+    "group.share.persister.class.name", "inter.broker.protocol.version", "internal.metadata.delete.delay.millis",
+    "internal.metadata.log.segment.bytes", "internal.metadata.max.batch.size.in.bytes",
+    "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "leader.imbalance.per.broker.percentage",
+    "log.cleaner.threads", "log.message.downconversion.enable", "log.message.format.version", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "num.io.threads",
+    "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.alter.log.dirs.threads",
+    "producer.purgatory.purge.interval.requests", "queued.max.requests", "remote.fetch.max.wait.ms",
+    "remote.list.offsets.request.timeout.ms", "server.max.startup.time.ms", "share.coordinator.cached.buffer.max.bytes",
+    "share.coordinator.cold.partition.snapshot.interval.ms", "share.coordinator.load.buffer.size",
+    "share.coordinator.state.topic.prune.interval.ms", "share.coordinator.threads",
+    "share.fetch.purgatory.purge.interval.requests", "socket.connection.setup.timeout.max.ms",
+    "socket.connection.setup.timeout.ms", "telemetry.max.bytes", "unclean.leader.election.interval.ms",
+})  # fmt: skip
+
+UNSUPPORTED: Final = frozenset({
+    "alter.config.policy.class.name", "authorizer.class.name", "client.quota.callback.class",
+    "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "create.topic.policy.class.name",
+    "principal.builder.class", "remote.log.storage.system.enable", "replica.selector.class", "security.providers",
+    "super.users", "allow.everyone.if.no.acl.found",
+})  # fmt: skip
+
+
+def is_unsupported(name: str) -> bool:
+    return name in UNSUPPORTED or name.startswith(_UNSUPPORTED_PREFIXES)
+
+
+def is_meaningless(name: str) -> bool:
+    return not is_unsupported(name) and (name in MEANINGLESS or name.startswith(_MEANINGLESS_PREFIXES))

@@ -1,0 +1,118 @@
+"""The options of a group, and of a client metrics subscription, by their names there.
+
+Owns the declarations and the rules that bind a group's values to the broker's bounds: for
+`consumer.x` these are `group.consumer.min.x` and `group.consumer.max.x`. Refuses with InvalidConfig.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from penstock.config.broker import BROKER
+from penstock.config.option import MINUTE_MS, Option, Value, declare, invalid
+from penstock.model.errors import InvalidConfig
+
+_DURATION: Final = re.compile(r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?")
+
+
+def check_share_offset_reset(name: str, value: Value) -> None:
+    """Pass `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
+    if value not in ("earliest", "latest") and not _DURATION.fullmatch(str(value)):
+        raise invalid(
+            name, value, f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', "
+            "'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
+        )  # fmt: skip
+
+
+def _of_broker(name: str) -> Option:
+    """Return the group's form of the broker option that is called the same with `group.` before it."""
+    broker = BROKER[f"group.{name}"]
+    # The broker's upper bound does not bind groups: what binds them is the broker's max option.
+    return declare(
+        broker.kind, name, broker.default, broker.doc, fallbacks=(broker.name,), least=broker.least,
+        scope="cluster-wide", at_broker=False,
+    )  # fmt: skip
+
+
+_only_here = partial(declare, scope="cluster-wide", at_broker=False)
+
+GROUP: Final[Mapping[str, Option]] = {
+    option.name: option
+    for option in (
+        _of_broker("consumer.session.timeout.ms"),
+        _of_broker("consumer.heartbeat.interval.ms"),
+        _of_broker("consumer.assignment.interval.ms"),
+        _of_broker("share.session.timeout.ms"),
+        _of_broker("share.heartbeat.interval.ms"),
+        _of_broker("share.assignment.interval.ms"),
+        _of_broker("share.delivery.count.limit"),
+        _of_broker("share.record.lock.duration.ms"),
+        _of_broker("share.partition.max.record.locks"),
+        _only_here("string", "share.auto.offset.reset", "latest", check=check_share_offset_reset,
+                   doc="Where a share group begins to read: `earliest`, `latest`, or `by_duration:` and an ISO 8601 "
+                       "duration back from now."),
+        _only_here("string", "share.isolation.level", "read_uncommitted",
+                   choices=("read_committed", "read_uncommitted"),
+                   doc="Whether a share group sees records of open and aborted transactions."),
+        _only_here("boolean", "share.renew.acknowledge.enable", True,
+                   doc="Let members renew the lock of a record (KIP-1222)."),
+        _of_broker("streams.session.timeout.ms"),
+        _of_broker("streams.heartbeat.interval.ms"),
+        _of_broker("streams.assignment.interval.ms"),
+        _of_broker("streams.initial.rebalance.delay.ms"),
+        _of_broker("streams.num.standby.replicas"),
+    )
+}  # fmt: skip
+
+
+def check_group(values: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
+    """Check a group's values against the broker's bounds and each other."""
+    for name, value in values.items():
+        kind, _, rest = name.partition(".")
+        _check_bound(name, value, broker, f"group.{kind}.min.{rest}", least=True)
+        # The bound of `streams.num.standby.replicas` drops the `num`.
+        _check_bound(name, value, broker, f"group.{kind}.max.{rest.removeprefix('num.')}", least=False)
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        session_ms, heartbeat_ms = values[session], values[heartbeat]
+        assert isinstance(session_ms, int) and isinstance(heartbeat_ms, int), "both have defaults"
+        if session_ms <= heartbeat_ms:
+            raise InvalidConfig(f"{session} must be greater than {heartbeat}")
+
+
+def _check_bound(name: str, value: Value, broker: Mapping[str, Value], bound: str, *, least: bool) -> None:
+    limit = broker.get(bound)
+    if not isinstance(value, int) or not isinstance(limit, int):
+        return
+    if value < limit if least else value > limit:
+        raise InvalidConfig(f"{name} must be {'greater' if least else 'less'} than or equal to {bound}")
+
+
+_MATCHES: Final = frozenset({
+    "client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address",
+    "client_source_port",
+})  # fmt: skip
+
+
+def check_match(name: str, value: Value) -> None:
+    """Pass a list of `label=pattern`."""
+    for entry in value if isinstance(value, tuple) else ():
+        label, equals, pattern = entry.partition("=")
+        try:
+            re.compile(pattern)
+        except re.error:
+            equals = ""
+        if not equals or label.strip() not in _MATCHES:
+            raise InvalidConfig(f"Illegal client matching pattern: {entry}")
+
+
+CLIENT_METRICS: Final[Mapping[str, Option]] = {
+    option.name: option
+    for option in (
+        _only_here("int", "interval.ms", 5 * MINUTE_MS, "How often clients that match push their metrics."),
+        _only_here("list", "match", (), check=check_match,
+                   doc="Which clients: a list of `label=pattern`, all of which must match."),
+        _only_here("list", "metrics", (), "Prefixes of the metrics that are asked for; `*` is all."),
+    )
+}  # fmt: skip
