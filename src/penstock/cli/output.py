@@ -54,7 +54,7 @@ def _show_table(rows: Sequence[Row], columns: Sequence[str], target: TextIO) -> 
         # Text, not str: a value may hold square brackets, which rich would take for markup.
         table.add_row(*(Text(_cell(row.get(column), absent="-")) for column in columns))
     # A pipe has no width; a narrow default would fold the very lines that a script reads.
-    Console(file=target, width=None if target.isatty() else 1000, soft_wrap=not target.isatty()).print(table)
+    Console(file=target, width=None if target.isatty() else 1_000_000).print(table)
 
 
 def _cell(value: object, *, absent: str) -> str:

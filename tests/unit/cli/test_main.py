@@ -1,0 +1,53 @@
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from penstock import __version__
+from penstock.cli.main import app, explain_unexpected
+
+COMMANDS = [
+    "start",
+    "topic create",
+    "topic list",
+    "topic describe",
+    "topic delete",
+    "topic add-partitions",
+    "produce",
+    "consume",
+    "config get",
+    "config set",
+    "config unset",
+    "log dump",
+    "log verify",
+    "doctor",
+]
+
+
+@pytest.mark.parametrize("command", ["", "topic", "config", "log", *COMMANDS])
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert f"Example: {'penstock ' + command if command else 'penstock'}".rstrip() in result.output or "| penstock" in (
+        result.output
+    )
+
+
+def test_the_list_of_commands_here_is_the_whole_tree() -> None:
+    root = typer.main.get_command(app)
+    found = []
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        found += [f"{name} {child}" for child in getattr(command, "commands", {})] or [name]
+    assert sorted(found) == sorted(COMMANDS)
+
+
+def test_the_version_is_printed() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"penstock {__version__}\n"
+
+
+def test_a_misspelled_option_is_a_usage_error() -> None:
+    assert CliRunner().invoke(app, ["start", "--prot", "1"]).exit_code == 2
+
+
+def test_an_unexpected_error_is_one_line_that_says_how_to_see_more() -> None:
+    assert explain_unexpected(KeyError("x")) == "KeyError: 'x' (PENSTOCK_DEBUG=1 shows where)"
+    assert explain_unexpected(PermissionError(13, "Permission denied", "/srv")) == "Permission denied: /srv"

@@ -1,0 +1,41 @@
+import csv
+import io
+import json
+
+from penstock.cli.output import Format, show
+
+ROWS = [
+    {"topic": "orders", "partitions": 3, "isr": [1, 2], "internal": False, "left_out": 1},
+    {"topic": "a [bold]name[/bold]", "partitions": 1, "isr": [], "internal": True},
+]
+COLUMNS = ["topic", "partitions", "isr", "internal", "leader"]
+
+
+def rendered(format: Format) -> str:
+    target = io.StringIO()
+    show(ROWS, COLUMNS, format, to=target)
+    return target.getvalue()
+
+
+def test_json_keeps_types_and_the_chosen_columns() -> None:
+    first = json.loads(rendered(Format.JSON))[0]
+    assert first == {"topic": "orders", "partitions": 3, "isr": [1, 2], "internal": False, "leader": None}
+
+
+def test_csv_has_a_heading_and_a_line_per_row() -> None:
+    lines = list(csv.reader(io.StringIO(rendered(Format.CSV))))
+    assert lines[0] == COLUMNS
+    assert lines[1] == ["orders", "3", "1,2", "no", ""]
+
+
+def test_a_table_in_a_pipe_is_not_folded_and_reads_no_markup() -> None:
+    lines = rendered(Format.TABLE).splitlines()
+    assert lines[0].split() == COLUMNS
+    assert lines[2].startswith("a [bold]name[/bold]")
+    assert len(lines) == 3
+
+
+def test_a_long_value_stays_on_its_line_in_a_pipe() -> None:
+    target = io.StringIO()
+    show([{"value": "x" * 5000}], ["value"], Format.TABLE, to=target)
+    assert "x" * 5000 in target.getvalue()

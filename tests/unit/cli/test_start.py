@@ -1,0 +1,34 @@
+from pathlib import Path
+
+from penstock.cli.start import build_overrides
+
+
+def overrides(
+    file: dict[str, str] | None = None,
+    pairs: dict[str, str] | None = None,
+    *,
+    data: Path | None = None,
+    host: str | None = None,
+    port: int | None = None,
+    node_id: int | None = None,
+) -> dict[str, str]:
+    return build_overrides(file or {}, pairs or {}, data=data, host=host, port=port, node_id=node_id)
+
+
+def test_without_options_it_is_localhost_9092_and_data() -> None:
+    assert overrides() == {"log.dirs": "./data", "listeners": "PLAINTEXT://localhost:9092"}
+
+
+def test_the_file_keeps_its_say_where_the_command_line_is_silent() -> None:
+    file = {"listeners": "PLAINTEXT://:9095", "log.dirs": "/srv/log", "node.id": "4"}
+    assert overrides(file) == {}
+
+
+def test_an_option_wins_over_set_and_both_over_the_file() -> None:
+    file = {"listeners": "PLAINTEXT://:9095", "node.id": "4"}
+    pairs = {"node.id": "5", "log.dirs": "/a"}
+    assert overrides(file, pairs, data=Path("/b"), port=0, node_id=6) == {
+        "node.id": "6",
+        "log.dirs": "/b",
+        "listeners": "PLAINTEXT://localhost:0",
+    }
