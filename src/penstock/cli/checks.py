@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.cli.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, bootstrap_addresses, connect, explain
-from penstock.cli.errors import CommandError
+from penstock.model.errors import StartupError
 
 API_VERSIONS = 18
 ANSWER_SIZE_MAX = 1024 * 1024
@@ -215,13 +215,13 @@ def check_data(folder: Path) -> Iterator[Check]:
 
 
 def _check_owner(folder: Path) -> Check:
-    from penstock.cli.properties import parse_properties
+    from penstock.config.properties import parse_properties
 
     try:
         owner = parse_properties((folder / "meta.properties").read_text())
     except FileNotFoundError:
         return Check("identity", "ok", "no node has used the folder yet")
-    except (OSError, UnicodeDecodeError, CommandError) as error:
+    except (OSError, UnicodeDecodeError, StartupError) as error:
         return Check("identity", "wrong", f"meta.properties cannot be read: {error}", "restore the file from a backup")
     return Check("identity", "ok", f"cluster {owner.get('cluster.id')}, node {owner.get('node.id')}")
 

@@ -13,7 +13,6 @@ import typer
 
 from penstock.cli.client import parse_pairs
 from penstock.cli.errors import CommandError
-from penstock.cli.properties import parse_properties
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -104,10 +103,10 @@ async def _serve(settings: "BrokerSettings") -> None:
 
 
 def _read_config(path: Path) -> dict[str, str]:
+    from penstock.config.properties import parse_properties
+
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
-    except CommandError as error:
-        raise CommandError(f"{path}: {error}.") from None
     except UnicodeDecodeError:
         raise CommandError(f"{path} is not text: give a file of key=value lines to --config.") from None
     except OSError as error:
