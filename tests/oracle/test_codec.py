@@ -3,6 +3,7 @@
 kio is only ever given bytes that kio or we have written: on others it may end the process.
 """
 
+import contextlib
 import io
 from typing import Any
 
@@ -14,7 +15,8 @@ from kio.serial import entity_writer as kio_writer
 
 from penstock.wire.api import APIS
 from penstock.wire.codec import read_request, request_class, response_class, write_response
-from penstock.wire.reader import entity_reader
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.reader import Body, entity_reader
 from penstock.wire.schema import FieldShape, shape_of
 from penstock.wire.writer import CannotWrite, entity_writer
 from tests.oracle.entities import entities
@@ -75,7 +77,7 @@ def test_bytes_and_entities_are_those_of_kio(load: Any, api_key: int, version: i
     entity = data.draw(entities(layout))
     written = kio_bytes(entity)
     assert our_bytes(layout, entity) == written
-    ours, position = entity_reader(layout, layout)(written, 0)
+    ours, position = entity_reader(layout, layout)(Body(written), 0)
     kios, size = kio_reader(layout)(written, 0)
     assert ours == kios == entity
     assert position == size == len(written)
@@ -109,3 +111,16 @@ def test_the_latest_response_is_said_in_an_older_version(api_key: int, version: 
     old, size = kio_reader(response_class(api_key, version))(written, 0)
     assert size == len(written)
     assert_shared_fields_agree(old, latest)
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@given(key_and_version=st.sampled_from(VERSIONS), data=st.data())
+def test_a_mutated_request_is_read_or_malformed(key_and_version: tuple[int, int], data: st.DataObject) -> None:
+    body = bytearray(kio_bytes(data.draw(entities(request_class(*key_and_version)))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        start = data.draw(st.integers(0, len(body)))
+        body[start : start + data.draw(st.integers(0, 4))] = data.draw(
+            st.binary(max_size=5) | st.sampled_from([b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff\x0f", b"\xff" * 8])
+        )
+    with contextlib.suppress(MalformedRequest):
+        read_request(*key_and_version, body)

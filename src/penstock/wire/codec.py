@@ -8,6 +8,7 @@ for tests and tools. Compiled when first used: start-up pays for nothing.
 Refuses: MalformedRequest, UnsupportedVersion; CannotWrite is a fault of ours.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -19,14 +20,14 @@ from kio.index import load_request_schema, load_response_schema
 from penstock.model.errors import UnsupportedVersion
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
-from penstock.wire.reader import entity_reader
+from penstock.wire.reader import Body, entity_reader
 from penstock.wire.schema import shape_of
 from penstock.wire.writer import CannotWrite, entity_writer
 
 Buffer = bytes | bytearray | memoryview
 
 REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
-"""A cold request is read into Python objects on the event loop, at some ten times its size; none needs this much."""
+"""Only Produce carries more than this; `reader.ELEMENT_COUNT_MAX` bounds what the bytes may unfold into."""
 
 _CLIENT_METRICS: Final = 16
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
@@ -37,11 +38,10 @@ def read_request(api_key: int, version: int, body: Buffer) -> Any:
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX and not api.hot:
         raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
-    data = bytes(body)
     layout = request_class(api_key, version)
-    entity = _read(layout, layout if api.hot else request_class(api_key, api.max_version), data)
+    entity = _read(layout, layout if api.hot else request_class(api_key, api.max_version), Body(body))
     upgrade = _UPGRADES.get((api_key, version))
-    return entity if upgrade is None else upgrade(_read(layout, layout, data), entity)
+    return entity if upgrade is None else upgrade(_read(layout, layout, Body(body)), entity)
 
 
 def write_response(api_key: int, version: int, entity: Any) -> bytes:
@@ -60,7 +60,9 @@ def read_response(api_key: int, version: int, body: Buffer) -> Any:
     """An entity of the API's latest version, of its own version if it is hot; for tests and tools."""
     api = _served(api_key, version)
     layout = response_class(api_key, version)
-    return _read(layout, layout if api.hot else response_class(api_key, api.max_version), bytes(body))
+    data = Body(body)
+    data.elements_left = sys.maxsize
+    return _read(layout, layout if api.hot else response_class(api_key, api.max_version), data)
 
 
 @cache
@@ -80,7 +82,7 @@ def _served(api_key: int, version: int) -> Api:
     return api
 
 
-def _read(layout: type[Any], target: type[Any], data: bytes) -> Any:
+def _read(layout: type[Any], target: type[Any], data: Body) -> Any:
     try:
         return entity_reader(layout, target)(data, 0)[0]
     except (StructError, IndexError):

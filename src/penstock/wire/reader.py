@@ -19,7 +19,17 @@ from kio.schema.errors import ErrorCode
 from penstock.wire.frame import MalformedRequest, read_uvarint
 from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, element_least_size, remembered, shape_of
 
-Reader = Callable[[bytes, int], tuple[Any, int]]
+ELEMENT_COUNT_MAX = 200_000
+"""How many array elements one request may hold; reading them takes half a second of the event loop."""
+
+
+class Body(bytes):
+    """The bytes of a body, and how many more array elements may be made of them."""
+
+    elements_left = ELEMENT_COUNT_MAX
+
+
+Reader = Callable[[Body, int], tuple[Any, int]]
 
 _int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
@@ -42,7 +52,7 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
     absent |= {field.name: field.default for field in shape.tagged if field.name in wanted}
     flexible = shape.flexible
 
-    def read_tagged(data: bytes, position: int, values: dict[str, Any]) -> int:
+    def read_tagged(data: Body, position: int, values: dict[str, Any]) -> int:
         count, position = read_uvarint(data, position)
         if 2 * count > len(data) - position:
             raise MalformedRequest(f"{count} tagged fields in {len(data) - position} bytes")
@@ -62,7 +72,7 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
             position = end
         return position
 
-    def read(data: bytes, position: int) -> tuple[Any, int]:
+    def read(data: Body, position: int) -> tuple[Any, int]:
         values = absent.copy()
         for name, kept, read_value in plain:
             value, position = read_value(data, position)
@@ -92,7 +102,7 @@ def _field_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bo
 def _maybe(read: Reader) -> Reader:
     """A structure that may be null is preceded by -1 or 1 (KIP-893)."""
 
-    def read_maybe(data: bytes, position: int) -> tuple[Any, int]:
+    def read_maybe(data: Body, position: int) -> tuple[Any, int]:
         mark = data[position]
         if mark == 0xFF:
             return None, position + 1
@@ -108,7 +118,7 @@ def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
     least = element_least_size(field, flexible=flexible)
     numbers = FIXED[field.kafka_type].format[1:] if field.kafka_type in PLAIN else None
 
-    def read_array(data: bytes, position: int) -> tuple[Any, int]:
+    def read_array(data: Body, position: int) -> tuple[Any, int]:
         if flexible:
             count, position = read_uvarint(data, position)
             count -= 1
@@ -121,6 +131,9 @@ def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
             raise MalformedRequest(f"{name} is null or negative")
         if count * least > len(data) - position:
             raise MalformedRequest(f"{name} claims {count} elements in {len(data) - position} bytes")
+        data.elements_left -= count
+        if data.elements_left < 0:
+            raise MalformedRequest("the request holds more array elements than are read")
         if numbers is not None:
             return Struct(f">{count}{numbers}").unpack_from(data, position), position + count * least
         elements = []
@@ -140,7 +153,7 @@ def _value_reader(field: FieldShape, flexible: bool) -> Reader:
     unpack, size = layout.unpack_from, layout.size
     if kafka_type in PLAIN:
 
-        def read_number(data: bytes, position: int) -> tuple[Any, int]:
+        def read_number(data: Body, position: int) -> tuple[Any, int]:
             return unpack(data, position)[0], position + size
 
         return read_number
@@ -148,7 +161,7 @@ def _value_reader(field: FieldShape, flexible: bool) -> Reader:
     if kafka_type == "datetime_i64" and field.nullable:
         convert = _optional_time
 
-    def read_converted(data: bytes, position: int) -> tuple[Any, int]:
+    def read_converted(data: Body, position: int) -> tuple[Any, int]:
         return convert(unpack(data, position)[0]), position + size
 
     return read_converted
@@ -174,7 +187,7 @@ def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
     nullable = field.nullable and not field.repeated
     unpack, prefix_size = (_int16, 2) if is_text else (_int32, 4)
 
-    def read_sized(data: bytes, position: int) -> tuple[Any, int]:
+    def read_sized(data: Body, position: int) -> tuple[Any, int]:
         if flexible:
             size, position = read_uvarint(data, position)
             size -= 1

@@ -23,6 +23,7 @@ from penstock.wire.codec import (
     write_response,
 )
 from penstock.wire.frame import MalformedRequest
+from penstock.wire.reader import ELEMENT_COUNT_MAX
 from penstock.wire.schema import default_entity, shape_of
 from penstock.wire.writer import CannotWrite
 
@@ -270,6 +271,19 @@ def test_invalid_utf8_is_replaced_so_that_the_name_can_be_refused() -> None:
 def test_a_huge_cold_request_is_not_read() -> None:
     with pytest.raises(MalformedRequest, match="not read"):
         read_request(ApiKey.METADATA, 1, bytes(REQUEST_SIZE_MAX + 1))
+
+
+def test_a_request_of_too_many_elements_is_not_read() -> None:
+    def resources(count: int) -> bytes:
+        return struct.pack(">i", count) + b"\x02\x00\x00\x00\x00\x00\x00" * count + b"\x00"
+
+    assert len(read_request(ApiKey.DESCRIBE_CONFIGS, 1, resources(1000)).resources) == 1000
+    with pytest.raises(MalformedRequest, match="elements"):
+        read_request(ApiKey.DESCRIBE_CONFIGS, 1, resources(ELEMENT_COUNT_MAX + 1))
+    # The elements of inner arrays count too.
+    keys = struct.pack(">ibhi", 1, 2, 0, ELEMENT_COUNT_MAX) + bytes(2 * ELEMENT_COUNT_MAX) + b"\x00"
+    with pytest.raises(MalformedRequest, match="elements"):
+        read_request(ApiKey.DESCRIBE_CONFIGS, 1, keys)
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)

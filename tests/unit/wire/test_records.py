@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from penstock.model.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
 from penstock.wire import batch
 from penstock.wire.batch import BatchHeader
+from penstock.wire.compression import check_codec_frame
 from penstock.wire.records import Record, decode_batch, decode_payload, encode_batch, iter_batches, recompress_batch
 
-VECTORS = json.loads((Path(__file__).parent / "librdkafka_batches.json").read_text())
+VECTORS = json.loads((Path(__file__).parent / "client_batches.json").read_text())
 
 maybe_bytes = st.none() | st.binary(max_size=200)
 some_records = st.lists(
@@ -57,18 +58,21 @@ def test_records_come_back_as_they_were_with_their_offsets(records: list[Record]
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_sends_is_read(codec: str) -> None:
-    data = base64.b64decode(VECTORS[codec])
+@pytest.mark.parametrize("client", ["librdkafka", "java"])
+def test_what_clients_send_is_read(client: str, codec: str) -> None:
+    data = base64.b64decode(VECTORS[client][codec])
+    assert check_codec_frame(BatchHeader.at(data).codec, data[batch.HEADER_SIZE :])
     assert decode_batch(data) == [
-        Record(0, 1700000000000, None, b"penstock " * 12, ((b"source", b"librdkafka"), (b"empty", None))),
+        Record(0, 1700000000000, None, b"penstock " * 12, ((b"source", client.encode()), (b"empty", None))),
         Record(1, 1700000000001, b"key-1", b"penstock " * 12),
         Record(2, 1700000000002, b"key-2", None),
     ]
 
 
-def test_what_librdkafka_sends_uncompressed_is_what_we_write() -> None:
-    data = base64.b64decode(VECTORS["none"])
-    assert encode_batch(decode_batch(data), leader_epoch=0) == data
+@pytest.mark.parametrize("client", ["librdkafka", "java"])
+def test_what_clients_send_uncompressed_is_what_we_write(client: str) -> None:
+    data = base64.b64decode(VECTORS[client]["none"])
+    assert encode_batch(decode_batch(data), leader_epoch=BatchHeader.at(data).leader_epoch) == data
 
 
 def test_offsets_with_holes_are_kept() -> None:
