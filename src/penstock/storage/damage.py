@@ -1,0 +1,182 @@
+"""Telling a torn tail from rot, and keeping rot in quarantine.
+
+| where the bytes stop being batches           | what it is       | what happens                        |
+|----------------------------------------------|------------------|-------------------------------------|
+| below the recovery point                     | rot              | quarantine                          |
+| above, nothing valid behind it               | a torn tail      | cut                                 |
+| above, valid batches behind an unwritten gap | a lost write     | cut; what lay behind is kept aside  |
+| above, valid batches behind other bytes      | rot              | quarantine                          |
+
+A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
+read as zeros. A quarantined log keeps every byte, serves what lies before the damage and
+takes no appends; the mark in its folder makes every later start look again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from penstock.ports.disk import Disk, File
+from penstock.storage.scan import BLOCK_SIZE, BadBatch, find_valid_batch, walk
+from penstock.storage.segment import Segment, file_name
+
+if TYPE_CHECKING:
+    from penstock.storage.recovery import Recovered
+
+QUARANTINE_FILE: Final = "quarantine"
+CUT_SUFFIX: Final = ".cut"
+_SECTOR_SIZE: Final = 512
+# Fewer zeros than this in a sector may well be what was written: the high bytes of an offset.
+_ZEROS_LEAST: Final = 8
+
+
+class Stopped(Exception):
+    """A scan met something that is no batch; `offset` is the first that could not be read."""
+
+    def __init__(self, segment: Segment, bad: BadBatch, offset: int) -> None:
+        super().__init__(str(bad))
+        self.segment = segment
+        self.bad = bad
+        self.offset = offset
+
+
+def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, recovery_point: int) -> None:
+    """Decide on bytes that are no batch in one of the segments."""
+    segment, position, offset = stopped.segment, stopped.bad.position, stopped.offset
+    following = find_valid_batch(
+        segment.file, position + 1, segment.size, offset=offset, base_offset=segment.base_offset
+    )
+    later = [each for each in state.segments[index + 1 :] if each.size]
+    torn = following is None and not later
+    behind = segment.size if following is None else following
+    if offset < recovery_point or not (torn or _looks_unwritten(segment.file, position, behind)):
+        state.damage = describe(segment, stopped.bad, offset)
+        state.damaged_from = offset
+        return
+    if not torn:
+        _keep_aside(disk, segment, position, offset)
+    state.notes.append(
+        f"{segment.path}: {segment.size - position} bytes from position {position} on, offset {offset}, were not "
+        f"written to the end ({stopped.bad.why}) and are cut"
+    )
+    segment.truncate(position, offset)
+    _set_aside_later(disk, state, index + 1)
+
+
+def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, recovery_point: int) -> None:
+    """Decide on a segment that begins behind the end of the one before it."""
+    segment = state.segments[index]
+    if end < recovery_point:
+        state.damage = f"{segment.folder}: offsets {end} to {segment.base_offset - 1} are missing"
+        state.damaged_from = end
+        return
+    state.notes.append(f"{segment.path}: offsets from {end} on were never synced; what follows them is kept aside")
+    _set_aside_later(disk, state, index)
+
+
+def on_missing_end(state: Recovered, end: int, *, recovery_point: int) -> None:
+    """Note that synced batches at the end are gone."""
+    folder = state.segments[-1].folder
+    state.damage = f"{folder}: everything up to offset {recovery_point} was synced, and the log ends at {end}"
+    state.damaged_from = end
+
+
+def last_known_end(state: Recovered, damaged_from: int) -> int:
+    """Return the offset behind the last valid batch of a damaged log, for people to know what is at stake."""
+    end = damaged_from
+    for segment in state.segments:
+        position: int | None = 0
+        while position is not None and position < segment.size:
+            try:
+                for _, header in walk(
+                    segment.file,
+                    position,
+                    segment.size,
+                    offset=segment.base_offset,
+                    base_offset=segment.base_offset,
+                    check_crc=True,
+                ):
+                    end = max(end, header[0] + header[6] + 1)
+                position = None
+            except BadBatch as bad:
+                position = find_valid_batch(
+                    segment.file,
+                    bad.position + 1,
+                    segment.size,
+                    offset=segment.base_offset,
+                    base_offset=segment.base_offset,
+                )
+    return end
+
+
+def describe(segment: Segment, bad: BadBatch, offset: int) -> str:
+    return f"{segment.path} is damaged at position {bad.position}, offset {offset}: {bad.why}"
+
+
+def offset_before(segment: Segment, position: int) -> int:
+    """Return the first offset that cannot be read when the bytes at a position are no batch."""
+    offset = segment.base_offset
+    with suppress(BadBatch):
+        for at, header in segment.headers_from(0):
+            if at >= position:
+                break
+            offset = header[0] + header[6] + 1
+    return offset
+
+
+def save_quarantine(disk: Disk, folder: str, offset: int, why: str) -> None:
+    with suppress(OSError):
+        disk.replace_file(f"{folder}/{QUARANTINE_FILE}", f"0\n{offset}\n{why}\n".encode())
+
+
+def quarantined_from(disk: Disk, folder: str) -> int | None:
+    """Return the offset of damage that an earlier start or read has met, 0 if the mark cannot be read."""
+    try:
+        return int(disk.read_file(f"{folder}/{QUARANTINE_FILE}").split(b"\n")[1])
+    except FileNotFoundError:
+        return None
+    except (ValueError, IndexError):
+        return 0
+
+
+def lift_quarantine(disk: Disk, folder: str) -> None:
+    disk.remove(f"{folder}/{QUARANTINE_FILE}")
+
+
+def _looks_unwritten(file: File, position: int, end: int) -> bool:
+    """Whether some sector of the damaged bytes holds nothing but zeros, as one that was never written does."""
+    at = position
+    while at < end:
+        block = file.read(min(BLOCK_SIZE - at % _SECTOR_SIZE, end - at), at)
+        for start in range(-(at % _SECTOR_SIZE), len(block), _SECTOR_SIZE):
+            part = block[max(start, 0) : start + _SECTOR_SIZE]
+            if len(part) >= _ZEROS_LEAST and not any(part):
+                return True
+        if not block:
+            break
+        at += len(block)
+    return False
+
+
+def _keep_aside(disk: Disk, segment: Segment, position: int, offset: int) -> None:
+    """Copy the end of a segment before it is cut."""
+    copy = disk.open(f"{segment.folder}/{file_name(offset, CUT_SUFFIX)}", create=True)
+    try:
+        for at in range(position, segment.size, BLOCK_SIZE):
+            copy.write((segment.file.read(min(BLOCK_SIZE, segment.size - at), at),), at - position)
+        copy.truncate(segment.size - position)
+        copy.sync()
+    finally:
+        copy.close()
+
+
+def _set_aside_later(disk: Disk, state: Recovered, index: int) -> None:
+    """Take the segments from one on out of the log, but not off the disk."""
+    for segment in state.segments[index:]:
+        segment.directory.open_files.forget(segment.path)
+        if segment.size:
+            disk.rename(segment.path, f"{segment.folder}/{file_name(segment.base_offset, CUT_SUFFIX)}")
+        for path in segment.paths():
+            disk.remove(path)
+    del state.segments[index:]

@@ -1,0 +1,98 @@
+"""Which leader epoch begins at which offset (`leader-epoch-checkpoint`).
+
+A pure value with a file: entries rise in both columns. Followers and consumers ask `end_of`
+to find where their log and ours part (KIP-101, KIP-279, KIP-320).
+"""
+
+from bisect import bisect_right
+
+from penstock.model.errors import Corruption
+from penstock.model.ids import NO_EPOCH, NO_OFFSET
+from penstock.ports.disk import Disk
+from penstock.storage.checkpoint import read_entries, write_entries
+
+FILE_NAME = "leader-epoch-checkpoint"
+
+
+class EpochCache:
+    """The epochs of one log, oldest first."""
+
+    __slots__ = ("_disk", "_epochs", "_offsets", "_path", "dirty")
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{FILE_NAME}"
+        self._epochs: list[int] = []
+        self._offsets: list[int] = []
+        self.dirty = False
+
+    @property
+    def latest(self) -> int:
+        return self._epochs[-1] if self._epochs else NO_EPOCH
+
+    def entries(self) -> list[tuple[int, int]]:
+        return list(zip(self._epochs, self._offsets, strict=True))
+
+    def load(self) -> None:
+        """Read the file; Corruption when it is no list of rising epochs."""
+        epochs: list[int] = []
+        offsets: list[int] = []
+        for words in read_entries(self._disk, self._path, columns=2):
+            epoch, offset = int(words[0]), int(words[1])
+            if epoch < 0 or offset < 0 or (epochs and (epoch <= epochs[-1] or offset <= offsets[-1])):
+                raise Corruption(f"{self._path}: epochs do not rise")
+            epochs.append(epoch)
+            offsets.append(offset)
+        self._epochs, self._offsets, self.dirty = epochs, offsets, False
+
+    def assign(self, epoch: int, offset: int) -> None:
+        """Note that the epoch begins at the offset, unless it has begun already."""
+        if epoch < 0 or (self._epochs and epoch <= self._epochs[-1]):
+            return
+        # Epochs under which nothing was written leave no trace.
+        while self._offsets and self._offsets[-1] >= offset:
+            self._epochs.pop()
+            self._offsets.pop()
+        self._epochs.append(epoch)
+        self._offsets.append(offset)
+        self.dirty = True
+
+    def end_of(self, epoch: int, end_offset: int) -> tuple[int, int]:
+        """Return the largest epoch not above the one asked for, and the offset where it ends; (-1, -1) if unknown."""
+        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+            return NO_EPOCH, NO_OFFSET
+        if epoch == self._epochs[-1]:
+            return epoch, end_offset
+        following = bisect_right(self._epochs, epoch)
+        # Asked for an epoch older than all that is kept: whatever it wrote ended where the first one begins.
+        found = epoch if following == 0 else self._epochs[following - 1]
+        return found, self._offsets[following]
+
+    def epoch_at(self, offset: int) -> int:
+        """Return the epoch under which the offset was written, -1 if it lies before all of them."""
+        slot = bisect_right(self._offsets, offset) - 1
+        return self._epochs[slot] if slot >= 0 else NO_EPOCH
+
+    def truncate_end(self, offset: int) -> None:
+        """Forget epochs that begin at or after the offset."""
+        while self._offsets and self._offsets[-1] >= offset:
+            self._epochs.pop()
+            self._offsets.pop()
+            self.dirty = True
+
+    def truncate_start(self, offset: int) -> None:
+        """Forget epochs that ended before the offset; the one that holds it begins there now."""
+        slot = bisect_right(self._offsets, offset) - 1
+        if slot > 0 or (slot == 0 and self._offsets[0] < offset):
+            del self._epochs[:slot], self._offsets[:slot]
+            self._offsets[0] = offset
+            self.dirty = True
+
+    def clear(self) -> None:
+        self._epochs, self._offsets, self.dirty = [], [], True
+
+    def save(self) -> None:
+        """Write the file if anything changed."""
+        if self.dirty:
+            write_entries(self._disk, self._path, self.entries())
+            self.dirty = False

@@ -1,0 +1,99 @@
+"""Group commit: at most one sync under way per log, and all that was written meanwhile shares the next.
+
+Files are synced in the order in which they were written, so an offset is durable only when
+everything before it is. A failed sync is never tried again: it stops the whole data folder.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
+
+from penstock.ports.disk import File
+
+if TYPE_CHECKING:
+    from penstock.storage.log import Log
+
+
+class Flusher:
+    """Moves a log's `flushed_offset` after its `end_offset`."""
+
+    __slots__ = ("_generation", "_log", "busy", "folder_changed", "rolled")
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._generation = 0
+        self.busy = False
+        # Names in the folder that a power loss could still take back.
+        self.folder_changed = False
+        # Closed segments with bytes that are not synced yet, each with the offset behind it.
+        self.rolled: deque[tuple[File, int]] = deque()
+
+    def start(self) -> None:
+        """Sync the oldest file that needs it, unless a sync is under way."""
+        log = self._log
+        if self.busy or log.directory.failure is not None:
+            return
+        if self.folder_changed:
+            try:
+                log.directory.disk.sync_folder(log.folder)
+            except OSError as error:
+                log.directory.fail(error)
+                return
+            self.folder_changed = False
+        file, offset = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
+        self.busy = True
+        log.directory.disk.sync_later(file, partial(self._finished, self._generation, offset))
+
+    def forget(self) -> None:
+        """Take no notice of the sync under way: the log was cut since."""
+        self._generation += 1
+        self.rolled.clear()
+
+    def now(self) -> None:
+        """Sync everything before returning; raises OSError. For closing and other cold paths."""
+        log = self._log
+        try:
+            if self.folder_changed:
+                log.directory.disk.sync_folder(log.folder)
+                self.folder_changed = False
+            while self.rolled:
+                self.rolled[0][0].sync()
+                self.rolled.popleft()
+            if log.flushed_offset < log.end_offset:
+                log.active.open_for_append().sync()
+        except OSError as error:
+            log.directory.fail(error)
+            raise
+        if self._advance(log.end_offset):
+            log.on_durable()
+
+    def _finished(self, generation: int, offset: int, error: OSError | None) -> None:
+        log = self._log
+        self.busy = False
+        if error is not None:
+            log.directory.fail(error)
+            return
+        if log.directory.failure is not None:
+            return
+        advanced = False
+        if generation == self._generation:
+            if self.rolled and self.rolled[0][1] <= offset:
+                self.rolled.popleft()
+            advanced = self._advance(offset)
+        # The next sync runs while this one is acknowledged.
+        if self.rolled or (log.syncs_appends and log.flushed_offset < log.end_offset):
+            self.start()
+        if advanced:
+            log.on_durable()
+
+    def _advance(self, offset: int) -> bool:
+        """Move the marks; return whether more is durable than before."""
+        log = self._log
+        if offset > log.flushed_offset:
+            log.flushed_offset = offset
+        if offset <= log.durable_offset:
+            return False
+        log.durable_offset = offset
+        return True

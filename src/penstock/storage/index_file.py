@@ -1,0 +1,57 @@
+"""What the two indexes of a segment share: entries in memory that reach their file in bunches.
+
+The file is derived from the log, so it is written without a sync: a power loss costs a
+rebuild, never data.
+"""
+
+from typing import ClassVar
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk
+
+
+class IndexFile:
+    """The saved and the unsaved end of a file of fixed-size entries."""
+
+    __slots__ = ("_saved_size", "_unsaved", "base_offset", "path")
+
+    entry_size: ClassVar[int]
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._unsaved = bytearray()
+        self._saved_size = 0
+
+    def _read(self, disk: Disk) -> bytes:
+        content = disk.read_file(self.path)
+        if len(content) % self.entry_size:
+            raise Corruption(f"{self.path}: {len(content)} bytes are not whole entries of {self.entry_size}")
+        self._unsaved = bytearray()
+        self._saved_size = len(content)
+        return content
+
+    def _keep(self, count: int) -> None:
+        """Forget the bytes of all but the first entries."""
+        keep = count * self.entry_size
+        if keep < self._saved_size:
+            self._saved_size = keep
+            self._unsaved = bytearray()
+        else:
+            del self._unsaved[keep - self._saved_size :]
+
+    def unsaved_size(self) -> int:
+        return len(self._unsaved)
+
+    def save(self, disk: Disk) -> None:
+        """Bring the file up to date."""
+        file = disk.open(self.path, create=True)
+        try:
+            if self._unsaved:
+                file.write((bytes(self._unsaved),), self._saved_size)
+                self._saved_size += len(self._unsaved)
+                self._unsaved = bytearray()
+            if file.size() != self._saved_size:
+                file.truncate(self._saved_size)
+        finally:
+            file.close()

@@ -1,0 +1,77 @@
+"""The sparse map from offsets to positions in one segment (`.index`).
+
+An entry holds the last offset of a batch, relative to the segment's base, and the position
+where that batch starts: 4 + 4 bytes, as Kafka writes them. Whoever uses an entry compares
+it with the header it points at: a rotten index is rebuilt, never believed.
+"""
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import islice
+from operator import lt
+from struct import Struct
+from typing import ClassVar, Final
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk
+from penstock.storage.index_file import IndexFile
+
+ENTRY: Final = Struct(">ii")
+
+
+class OffsetIndex(IndexFile):
+    """The entries of one segment, oldest first."""
+
+    __slots__ = ("offsets", "positions")
+
+    entry_size: ClassVar[int] = ENTRY.size
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        super().__init__(path, base_offset)
+        self.offsets = array("i")
+        self.positions = array("i")
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def load(self, disk: Disk, *, log_size: int) -> None:
+        """Read the file; Corruption when it cannot be an index of a log of that size."""
+        numbers = array("i")
+        numbers.frombytes(self._read(disk))
+        if sys.byteorder == "little":
+            numbers.byteswap()
+        offsets, positions = numbers[0::2], numbers[1::2]
+        for column in (offsets, positions):
+            if not all(map(lt, column, islice(column, 1, None))):
+                raise Corruption(f"{self.path}: entries do not rise")
+        if offsets and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
+            raise Corruption(f"{self.path}: an entry points outside the log")
+        self.offsets, self.positions = offsets, positions
+
+    def append(self, last_offset: int, position: int) -> None:
+        relative = last_offset - self.base_offset
+        self.offsets.append(relative)
+        self.positions.append(position)
+        self._unsaved += ENTRY.pack(relative, position)
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Return the last offset of the batch, and its position."""
+        return self.base_offset + self.offsets[slot], self.positions[slot]
+
+    def lookup(self, offset: int) -> int:
+        """Return the number of the last entry at or below the offset, -1 for none."""
+        return bisect_right(self.offsets, offset - self.base_offset) - 1
+
+    def last_within(self, position: int, *, end: int) -> int:
+        """Return the last entry that starts at or before the position and lies wholly below the end offset."""
+        by_position = bisect_right(self.positions, position)
+        by_offset = bisect_left(self.offsets, end - self.base_offset)
+        return min(by_position, by_offset) - 1
+
+    def truncate(self, position: int) -> None:
+        """Drop the entries of batches that start at or after the position."""
+        count = bisect_left(self.positions, position)
+        del self.offsets[count:]
+        del self.positions[count:]
+        self._keep(count)

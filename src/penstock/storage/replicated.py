@@ -1,0 +1,60 @@
+"""Batches that come with their offsets: from a leader, or from this node itself.
+
+They were judged where they entered, so only what the way here could have broken is looked
+at: size, magic, checksum, order. Refuses: CorruptMessage, InvalidRecord, StorageError.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import CorruptMessage, InvalidRecord
+from penstock.wire.batch import BatchHeader, batch_size, check_magic, crc_ok, iter_batches
+
+if TYPE_CHECKING:
+    from penstock.storage.log import Appended, Log
+
+
+def check_own_batch(records: memoryview) -> None:
+    """Check what even a batch of our own must be: one whole batch of the present format."""
+    if batch_size(records) != len(records):
+        raise InvalidRecord("exactly one batch is appended at a time")
+    check_magic(records)
+    if not crc_ok(records):
+        raise CorruptMessage("the checksum of the batch does not match")
+
+
+def append_replicated(log: Log, records: memoryview, now_ms: int) -> Appended:
+    """Write one or more batches as they are, in one write."""
+    headers: list[BatchHeader] = []
+    expected = log.end_offset
+    for batch in iter_batches(records):
+        check_own_batch(batch)
+        header = BatchHeader.at(batch)
+        if header.base_offset < expected or header.last_offset_delta < 0:
+            raise InvalidRecord(f"base offset {header.base_offset} where {expected} or more must follow")
+        headers.append(header)
+        expected = header.next_offset
+    if not headers:
+        raise InvalidRecord("there is no batch to append")
+    latest = max(header.max_timestamp for header in headers)
+    position = log.write_batches(records, headers[-1].last_offset, latest, now_ms)
+    segment = log.active
+    if headers[0].base_offset != log.end_offset:
+        # Behind a gap a batch no longer ends where the next one begins.
+        segment.forget_boundaries()
+    for header in headers:
+        segment.added(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
+        position += header.size
+        log.begin_epoch(header.leader_epoch, header.base_offset)
+        if header.producer_id >= 0 and not header.is_control:
+            log.producer_state.published(
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                header.base_offset,
+                header.last_offset,
+                header.max_timestamp,
+                now_ms,
+            )
+    return log.appended(headers[0].base_offset, headers[-1].last_offset, now_ms)

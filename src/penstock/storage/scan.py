@@ -1,0 +1,99 @@
+"""Walking a segment's batches by their headers.
+
+With checksums it reads everything in large blocks, as recovery does; without, it reads only
+where headers are. `find_valid_batch` looks for life behind damage. Raises `BadBatch` at the
+first bytes that are no batch; what that means is for recovery.py to say.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.ports.disk import File
+from penstock.wire.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, HeaderTuple, unpack_header
+
+BLOCK_SIZE: Final = 4 * 1024 * 1024
+WINDOW_SIZE: Final = 4096
+RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
+
+
+class BadBatch(Exception):
+    """The bytes at a position of a segment are not a batch that can stand there."""
+
+    def __init__(self, position: int, why: str) -> None:
+        super().__init__(f"at position {position}: {why}")
+        self.position = position
+        self.why = why
+
+
+def walk(
+    file: File, position: int, end: int, *, offset: int, base_offset: int, check_crc: bool
+) -> Iterator[tuple[int, HeaderTuple]]:
+    """Yield position and header of each batch from a position on, which must be a batch's beginning.
+
+    `offset` is the least that the first base offset may be; `base_offset` is the segment's.
+    """
+    buffer = bytearray(min(BLOCK_SIZE if check_crc else WINDOW_SIZE, max(end - position, 0)))
+    view = memoryview(buffer)
+    start = filled = 0
+    while position < end:
+        at = position - start
+        if at + HEADER_SIZE > filled:
+            start, at = position, 0
+            filled = file.read_into(view[: min(len(view), end - position)], position)
+            if filled < HEADER_SIZE:
+                raise BadBatch(position, f"{filled} bytes are too few for a batch header")
+        header: HeaderTuple = unpack_header(view, at)
+        size = header[1] + LOG_OVERHEAD
+        why = misfit(header, left=end - position, offset=offset, base_offset=base_offset)
+        if why is None and check_crc:
+            if at + size > filled:
+                start, at = position, 0
+                if size > len(view):
+                    view = memoryview(bytearray(size))
+                filled = file.read_into(view[: min(len(view), end - position)], position)
+                if filled < size:
+                    raise BadBatch(position, f"the batch claims {size} bytes and {filled} are there")
+            if crc32c(view[at + ATTRIBUTES_AT : at + size]) != header[4]:
+                why = "the checksum does not match"
+        if why is not None:
+            raise BadBatch(position, why)
+        yield position, header
+        offset = header[0] + header[6] + 1
+        position += size
+
+
+def misfit(header: HeaderTuple, *, left: int, offset: int, base_offset: int) -> str | None:
+    """Say why a header cannot stand where `left` bytes follow and the offset comes next; None if it can."""
+    size = header[1] + LOG_OVERHEAD
+    if header[3] != MAGIC:
+        return f"magic {header[3]} instead of {MAGIC}"
+    if size < HEADER_SIZE:
+        return f"a batch of {size} bytes is smaller than its header"
+    if size > left:
+        return f"the batch claims {size} bytes and {left} are there"
+    if header[0] < offset:
+        return f"base offset {header[0]} where {offset} or more must follow"
+    if header[6] < 0 or header[0] + header[6] - base_offset > RELATIVE_OFFSET_MAX:
+        return f"last offset delta {header[6]} is not possible"
+    return None
+
+
+def find_valid_batch(file: File, position: int, end: int, *, offset: int, base_offset: int) -> int | None:
+    """Return the position of the first whole batch behind a position, wherever it begins; None if there is none."""
+    while position + HEADER_SIZE <= end:
+        block = file.read(min(BLOCK_SIZE, end - position), position)
+        at = block.find(MAGIC, MAGIC_AT)
+        while at >= 0 and at - MAGIC_AT + HEADER_SIZE <= len(block):
+            candidate = at - MAGIC_AT
+            header: HeaderTuple = unpack_header(block, candidate)
+            left = end - position - candidate
+            if misfit(header, left=left, offset=offset, base_offset=base_offset) is None:
+                batch = file.read(header[1] + LOG_OVERHEAD, position + candidate)
+                if crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == header[4]:
+                    return position + candidate
+            at = block.find(MAGIC, at + 1)
+        # Blocks overlap by a header less one byte, so none is missed on the seam.
+        position += max(len(block) - HEADER_SIZE + 1, 1)
+    return None

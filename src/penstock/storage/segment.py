@@ -1,0 +1,391 @@
+"""One segment of a log: the `.log` file with its two indexes.
+
+Finds the batch that holds an offset and the end of what a read may return, by the
+boundaries of the newest batches, by remembered ends of earlier reads, by the offset index
+and last by walking headers. Every index entry is compared with the batch header that it
+names before it is used. Raises BadBatch where the log itself is broken.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Final
+
+from penstock.model.errors import Corruption
+from penstock.model.ids import NO_TIMESTAMP
+from penstock.ports.disk import File
+from penstock.storage.directory import LogDirectory
+from penstock.storage.offset_index import ENTRY, OffsetIndex
+from penstock.storage.scan import RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
+from penstock.storage.time_index import TimeIndex
+from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
+
+NEVER: Final = 1 << 62
+# Boundaries of so many of the newest batches are kept: 16 bytes each.
+BOUNDARIES_MAX: Final = 8192
+HINTS_MAX: Final = 256
+# Boundaries are thinned out with each index entry, so entries may not lie arbitrarily far apart.
+INDEX_INTERVAL_MAX: Final = 1024 * 1024
+# An index that ends this far before its log has lost entries.
+INDEX_LAG_MAX: Final = 8 * 1024 * 1024
+# 512 entries stand for 2 MiB of log: writes of the index are then rare beside those of the log.
+UNSAVED_INDEX_SIZE_MAX: Final = 4096
+
+
+def file_name(offset: int, suffix: str) -> str:
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """A run of batches from `base_offset` on, `size` bytes of them."""
+
+    __slots__ = (
+        "_hints",
+        "_indexed",
+        "_writer",
+        "base_offset",
+        "boundary_offsets",
+        "boundary_positions",
+        "created_ms",
+        "directory",
+        "first_timestamp",
+        "folder",
+        "full",
+        "index_interval",
+        "index_size_max",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "path",
+        "roll_after",
+        "roll_after_now",
+        "size",
+        "time_index",
+        "unindexed",
+    )
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        base_offset: int,
+        *,
+        size: int,
+        index_interval: int,
+        index_size_max: int,
+        created_ms: int,
+    ) -> None:
+        self.directory = directory
+        self.folder = folder
+        self.base_offset = base_offset
+        self.path = f"{folder}/{file_name(base_offset, '.log')}"
+        self.size = size
+        self.index_interval = min(index_interval, INDEX_INTERVAL_MAX)
+        self.index_size_max = index_size_max
+        self.created_ms = created_ms
+        # Whether an index has no room left.
+        self.full = False
+        self.offset_index = OffsetIndex(f"{folder}/{file_name(base_offset, '.index')}", base_offset)
+        self.time_index = TimeIndex(f"{folder}/{file_name(base_offset, '.timeindex')}", base_offset)
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        self.first_timestamp: int | None = None
+        self.roll_after = self.roll_after_now = NEVER
+        # Bytes of log since the last entry of the index.
+        self.unindexed = 0
+        self.boundary_offsets = array("q")
+        self.boundary_positions = array("q")
+        self._indexed = size == 0
+        self._writer: File | None = None
+        self._hints: dict[int, int] = {}
+
+    # Files
+
+    @property
+    def file(self) -> File:
+        """The handle to read from; the active segment's is the one that is written."""
+        return self._writer or self.directory.open_files.get(self.path)
+
+    def open_for_append(self) -> File:
+        if self._writer is None:
+            self.ensure_indexed()
+            self._writer = self.directory.disk.open(self.path, create=True)
+            self.directory.open_files.forget(self.path)
+        return self._writer
+
+    def save_indexes(self) -> None:
+        """Save what the indexes have in memory. A full disk may refuse: the files are only conveniences."""
+        try:
+            self.offset_index.save(self.directory.disk)
+            self.time_index.save(self.directory.disk)
+        except OSError:
+            # Shorter index files are valid; the entries stay in memory for the next attempt.
+            return
+
+    def close_for_append(self) -> None:
+        """Make this an inactive segment: the largest timestamp goes to the end of the time index."""
+        if self.max_timestamp >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.save_indexes()
+        self._writer = None
+        self.forget_boundaries()
+
+    def forget_boundaries(self) -> None:
+        self.boundary_offsets = array("q")
+        self.boundary_positions = array("q")
+
+    def paths(self) -> tuple[str, str, str]:
+        return self.path, self.offset_index.path, self.time_index.path
+
+    # Writing
+
+    def added(self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
+        """Note a batch that now stands at the position. `Log.append` does the same inline."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.unindexed > self.index_interval:
+            self.add_index_entry(last_offset, position)
+        self.unindexed += size
+        self.boundary_offsets.append(base_offset)
+        self.boundary_positions.append(position)
+        self.size = position + size
+
+    def add_index_entry(self, last_offset: int, position: int) -> None:
+        self.offset_index.append(last_offset, position)
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.unindexed = 0
+        # The time index keeps one place for the roll.
+        self.full = (
+            len(self.offset_index) >= self.index_size_max // self.offset_index.entry_size
+            or len(self.time_index) >= self.index_size_max // self.time_index.entry_size - 1
+        )
+        if self.offset_index.unsaved_size() >= UNSAVED_INDEX_SIZE_MAX:
+            self.save_indexes()
+        if len(self.boundary_offsets) > BOUNDARIES_MAX:
+            del self.boundary_offsets[: BOUNDARIES_MAX // 2]
+            del self.boundary_positions[: BOUNDARIES_MAX // 2]
+
+    def fits(self, last_offset: int) -> bool:
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def set_roll_times(self, roll_ms: int) -> None:
+        """Note when time asks for a roll: by record timestamps if the first batch has one, else by the clock."""
+        self.roll_after = self.roll_after_now = NEVER
+        if self.size == 0:
+            return
+        if self.first_timestamp is None:
+            self.first_timestamp = self.header_at(0)[8]
+        if self.first_timestamp >= 0:
+            self.roll_after = self.first_timestamp + roll_ms
+        else:
+            self.roll_after_now = self.created_ms + roll_ms
+
+    def truncate(self, position: int, offset: int) -> None:
+        """Cut the file at a batch's beginning, for good; the offset is that batch's."""
+        self.ensure_indexed()
+        file = self.open_for_append()
+        file.truncate(position)
+        file.sync()
+        self.size = position
+        self.offset_index.truncate(position)
+        self.time_index.truncate(offset)
+        self.forget_boundaries()
+        self._hints.clear()
+        self.unindexed = position - (self.offset_index.positions[-1] if len(self.offset_index) else 0)
+        self._restore_max_timestamp()
+        if position == 0:
+            self.first_timestamp = None
+
+    # Reading
+
+    def header_at(self, position: int) -> HeaderTuple:
+        content = self.file.read(HEADER_SIZE, position)
+        if len(content) < HEADER_SIZE:
+            raise BadBatch(position, f"{len(content)} bytes are too few for a batch header")
+        header: HeaderTuple = unpack_header(content, 0)
+        return header
+
+    def batch_at(self, position: int) -> bytes:
+        header = self.header_at(position)
+        return self.file.read(header[1] + LOG_OVERHEAD, position)
+
+    def headers_from(
+        self, position: int, *, offset: int | None = None, check_crc: bool = False
+    ) -> Iterator[tuple[int, HeaderTuple]]:
+        """Yield the batches from a position on, which is a batch's beginning."""
+        least = self.base_offset if offset is None else offset
+        return walk(self.file, position, self.size, offset=least, base_offset=self.base_offset, check_crc=check_crc)
+
+    def find(self, offset: int) -> int | None:
+        """Return the position of the batch that holds the offset or is the first behind it; None at the end."""
+        offsets = self.boundary_offsets
+        if offsets and offset >= offsets[0]:
+            return self.boundary_positions[bisect_right(offsets, offset) - 1]
+        position = self._hints.get(offset)
+        if position is not None:
+            return position
+        for position, header in self.headers_from(self._index_position(offset)):
+            if header[0] + header[6] >= offset:
+                return position
+        return None
+
+    def extent(self, start: int, *, max_bytes: int, end: int, next_offset: int, at_least_one: bool) -> int:
+        """Return how many bytes of whole batches from a batch's position on a read may return.
+
+        None of them reaches the offset `end`. `next_offset` is the one behind this segment.
+        """
+        limit = start + max_bytes
+        if next_offset <= end and self.size <= limit:
+            return self.size - start
+        positions = self.boundary_positions
+        if positions and start >= positions[0]:
+            return self._extent_by_boundaries(start, limit, end, next_offset, at_least_one)
+        slot = self.offset_index.last_within(limit, end=end)
+        while slot >= 0 and self.offset_index.positions[slot] > start:
+            stop = self.offset_index.positions[slot]
+            base_offset = self._checked_entry(slot)
+            if base_offset is not None:
+                # The reader comes back with this offset: it then needs no search.
+                if len(self._hints) >= HINTS_MAX:
+                    self._hints.clear()
+                self._hints[base_offset] = stop
+                return stop - start
+            self.rebuild_indexes()
+            slot = self.offset_index.last_within(limit, end=end)
+        return self._extent_by_headers(start, limit, end, at_least_one)
+
+    def _extent_by_boundaries(self, start: int, limit: int, end: int, next_offset: int, at_least_one: bool) -> int:
+        offsets, positions = self.boundary_offsets, self.boundary_positions
+        bound = self.size if end >= next_offset else positions[bisect_right(offsets, end) - 1]
+        if bound <= start:
+            return 0
+        stop = bound if bound <= limit else positions[bisect_right(positions, limit) - 1]
+        if stop > start:
+            return stop - start
+        if not at_least_one:
+            return 0
+        following = bisect_right(positions, start)
+        return (positions[following] if following < len(positions) else self.size) - start
+
+    def _extent_by_headers(self, start: int, limit: int, end: int, at_least_one: bool) -> int:
+        stop = start
+        for position, header in self.headers_from(start):
+            behind = position + header[1] + LOG_OVERHEAD
+            if header[0] + header[6] >= end or (behind > limit and not (at_least_one and position == start)):
+                break
+            stop = behind
+            if stop >= limit:
+                break
+        return stop - start
+
+    def end_offset(self) -> int:
+        """Return the offset behind the last batch, by a few headers at the end."""
+        position = 0
+        if not self._indexed:
+            position = self._last_saved_entry()
+        elif len(self.offset_index):
+            position = self._index_position(NEVER)
+        end = self.base_offset
+        for _, header in self.headers_from(position):
+            end = header[0] + header[6] + 1
+        return end
+
+    # Indexes
+
+    def _last_saved_entry(self) -> int:
+        """Return the position in the last entry of the index file without loading the rest; 0 if it is no good."""
+        try:
+            file = self.directory.disk.open(self.offset_index.path, writable=False)
+        except FileNotFoundError:
+            return 0
+        try:
+            entry = file.read(ENTRY.size, file.size() - ENTRY.size) if file.size() >= ENTRY.size else b""
+        finally:
+            file.close()
+        if len(entry) < ENTRY.size:
+            return 0
+        relative, position = ENTRY.unpack(entry)
+        return position if self._names_batch(self.base_offset + relative, position) is not None else 0
+
+    def _index_position(self, offset: int) -> int:
+        """Return where a search for the offset may start, by an entry that was checked."""
+        self.ensure_indexed()
+        slot = self.offset_index.lookup(offset)
+        if slot >= 0 and self._checked_entry(slot) is None:
+            self.rebuild_indexes()
+            slot = self.offset_index.lookup(offset)
+        return self.offset_index.positions[slot] if slot >= 0 else 0
+
+    def _checked_entry(self, slot: int) -> int | None:
+        """Return the base offset of the batch that an entry names; None if there is no such batch there."""
+        return self._names_batch(*self.offset_index.entry(slot))
+
+    def _names_batch(self, last_offset: int, position: int) -> int | None:
+        if position < 0 or position + HEADER_SIZE > self.size:
+            return None
+        header = self.header_at(position)
+        if misfit(header, left=self.size - position, offset=self.base_offset, base_offset=self.base_offset):
+            return None
+        return header[0] if header[0] + header[6] == last_offset else None
+
+    def ensure_indexed(self) -> None:
+        """Load the indexes of a segment that has not been used since the start; make them anew if they are damaged."""
+        if self._indexed:
+            return
+        try:
+            self.offset_index.load(self.directory.disk, log_size=self.size)
+            self.time_index.load(self.directory.disk)
+            last = self.offset_index.positions[-1] if len(self.offset_index) else 0
+            if self.size - last > max(INDEX_LAG_MAX, 2 * self.index_interval):
+                raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
+        except (Corruption, FileNotFoundError):
+            self.rebuild_indexes()
+            return
+        self._indexed = True
+        self.unindexed = self.size - last
+        self._restore_max_timestamp()
+
+    def rebuild_indexes(self) -> None:
+        """Make both indexes from the log's headers and save them."""
+        self.start_indexes_anew()
+        for position, header in self.headers_from(0):
+            self.index_batch(position, header)
+        self.finish_indexes()
+
+    def start_indexes_anew(self) -> None:
+        self.offset_index = OffsetIndex(self.offset_index.path, self.base_offset)
+        self.time_index = TimeIndex(self.time_index.path, self.base_offset)
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self.unindexed = 0
+        self._hints.clear()
+
+    def index_batch(self, position: int, header: HeaderTuple) -> None:
+        """Count one batch of a walk over the whole segment."""
+        if header[8] > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = header[8], header[0] + header[6]
+        if self.unindexed > self.index_interval:
+            self.offset_index.append(header[0] + header[6], position)
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+            self.unindexed = 0
+        self.unindexed += header[1] + LOG_OVERHEAD
+
+    def finish_indexes(self) -> None:
+        self._indexed = True
+        if self._writer is None and self.max_timestamp >= 0:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.save_indexes()
+
+    def _restore_max_timestamp(self) -> None:
+        """Read the largest timestamp: the last of the time index, or one of the few batches behind it."""
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        timestamp, offset = self.time_index.last()
+        start = self._index_position(offset) if timestamp >= 0 else 0
+        found = timestamp < 0
+        for _, header in self.headers_from(start):
+            last_offset = header[0] + header[6]
+            found = found or (last_offset == offset and header[8] == timestamp)
+            if header[8] > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header[8], last_offset
+        if not found or self.max_timestamp < timestamp:
+            self.rebuild_indexes()

@@ -1,0 +1,88 @@
+"""Producer snapshots of a log: `<offset>.snapshot` holds the state of all producers before that offset.
+
+Written when a segment begins and at a clean close, never synced: the checksum tells a good
+one, and an older one with more of the log replayed gives the same state.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk
+from penstock.storage.producer_state import ProducerState
+from penstock.storage.segment import Segment, file_name
+from penstock.wire.batch import CONTROL
+
+SUFFIX = ".snapshot"
+_DIGITS = 20
+
+
+def save_snapshot(disk: Disk, folder: str, producers: ProducerState, offset: int, bases: Sequence[int]) -> None:
+    """Write a snapshot; drop older ones that no segment begins with. A full disk may refuse."""
+    content = producers.encode()
+    with suppress(OSError):
+        file = disk.open(f"{folder}/{file_name(offset, SUFFIX)}", create=True)
+        try:
+            file.write((content,), 0)
+            if file.size() != len(content):
+                file.truncate(len(content))
+        finally:
+            file.close()
+        kept = {offset, *bases}
+        for each in _offsets(disk, folder):
+            if each < offset and each not in kept:
+                disk.remove(f"{folder}/{file_name(each, SUFFIX)}")
+
+
+def remove_snapshots(disk: Disk, folder: str, *, above: int) -> None:
+    """Remove snapshots of states that the log no longer reaches."""
+    for offset in _offsets(disk, folder):
+        if offset > above:
+            disk.remove(f"{folder}/{file_name(offset, SUFFIX)}")
+
+
+def load_producers(
+    disk: Disk, folder: str, segments: Sequence[Segment], producers: ProducerState, end: int, now_ms: int
+) -> None:
+    """Make the state before an offset: the newest good snapshot, then the log behind it. Raises BadBatch."""
+    producers.clear()
+    start = segments[0].base_offset
+    for offset in reversed(_offsets(disk, folder)):
+        if offset < start:
+            break
+        if offset <= end:
+            try:
+                producers.decode(disk.read_file(f"{folder}/{file_name(offset, SUFFIX)}"), now_ms)
+            except (Corruption, FileNotFoundError):
+                producers.clear()
+                continue
+            start = offset
+            break
+    replay(segments, producers, start, end, now_ms)
+
+
+def replay(segments: Sequence[Segment], producers: ProducerState, start: int, end: int, now_ms: int) -> None:
+    """Note the producers' batches from one offset up to another, by their headers."""
+    for index, segment in enumerate(segments):
+        if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
+            continue
+        if segment.base_offset >= end or start >= end:
+            return
+        position = segment.find(start) if start > segment.base_offset else 0
+        if position is None:
+            continue
+        for _, header in segment.headers_from(position):
+            if header[0] >= end:
+                return
+            if header[9] >= 0 and not header[5] & CONTROL:
+                last_offset = header[0] + header[6]
+                producers.published(header[9], header[10], header[11], header[0], last_offset, header[8], now_ms)
+
+
+def _offsets(disk: Disk, folder: str) -> list[int]:
+    names = (name.partition(".") for name in disk.list(folder))
+    return sorted(int(stem) for stem, dot, suffix in names if dot + suffix == SUFFIX and _is_offset(stem))
+
+
+def _is_offset(stem: str) -> bool:
+    return len(stem) == _DIGITS and stem.isdecimal()

@@ -1,0 +1,74 @@
+"""The sparse map from timestamps to offsets in one segment (`.timeindex`).
+
+An entry holds the largest timestamp so far and the last offset of the batch that brought
+it, relative to the segment's base: 8 + 4 bytes, strictly rising, as Kafka writes them. Like
+the offset index it is checked against the log whenever it is used.
+"""
+
+from array import array
+from bisect import bisect_left
+from struct import Struct
+from typing import ClassVar, Final
+
+from penstock.model.errors import Corruption
+from penstock.model.ids import NO_TIMESTAMP
+from penstock.ports.disk import Disk
+from penstock.storage.index_file import IndexFile
+
+ENTRY: Final = Struct(">qi")
+
+
+class TimeIndex(IndexFile):
+    """The entries of one segment, oldest first."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    entry_size: ClassVar[int] = ENTRY.size
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        super().__init__(path, base_offset)
+        self.timestamps = array("q")
+        self.offsets = array("i")
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    def load(self, disk: Disk) -> None:
+        """Read the file; Corruption when it cannot be a time index."""
+        timestamps, offsets = array("q"), array("i")
+        for timestamp, relative in ENTRY.iter_unpack(self._read(disk)):
+            if timestamps and (timestamp <= timestamps[-1] or relative <= offsets[-1]):
+                raise Corruption(f"{self.path}: entries do not rise")
+            timestamps.append(timestamp)
+            offsets.append(relative)
+        if offsets and (offsets[0] < 0 or timestamps[0] < 0):
+            raise Corruption(f"{self.path}: an entry lies before the segment")
+        self.timestamps, self.offsets = timestamps, offsets
+
+    def append(self, timestamp: int, last_offset: int) -> None:
+        """Add an entry unless the largest timestamp has not moved since the last one."""
+        if timestamp > (self.timestamps[-1] if self.timestamps else NO_TIMESTAMP):
+            relative = last_offset - self.base_offset
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative)
+            self._unsaved += ENTRY.pack(timestamp, relative)
+
+    def last(self) -> tuple[int, int]:
+        """Return the last timestamp with its offset, (-1, base offset) when empty."""
+        if not self.timestamps:
+            return NO_TIMESTAMP, self.base_offset
+        return self.timestamps[-1], self.base_offset + self.offsets[-1]
+
+    def lookup(self, timestamp: int) -> tuple[int, int] | None:
+        """Return the last entry below the timestamp: no batch up to its offset reaches the timestamp."""
+        slot = bisect_left(self.timestamps, timestamp) - 1
+        if slot < 0:
+            return None
+        return self.timestamps[slot], self.base_offset + self.offsets[slot]
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after the offset."""
+        count = bisect_left(self.offsets, offset - self.base_offset)
+        del self.timestamps[count:]
+        del self.offsets[count:]
+        self._keep(count)

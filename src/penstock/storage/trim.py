@@ -1,0 +1,173 @@
+"""Taking parts of a log away: at the start by retention and DeleteRecords, at the end by truncation.
+
+Only whole segments leave at the start, never the active one and nothing at or above the
+high watermark. Files are renamed first and removed after `file.delete.delay.ms`, since a
+slice of one may be on its way to a reader.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.model.errors import OffsetOutOfRange
+from penstock.storage import snapshots
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Segment, file_name
+
+if TYPE_CHECKING:
+    from penstock.storage.log import Log
+
+DELETED_SUFFIX = ".deleted"
+
+
+class Damaged(Exception):
+    """A walk through a segment met bytes that are no batch."""
+
+    def __init__(self, segment: Segment, bad: BadBatch) -> None:
+        super().__init__(str(bad))
+        self.segment = segment
+        self.bad = bad
+
+
+def advance_start(log: Log, offset: int) -> None:
+    """Move the log's start; a step back is ignored."""
+    if offset > log.end_offset:
+        raise OffsetOutOfRange(f"offset {offset} is beyond the end, {log.end_offset}")
+    if offset > log.start_offset:
+        log.start_offset = offset
+        log.epochs.truncate_start(offset)
+        log.on_start_advanced()
+
+
+def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
+    """Drop segments below the start, then by age, then by size, oldest first."""
+    count = _count_deletable(log, high_watermark, now_ms)
+    if count == 0:
+        return 0
+    # The start is durable before the files go: it must not move back after a crash.
+    advance_start(log, max(log.start_offset, log.bases[count]))
+    leaving = log.segments[:count]
+    del log.segments[:count]
+    del log.bases[:count]
+    for segment in leaving:
+        doom(log, segment, now_ms)
+    return count
+
+
+def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
+    settings = log.settings
+    excess = log.size - settings.retention_bytes if settings.delete and settings.retention_bytes >= 0 else 0
+    for index, segment in enumerate(log.segments[:-1]):
+        behind = log.bases[index + 1]
+        damaged = log.damaged_from is not None and behind > log.damaged_from
+        if behind > high_watermark or damaged:
+            return index
+        if behind > log.start_offset and not (
+            settings.delete and (excess >= segment.size or _is_old(log, segment, now_ms))
+        ):
+            return index
+        excess -= segment.size
+    return len(log.segments) - 1
+
+
+def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
+    if log.settings.retention_ms < 0:
+        return False
+    try:
+        segment.ensure_indexed()
+    except BadBatch as bad:
+        raise Damaged(segment, bad) from bad
+    # Records without timestamps never grow old by them.
+    return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > log.settings.retention_ms
+
+
+def doom(log: Log, segment: Segment, now_ms: int) -> None:
+    """Rename a segment's files out of the log; they are removed after the delay."""
+    disk = log.directory.disk
+    snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
+    renamed = []
+    for path in (*segment.paths(), snapshot):
+        with suppress(FileNotFoundError):
+            disk.rename(path, path + DELETED_SUFFIX)
+            renamed.append(path + DELETED_SUFFIX)
+    log.directory.open_files.forget(segment.path)
+    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(renamed)))
+
+
+def remove_doomed_files(log: Log, now_ms: int) -> None:
+    """Remove what is due; what the disk refuses stays for the next time."""
+    waiting: list[tuple[int, tuple[str, ...]]] = []
+    for due_ms, paths in log.doomed:
+        if due_ms > now_ms:
+            waiting.append((due_ms, paths))
+            continue
+        try:
+            for path in paths:
+                log.directory.disk.remove(path)
+        except OSError:
+            waiting.append((due_ms, paths))
+    log.doomed = waiting
+
+
+def truncate_to(log: Log, offset: int) -> None:
+    """Cut the batch that holds the offset and everything behind it."""
+    if offset >= log.end_offset:
+        return
+    if offset <= log.bases[0]:
+        truncate_fully_and_start_at(log, offset)
+        return
+    _about_to_cut(log, offset)
+    while log.bases[-1] >= offset:
+        _remove(log, log.segments.pop())
+        log.bases.pop()
+    segment = log.active = log.segments[-1]
+    end = offset
+    try:
+        position = segment.find(offset)
+        if position is not None:
+            end = min(offset, segment.header_at(position)[0])
+            segment.truncate(position, end)
+    except BadBatch as bad:
+        raise Damaged(segment, bad) from bad
+    log.directory.disk.sync_folder(log.folder)
+    _end_at(log, end)
+    snapshots.remove_snapshots(log.directory.disk, log.folder, above=end)
+    snapshots.load_producers(log.directory.disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
+
+
+def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+    """Remove every segment and begin an empty one at the offset."""
+    _about_to_cut(log, offset)
+    for segment in log.segments:
+        _remove(log, segment)
+    log.segments.clear()
+    log.bases.clear()
+    log.producer_state.clear()
+    snapshots.remove_snapshots(log.directory.disk, log.folder, above=-1)
+    log.start_at(offset)
+    log.directory.disk.sync_folder(log.folder)
+    log.start_offset = offset
+    _end_at(log, offset)
+
+
+def _about_to_cut(log: Log, offset: int) -> None:
+    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
+    log.flusher.forget()
+    log.flushed_offset = min(log.flushed_offset, offset)
+    log.on_truncating()
+
+
+def _end_at(log: Log, offset: int) -> None:
+    log.end_offset = offset
+    log.flushed_offset = min(log.flushed_offset, offset)
+    log.durable_offset = min(log.durable_offset, offset)
+    log.start_offset = min(log.start_offset, offset)
+    log.epochs.truncate_end(offset)
+    log.save_epochs()
+
+
+def _remove(log: Log, segment: Segment) -> None:
+    log.directory.open_files.forget(segment.path)
+    for path in segment.paths():
+        log.directory.disk.remove(path)
