@@ -374,5 +374,5 @@ def _resolve(image: Image, reference: TopicReference, *, repeated: bool) -> Topi
         raise InvalidRequest("Duplicate topic id.")
     topic = image.topics_by_id.get(reference.id)
     if topic is None:
-        raise UnknownTopicId()
+        raise UnknownTopicId("This server does not host this topic ID.")
     return topic

@@ -113,7 +113,8 @@ def _find(partition: "Partition", timestamp: int, *, end: int) -> Found:
     if timestamp == LATEST:
         return Found(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return Found(-1, log.start_offset, log.epoch_at(log.start_offset))
+        empty = log.start_offset == log.end_offset
+        return Found(-1, log.start_offset, partition.leader_epoch if empty else log.epochs.epoch_at(log.start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.lookup_time(timestamp)

@@ -1,0 +1,280 @@
+"""Decides on changes of settings: incremental ones (KIP-339) and the older kind that replaces all.
+
+Each resource stands for itself: one that is refused does not stop the others. What comes out is
+ConfigRecords for the values that really change. Values are judged by config/; this file knows who
+may set what where. Nothing is committed here. Refuses: InvalidRequest, InvalidConfig,
+InvalidTopic, UnknownTopicOrPartition, each as the result of its resource.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from penstock.config.broker import BROKER
+from penstock.config.foreign import is_meaningless, is_unsupported
+from penstock.config.group import CLIENT_METRICS, GROUP, check_group
+from penstock.config.option import HOUR_MS, Option, Value, parse, render
+from penstock.config.settings import BrokerSettings, base_name, check_broker, closest_names, option_of, resolve_topic
+from penstock.config.topic import TOPIC
+from penstock.controller.decision import Decision
+from penstock.metadata import image as resources
+from penstock.metadata.image import ConfigResource, Image
+from penstock.metadata.records import ConfigRecord, MetadataRecord
+from penstock.model.errors import NO_ERROR, InvalidConfig, InvalidRequest, Refusal, UnknownTopicOrPartition
+from penstock.model.ids import NodeId
+from penstock.model.topic import check_name
+
+
+class Operation(IntEnum):
+    """What a change does to one setting, as IncrementalAlterConfigs numbers it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+class ResourceChanges(NamedTuple):
+    """What one request asks of one resource."""
+
+    resource: ConfigResource
+    changes: tuple[Change, ...]
+
+
+class Result(NamedTuple):
+    """How it went for one resource; the message is there only with an error."""
+
+    resource: ConfigResource
+    code: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """What is needed to tell a good change from a bad one."""
+
+    image: Image
+    settings: BrokerSettings
+    node_id: NodeId
+
+
+def decide_incremental_alter(
+    judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
+) -> Decision[tuple[Result, ...]]:
+    """Decide on changes to single settings; the rest of each resource stays as it is."""
+    return _decide(judge, requests, _apply, validate_only=validate_only)
+
+
+def decide_alter(
+    judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
+) -> Decision[tuple[Result, ...]]:
+    """Decide on requests that give all settings of a resource: what they do not name goes back to its default."""
+    return _decide(judge, requests, _replace, validate_only=validate_only)
+
+
+def _decide(
+    judge: Judge,
+    requests: Sequence[ResourceChanges],
+    change: Callable[[Judge, ResourceChanges], dict[str, str]],
+    *,
+    validate_only: bool,
+) -> Decision[tuple[Result, ...]]:
+    asked = Counter(request.resource for request in requests)
+    records: list[MetadataRecord] = []
+    results = []
+    for request in requests:
+        resource = request.resource
+        try:
+            if asked[resource] > 1:
+                raise InvalidRequest("Each resource must appear at most once.")
+            _check_resource(judge, resource)
+            _check_changes(request.changes)
+            wanted = change(judge, request)
+            _check_values(judge, resource, wanted)
+        except Refusal as refusal:
+            results.append(Result(resource, refusal.code, refusal.message))
+            continue
+        records.extend(_difference(resource, judge.image.config(resource), wanted))
+        results.append(Result(resource, NO_ERROR, None))
+    return Decision(() if validate_only else tuple(records), tuple(results))
+
+
+def _check_resource(judge: Judge, resource: ConfigResource) -> None:
+    if resource.type == resources.TOPIC:
+        if not resource.name:
+            raise InvalidRequest("Default topic resources are not allowed.")
+        if check_name(resource.name) not in judge.image.topics:
+            raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
+    elif resource.type == resources.BROKER:
+        if resource.name:
+            check_node_id(resource.name, judge.node_id)
+    elif resource.type == resources.CLIENT_METRICS:
+        if not resource.name:
+            raise InvalidRequest("Subscription name can't be empty")
+    elif resource.type == resources.GROUP:
+        if not resource.name:
+            raise InvalidRequest("Default group resources are not allowed.")
+    else:
+        raise InvalidRequest(f"Unknown resource type {resource.type}")
+
+
+def check_node_id(name: str, node_id: NodeId) -> None:
+    """Refuse a broker's name that is not this node: each broker judges its own settings."""
+    if not name.isascii() or not name.removeprefix("-").isdigit():
+        raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def _check_changes(changes: Sequence[Change]) -> None:
+    names = Counter(change.name for change in changes)
+    if len(names) != len(changes):
+        raise InvalidRequest("Error due to duplicate config keys")
+    null = [change.name for change in changes if change.value is None and change.operation != Operation.DELETE]
+    if null:
+        raise InvalidRequest(f"Null value not supported for : {','.join(null)}")
+
+
+def _replace(_: Judge, request: ResourceChanges) -> dict[str, str]:
+    return {change.name: change.value for change in request.changes if change.value is not None}
+
+
+def _apply(judge: Judge, request: ResourceChanges) -> dict[str, str]:
+    """Return all that is set at the resource once the changes are made."""
+    wanted = dict(judge.image.config(request.resource))
+    for change in request.changes:
+        if change.operation == Operation.SET:
+            wanted[change.name] = change.value or ""
+        elif change.operation == Operation.DELETE:
+            wanted.pop(change.name, None)
+        elif change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            wanted[change.name] = _edit_list(judge, request.resource, wanted, change)
+        else:
+            raise InvalidRequest(f"Unknown operation type {change.operation}")
+    return wanted
+
+
+def _edit_list(judge: Judge, resource: ConfigResource, wanted: Mapping[str, str], change: Change) -> str:
+    option = _option(resource, change.name)
+    if option is None:
+        raise InvalidConfig(f"Unknown config name: {change.name}")
+    if option.kind != "list":
+        raise InvalidConfig(
+            f"Can't {Operation(change.operation).name} to key {change.name} because its type is not LIST."
+        )
+    present = wanted.get(change.name)
+    if present is None:
+        present = render(option, _default(judge, resource, option)) or ""
+    words = _words(present)
+    given = _words(change.value or "")
+    if change.operation == Operation.APPEND:
+        words += [word for word in given if word not in words]
+    else:
+        words = [word for word in words if word not in given]
+    return ",".join(words)
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")] if text.strip() else []
+
+
+def _option(resource: ConfigResource, name: str) -> Option | None:
+    if resource.type == resources.TOPIC:
+        return TOPIC.get(name)
+    if resource.type == resources.BROKER:
+        return option_of(name)
+    return (GROUP if resource.type == resources.GROUP else CLIENT_METRICS).get(name)
+
+
+def _default(judge: Judge, resource: ConfigResource, option: Option) -> Value:
+    if resource.type == resources.TOPIC:
+        return judge.settings.topic_default(option)
+    # What was set for all brokers, or at the start, is what a broker's own list grows from.
+    value: Value = (
+        judge.settings.get(option.name, option.default) if resource.type == resources.BROKER else option.default
+    )
+    return value
+
+
+def _check_values(judge: Judge, resource: ConfigResource, wanted: Mapping[str, str]) -> None:
+    if resource.type == resources.TOPIC:
+        resolve_topic(judge.settings, wanted)
+    elif resource.type == resources.BROKER:
+        _check_broker_values(judge, resource, wanted)
+    elif resource.type == resources.GROUP:
+        _check_group_values(judge, wanted)
+    else:
+        _check_client_metrics_values(wanted)
+
+
+def _check_broker_values(judge: Judge, resource: ConfigResource, wanted: Mapping[str, str]) -> None:
+    _check_broker_names(resource, wanted)
+    try:
+        for name, text in wanted.items():
+            option = option_of(name)
+            assert option is not None, "the names were checked above"
+            parse(option, text, name=name)
+        everywhere = wanted if not resource.name else judge.image.config(ConfigResource(resources.BROKER, ""))
+        here = wanted if resource.name else judge.image.config(ConfigResource(resources.BROKER, str(judge.node_id)))
+        check_broker(judge.settings.with_dynamic(cluster=everywhere, node=here))
+    except InvalidConfig as problem:
+        # Kafka's brokers answer INVALID_REQUEST here, where its topics answer INVALID_CONFIG.
+        raise InvalidRequest(problem.message) from None
+
+
+def _check_broker_names(resource: ConfigResource, names: Mapping[str, str]) -> None:
+    for name in names:
+        if option_of(name) is None:
+            # Kafka takes any name here, and a misspelt one then does nothing for ever.
+            if is_meaningless(name) or is_unsupported(base_name(name)):
+                raise InvalidRequest(f"{name} is an option of Kafka that has no effect in Penstock")
+            raise InvalidRequest(f"Unknown broker config name: {name}{closest_names(name, BROKER)}")
+    fixed = [name for name in sorted(names) if BROKER[base_name(name)].scope == "read-only"]
+    if fixed:
+        raise InvalidRequest(f"Cannot update these configs dynamically: [{', '.join(fixed)}]")
+    single = [name for name in sorted(names) if BROKER[base_name(name)].scope == "per-broker"]
+    if single and not resource.name:
+        raise InvalidRequest(
+            f"Cannot update these configs at default cluster level, broker id must be specified: [{', '.join(single)}]"
+        )
+
+
+def _check_group_values(judge: Judge, wanted: Mapping[str, str]) -> None:
+    values: dict[str, Value] = {
+        name: judge.settings[option.fallbacks[0]] if option.fallbacks else option.default
+        for name, option in GROUP.items()
+    }
+    for name, text in wanted.items():
+        if name not in GROUP:
+            raise InvalidConfig(f"Unknown group config name: {name}")
+        values[name] = parse(GROUP[name], text)
+    check_group(values, judge.settings)
+
+
+def _check_client_metrics_values(wanted: Mapping[str, str]) -> None:
+    for name, text in wanted.items():
+        if name not in CLIENT_METRICS:
+            raise InvalidRequest(f"Unknown client metrics configuration: {name}")
+        value = parse(CLIENT_METRICS[name], text)
+        if name == "interval.ms" and isinstance(value, int) and not 100 <= value <= HOUR_MS:
+            raise InvalidRequest(f"Invalid value {value} for {name}, interval must be between 100 and 3600000 (1 hour)")
+
+
+def _difference(
+    resource: ConfigResource, present: Mapping[str, str], wanted: Mapping[str, str]
+) -> list[MetadataRecord]:
+    """Return the records that lead from what is set to what is wanted."""
+    names = [*(name for name in present if name not in wanted), *wanted]
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=wanted.get(name))
+        for name in names
+        if present.get(name) != wanted.get(name)
+    ]
