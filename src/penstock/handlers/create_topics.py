@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.create_topics.v7.response import CreatableTopicConfigs, CreatableTopicResult, CreateTopicsResponse
 
-from penstock.config.option import render
-from penstock.config.settings import Source, resolve_topic
+from penstock.config.describe import Described, describe_topic
+from penstock.config.settings import Source
 from penstock.config.topic import TOPIC
 from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, decide_create
 from penstock.handlers.context import Context, Request
@@ -82,26 +82,6 @@ def _not_even_tried(counts: "Counter[str]") -> list[RefusedTopic]:
 
 
 def _created(settings: "BrokerSettings", topic: CreatedTopic) -> CreatableTopicResult:
-    values = resolve_topic(settings, topic.configs)
-    configs = []
-    for name, option in sorted(TOPIC.items()):
-        if option.internal:
-            continue
-        if name in topic.configs:
-            source = Source.DYNAMIC_TOPIC
-        elif option.at_broker and (synonyms := settings.synonyms(option.name)):
-            source = synonyms[0].source
-        else:
-            source = Source.DEFAULT
-        configs.append(
-            CreatableTopicConfigs(
-                name=name,
-                value=None if option.sensitive else render(option, values[name]),
-                read_only=False,
-                config_source=int8(source),
-                is_sensitive=option.sensitive,
-            )
-        )
     return CreatableTopicResult(
         name=topic_name(topic.name),
         topic_id=topic.id,
@@ -109,8 +89,26 @@ def _created(settings: "BrokerSettings", topic: CreatedTopic) -> CreatableTopicR
         error_message=None,
         num_partitions=int32(topic.partition_count),
         replication_factor=int16(topic.replication_factor),
-        configs=tuple(configs),
+        configs=tuple(
+            CreatableTopicConfigs(
+                name=config.name,
+                value=config.value,
+                read_only=config.read_only,
+                config_source=int8(_source(settings, config)),
+                is_sensitive=config.sensitive,
+            )
+            for config in sorted(describe_topic(settings, topic.configs))
+        ),
     )
+
+
+def _source(settings: "BrokerSettings", config: Described) -> Source:
+    """Where a value comes from. Unlike DescribeConfigs, this API counts the options that stand in for another."""
+    option = TOPIC[config.name]
+    if config.source is Source.DEFAULT and option.at_broker:
+        sources = (settings.source(name) for name in (option.name, *option.fallbacks))
+        return next((source for source in sources if source is not Source.DEFAULT), Source.DEFAULT)
+    return config.source
 
 
 def _failed(name: str, refusal: Refusal, message: str | None) -> CreatableTopicResult:

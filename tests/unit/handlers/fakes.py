@@ -1,0 +1,217 @@
+"""A context without a disk, a socket or a clock that runs: the services that handlers ask, as small as they get."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from penstock.config.settings import BrokerSettings, topic_settings
+from penstock.controller.controller import Controller
+from penstock.controller.features import decide_bootstrap
+from penstock.controller.producer_ids import ProducerIds
+from penstock.handlers.context import Context, Endpoint, Request
+from penstock.metadata import delta
+from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.records import MetadataRecord
+from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.wire import codec
+from penstock.wire.api import APIS
+from penstock.wire.frame import Header
+from tests.unit.controller.cluster import broker
+
+
+class FakeQuorum:
+    """Commits at once; with `stuck`, never."""
+
+    def __init__(self) -> None:
+        self.image: Image = EMPTY
+        self.stuck = False
+        self.after_commit: Callable[[], None] = lambda: None
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> None:
+        if self.stuck:
+            await asyncio.Event().wait()
+        self.put(records)
+
+    def put(self, records: Sequence[MetadataRecord]) -> None:
+        offset = Offset(self.image.offset + len(records))
+        _, self.image = delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
+        self.after_commit()
+
+
+class FakeTimer:
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class FakeClock:
+    """Time passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.timers: list[FakeTimer] = []
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def wall_ms(self) -> int:
+        return 1_000_000
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(callback)
+        self.timers.append(timer)
+        return timer
+
+    def ring(self) -> None:
+        """Let every delay pass that somebody still waits for."""
+        for timer in self.timers:
+            if timer.callback is not None:
+                timer.callback()
+        self.timers.clear()
+
+
+class FakeEntropy:
+    def __init__(self) -> None:
+        self._count = 0
+        self._random = Random(7)
+
+    def uuid(self) -> UUID:
+        self._count += 1
+        return UUID(int=self._count)
+
+    def stream(self, name: str) -> Random:
+        return self._random
+
+
+class FakeEpochs:
+    def epoch_at(self, offset: int) -> int:
+        return 0 if offset < 5 else 3
+
+
+@dataclass
+class FakeLog:
+    start_offset: int = 0
+    end_offset: int = 0
+    size: int = 0
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    times: Sequence[tuple[int, int, int]] = ()
+    """(timestamp, offset, leader epoch), in the order of the offsets."""
+    epochs: FakeEpochs = field(default_factory=FakeEpochs)
+    error: Exception | None = None
+
+    @property
+    def settings(self) -> Any:
+        return topic_settings(BrokerSettings(), self.overrides)
+
+    def advance_start(self, offset: int) -> None:
+        if self.error is not None:
+            raise self.error
+        self.start_offset = offset
+
+    def lookup_time(self, timestamp: int) -> tuple[int, int, int] | None:
+        if self.error is not None:
+            raise self.error
+        return next((each for each in self.times if each[0] >= timestamp), None)
+
+    def max_timestamp(self) -> tuple[int, int, int]:
+        return max(self.times, key=lambda each: (each[0], -each[1]), default=(-1, -1, -1))
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        return (0, 5) if epoch < 3 else (3, self.end_offset)
+
+
+@dataclass
+class FakePartition:
+    topic: str
+    index: int = 0
+    log: FakeLog = field(default_factory=FakeLog)
+    leader_epoch: int = 3
+    high_watermark: int = 0
+    last_stable_offset: int = 0
+    is_leader: bool = True
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        if not self.is_leader:
+            raise NotLeaderOrFollower
+        if 0 <= current_leader_epoch < self.leader_epoch:
+            raise FencedLeaderEpoch
+        if current_leader_epoch > self.leader_epoch:
+            raise UnknownLeaderEpoch
+
+
+class FakeReplicas:
+    def __init__(self) -> None:
+        self.partitions: dict[tuple[str, int], FakePartition] = {}
+
+    def put(self, partition: FakePartition) -> FakePartition:
+        self.partitions[partition.topic, partition.index] = partition
+        return partition
+
+    def find(self, name: str, index: int) -> FakePartition | None:
+        return self.partitions.get((name, index))
+
+    def all(self) -> Iterator[FakePartition]:
+        return iter(self.partitions.values())
+
+
+@dataclass
+class FakeDirectory:
+    path: str = "/data"
+    failure: OSError | None = None
+
+
+@dataclass
+class FakeStore:
+    directory: FakeDirectory = field(default_factory=FakeDirectory)
+
+
+class FakeDisk:
+    def space(self, path: str) -> tuple[int, int]:
+        return 1000, 400
+
+
+class FakeNode:
+    """A context, with the fakes it is made of beside it."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, brokers: Sequence[MetadataRecord] = ()) -> None:
+        self.quorum = FakeQuorum()
+        self.quorum.put(decide_bootstrap(EMPTY).records)
+        self.quorum.put(brokers or (broker(1),))
+        self.clock = FakeClock()
+        self.replicas = FakeReplicas()
+        self.store = FakeStore()
+        controller = Controller(self.quorum)
+        self.context = Context(
+            settings=BrokerSettings(settings),
+            replicas=self.replicas,  # type: ignore[arg-type]
+            controller=controller,
+            producer_ids=ProducerIds(controller, NodeId(1)),
+            quorum=self.quorum,  # type: ignore[arg-type]
+            clock=self.clock,
+            entropy=FakeEntropy(),
+            disk=FakeDisk(),  # type: ignore[arg-type]
+            store=self.store,  # type: ignore[arg-type]
+            node_id=NodeId(1),
+            cluster_id="the-cluster",
+            endpoints=(Endpoint("PLAINTEXT", "host1", 9092),),
+        )
+
+    @property
+    def image(self) -> Image:
+        return self.quorum.image
+
+    def request(self, api_key: int, version: int, body: Any, *, listener: str = "PLAINTEXT") -> Request:
+        connection: Any = None
+        return Request(Header(api_key, version, 1, "test", 0), body, connection, listener)
+
+    async def ask(self, handler: Any, api_key: int, body: Any, *, version: int | None = None) -> Any:
+        """Ask as a client would: through the codec, there and back, in the version given or the latest."""
+        version = APIS[api_key].max_version if version is None else version
+        received = codec.read_request(api_key, version, codec.write_request(api_key, version, body))
+        reply = await handler(self.context, self.request(api_key, version, received))
+        return codec.read_response(api_key, version, codec.write_response(api_key, version, reply))
