@@ -34,7 +34,7 @@ from penstock.wire.records import Record, decode_batch, encode_batch
 
 METADATA_VERSION = "metadata.version"
 SLICE_RECORDS_MAX = 500
-"""How many records are written in one turn of the event loop: about a millisecond's worth each hundred."""
+"""How many records are written in one turn of the event loop."""
 PART_SUFFIX = ".part"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -44,6 +44,11 @@ class Snapshot(NamedTuple):
     image: Image
     timestamp: int
     """When the last record in it was written to the log."""
+
+
+def end_of(image: Image) -> EpochEnd:
+    """The first offset that the image does not contain, and the epoch of the last that it does."""
+    return EpochEnd(end_offset=Offset(image.offset + 1), epoch=image.epoch)
 
 
 def file_name(image: Image) -> str:

@@ -57,6 +57,10 @@ class Core:
         )
 
     @property
+    def node_id(self) -> NodeId:
+        return self._state.node_id
+
+    @property
     def epoch(self) -> LeaderEpoch:
         return self._state.epoch
 

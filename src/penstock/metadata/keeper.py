@@ -1,0 +1,153 @@
+"""When a checkpoint is due, writing it while the node works, and dropping what it makes superfluous.
+
+Called by `quorum.py` for every image it publishes; goes to `snapshot.py` and to the log.
+The newest two checkpoints stay, and the log from the older of them on, so that rot in
+the newest costs a longer replay and nothing else. A checkpoint that cannot be written is
+left out with a warning: the log still has everything.
+"""
+
+import logging
+from collections.abc import Callable
+
+from penstock.metadata.image import Image
+from penstock.metadata.snapshot import PART_SUFFIX, Snapshot, SnapshotWriter, end_of, file_name, load, parse_name
+from penstock.model.errors import Corruption, StartupError, StorageError
+from penstock.ports.clock import Clock, Timer
+from penstock.ports.disk import Disk
+from penstock.raft.messages import EpochEnd
+from penstock.storage.log import Log
+
+CORRUPT_SUFFIX = ".corrupt"
+
+logger = logging.getLogger(__name__)
+
+
+def load_newest(disk: Disk, folder: str, *, log_start: int) -> Snapshot | None:
+    """Return the newest checkpoint that is whole, or None if the log begins at the beginning.
+
+    Rotten ones are set aside under another name. StartupError if the log does not reach
+    back to the newest whole one.
+    """
+    newest: Snapshot | None = None
+    for name in reversed(disk.list(folder)):
+        if name.endswith(PART_SUFFIX):
+            disk.remove(f"{folder}/{name}")
+        elif newest is None and parse_name(name) is not None:
+            try:
+                newest = load(disk, folder, name)
+            except Corruption as problem:
+                logger.error("A checkpoint of the metadata is set aside: %s", problem)
+                disk.rename(f"{folder}/{name}", f"{folder}/{name}{CORRUPT_SUFFIX}")
+    reach = 0 if newest is None else newest.image.offset + 1
+    if reach < log_start:
+        raise StartupError(
+            f"The metadata in {folder} is incomplete: its log begins at offset {log_start} and no whole "
+            f"checkpoint reaches that far. Put the folder back from a copy or another voter."
+        )
+    return newest
+
+
+class Keeper:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        log: Log,
+        newest: Snapshot | None,
+        bytes_between: int,
+        interval_ms: int,
+        on_dropped: Callable[[EpochEnd], None],
+    ) -> None:
+        self._clock = clock
+        self._log = log
+        self._disk = log.directory.disk
+        self._newest: Image | None = None if newest is None else newest.image
+        self._bytes_between = bytes_between
+        self._interval_s = interval_ms / 1000
+        self._on_dropped = on_dropped
+        self._present: Snapshot | None = None
+        self._bytes_since = 0
+        self._writer: SnapshotWriter | None = None
+        self._timer: Timer | None = None
+        self._set_timer()
+
+    def note(self, snapshot: Snapshot, *, size: int) -> None:
+        """Take note of a published image and of the bytes of records that led to it."""
+        self._present = snapshot
+        self._bytes_since += size
+        if self._bytes_since >= self._bytes_between:
+            self._begin()
+
+    def stop(self) -> None:
+        """Write no more; a checkpoint under way is given up."""
+        self._writer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set_timer(self) -> None:
+        if self._interval_s > 0:
+            self._timer = self._clock.call_later(self._interval_s, self._interval_over)
+
+    def _interval_over(self) -> None:
+        self._set_timer()
+        if self._bytes_since:
+            self._begin()
+
+    def _begin(self) -> None:
+        if self._writer is not None or self._present is None or self._log.directory.failure is not None:
+            return
+        self._bytes_since = 0
+        snapshot = self._present
+        try:
+            # What comes after the checkpoint goes to another file, so that one day this one can go.
+            self._log.roll()
+            self._writer = SnapshotWriter(self._disk, self._log.folder, snapshot)
+        except (OSError, StorageError) as error:
+            self._give_up(error)
+            return
+        self._clock.call_later(0.0, lambda: self._write_on(snapshot))
+
+    def _write_on(self, snapshot: Snapshot) -> None:
+        writer = self._writer
+        if writer is None:
+            return
+        try:
+            more = writer.write_slice()
+        except OSError as error:
+            self._give_up(error)
+            return
+        if more:
+            self._clock.call_later(0.0, lambda: self._write_on(snapshot))
+        else:
+            writer.finish(lambda error: self._finished(snapshot.image, error))
+
+    def _finished(self, image: Image, error: OSError | None) -> None:
+        if self._writer is None:
+            return
+        if error is not None:
+            self._give_up(error)
+            return
+        self._writer = None
+        before, self._newest = self._newest, image
+        if before is not None:
+            self._drop_before(before)
+
+    def _drop_before(self, kept: Image) -> None:
+        """Drop the log up to a checkpoint that stays, and the checkpoints before that one."""
+        end = end_of(kept)
+        log = self._log
+        try:
+            log.advance_start(end.end_offset)
+            log.delete_old_segments(high_watermark=end.end_offset, now_ms=self._clock.wall_ms())
+            log.remove_doomed_files(self._clock.wall_ms())
+            for name in self._disk.list(log.folder):
+                if parse_name(name) is not None and name < file_name(kept):
+                    self._disk.remove(f"{log.folder}/{name}")
+        except (OSError, StorageError) as error:
+            logger.warning("Old metadata in %s could not be removed: %s", log.folder, error)
+        self._on_dropped(end)
+
+    def _give_up(self, error: Exception) -> None:
+        self._writer = None
+        logger.warning("A checkpoint of the metadata could not be written to %s: %s", self._log.folder, error)
