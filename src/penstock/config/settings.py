@@ -8,13 +8,12 @@ start on an unknown name or a bad value (StartupError); a topic's bad value is I
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
-from penstock.config.option import HOUR_MS, MINUTE_MS, Option, Value, invalid, parse, render
+from penstock.config.option import HOUR_MS, MINUTE_MS, Option, Value, parse, render
 from penstock.config.topic import TOPIC
 from penstock.model.errors import InvalidConfig, StartupError
 
@@ -183,17 +182,19 @@ class BrokerSettings(Mapping[str, Any]):
 
         Options that stand in for this one are listed only behind a value of its own, as Kafka does it.
         """
-        chain = _chain(BROKER[name])
+        option = option_of(name)
+        assert option is not None, f"no option is called {name}"
+        chain = [(name, option), *((other.name, other) for other in _chain(option) if other.name != name)]
         found = [
-            Synonym(option.name, _shown(option, layer[option.name]), source)
+            Synonym(called, _shown(option, layer[called]), source)
             for layer, source in (
                 (self._node, Source.DYNAMIC_BROKER),
                 (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
                 (self._static, Source.STATIC_BROKER),
                 (_DEFAULTS, Source.DEFAULT),
             )
-            for option in chain
-            if layer.get(option.name) is not None
+            for called, option in chain
+            if layer.get(called) is not None
         ]
         while found and found[0].name != name:
             del found[0]
@@ -252,11 +253,15 @@ def check_topic(values: Mapping[str, Value]) -> None:
 
 
 def check_broker(settings: Mapping[str, Value]) -> None:
-    """Check the rules that join several options of a broker."""
+    """Check the rules that join several options of a broker, or that its topic options do not share."""
     _check_compaction_lags(settings["log.cleaner.min.compaction.lag.ms"], settings["log.cleaner.max.compaction.lag.ms"])
-    for name in ("log.roll.ms", "log.roll.hours", "log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+    for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0), ("log.flush.interval.ms", 0)):
+        value = settings[name]
+        if isinstance(value, int) and value < least:
+            raise InvalidConfig(f"{name} must be greater than or equal to {least}")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if settings[name] == 0:
-            raise invalid(name, 0, "Value must not be 0")
+            raise InvalidConfig(f"{name} must be unlimited (-1) or, greater than or equal to 1")
 
 
 def _check_compaction_lags(least: Value, most: Value) -> None:
@@ -269,6 +274,8 @@ def _check_compaction_lags(least: Value, most: Value) -> None:
 
 def closest_names(name: str, known: Mapping[str, object]) -> str:
     """Return a hint for a name that is not known: the names that look most like it."""
+    from difflib import get_close_matches  # only a mistake needs it, so a start without one is faster
+
     near = get_close_matches(name, known, n=2, cutoff=0.6)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 

@@ -1,0 +1,45 @@
+"""AlterConfigs, versions 0-2: the older way, which replaces all settings of a resource.
+
+What the request does not name goes back to its default, so clients read first and write all back;
+IncrementalAlterConfigs is the better way. Each resource succeeds or fails for itself. With
+validate_only nothing changes. Goes to controller/settings.py. Refuses, per resource, with what
+the controller says; loggers can be changed by the newer API alone.
+"""
+
+from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
+from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_alter
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int8
+from penstock.metadata.image import ConfigResource
+
+
+async def handle(context: Context, request: Request) -> AlterConfigsResponse:
+    body: AlterConfigsRequest = request.body
+    asked = [_wanted(resource) for resource in body.resources]
+    results = await context.controller.run(
+        lambda image: decide_alter(
+            Judge(image, context.settings, context.node_id), asked, validate_only=body.validate_only
+        )
+    )
+    return AlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            AlterConfigsResourceResponse(
+                error_code=ErrorCode(result.code),
+                error_message=result.message,
+                resource_type=int8(result.resource.type),
+                resource_name=result.resource.name,
+            )
+            for result in results
+        ),
+    )
+
+
+def _wanted(resource: AlterConfigsResource) -> ResourceChanges:
+    return ResourceChanges(
+        ConfigResource(resource.resource_type, resource.resource_name),
+        tuple(Change(config.name, Operation.SET, config.value) for config in resource.configs),
+    )

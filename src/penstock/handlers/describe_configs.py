@@ -1,0 +1,136 @@
+"""DescribeConfigs, versions 1-4.
+
+Every option of each resource with its value and where that came from; an empty or null list of
+keys asks for all. v1 lists synonyms when asked, v3 adds the type and, when asked, the doc.
+Passwords are never shown. Topics, this broker (named "": what was set for all brokers), its
+loggers, groups and client metrics subscriptions. A group or subscription that nobody has set
+anything for has its defaults. Reads the image and config/describe.py. Refuses, per resource:
+INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
+"""
+
+from collections.abc import Collection
+
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+from penstock.config.describe import (
+    Described,
+    describe_all_brokers,
+    describe_broker,
+    describe_client_metrics,
+    describe_group,
+    describe_topic,
+)
+from penstock.config.loggers import level_of, logger_names
+from penstock.config.settings import Source
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8
+from penstock.metadata import image as resources
+from penstock.metadata.image import ConfigResource
+from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicOrPartition
+from penstock.model.ids import NodeId
+from penstock.model.topic import check_name
+
+UNKNOWN_TYPE = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
+
+
+async def handle(context: Context, request: Request) -> DescribeConfigsResponse:
+    body: DescribeConfigsRequest = request.body
+    return DescribeConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        results=tuple(
+            _answer(context, resource, synonyms=body.include_synonyms, doc=body.include_documentation)
+            for resource in body.resources
+        ),
+    )
+
+
+def _answer(context: Context, resource: DescribeConfigsResource, *, synonyms: bool, doc: bool) -> DescribeConfigsResult:
+    try:
+        described = _describe(context, resource)
+    except Refusal as refusal:
+        return DescribeConfigsResult(
+            error_code=failed(refusal),
+            # Kafka leaves the text of an unknown topic empty.
+            error_message="" if isinstance(refusal, UnknownTopicOrPartition) else refusal.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=(),
+        )
+    return DescribeConfigsResult(
+        error_code=NO_ERROR,
+        error_message="",
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=tuple(_entity(option, synonyms=synonyms, doc=doc) for option in described),
+    )
+
+
+def _describe(context: Context, asked: DescribeConfigsResource) -> list[Described]:
+    kind, name, names = asked.resource_type, asked.resource_name, asked.configuration_keys
+    image = context.quorum.image
+    if kind == resources.TOPIC:
+        topic = check_name(name)
+        if topic not in image.topics:
+            raise UnknownTopicOrPartition
+        return describe_topic(context.settings, image.topic_config(topic), names)
+    if kind == resources.BROKER:
+        if not name:
+            return describe_all_brokers(image.config(ConfigResource(kind, name)), names)
+        _check_broker_id(name, context.node_id, expected=f"{context.node_id} or empty string,")
+        return describe_broker(context.settings, names)
+    if kind == resources.BROKER_LOGGER:
+        if not name:
+            raise InvalidRequest("Broker id must not be empty")
+        _check_broker_id(name, context.node_id, expected=str(context.node_id))
+        return _describe_loggers(names)
+    if kind == resources.CLIENT_METRICS:
+        if not name:
+            raise InvalidRequest("Client metrics subscription name must not be empty")
+        return describe_client_metrics(image.config(ConfigResource(kind, name)), names)
+    if kind == resources.GROUP:
+        if not name:
+            raise InvalidRequest("Group name must not be empty")
+        return describe_group(context.settings, image.config(ConfigResource(kind, name)), names)
+    raise InvalidRequest(UNKNOWN_TYPE)
+
+
+def _check_broker_id(name: str, node_id: NodeId, *, expected: str) -> None:
+    if not name.isascii() or not name.removeprefix("-").isdigit():
+        raise InvalidRequest(f"Broker id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise InvalidRequest(f"Unexpected broker id, expected {expected} but received {name}")
+
+
+def _describe_loggers(names: Collection[str] | None) -> list[Described]:
+    return [
+        Described(name, level_of(name), False, Source.DYNAMIC_BROKER_LOGGER, False, 0, [], "")
+        for name in logger_names()
+        if not names or name in names
+    ]
+
+
+def _entity(option: Described, *, synonyms: bool, doc: bool) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=option.name,
+        value=option.value,
+        read_only=option.read_only,
+        config_source=int8(option.source),
+        is_sensitive=option.sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=int8(synonym.source))
+            for synonym in option.synonyms
+        )
+        if synonyms
+        else (),
+        config_type=int8(option.kind_code),
+        documentation=option.doc if doc or not option.doc else None,
+    )

@@ -1,0 +1,92 @@
+"""IncrementalAlterConfigs, versions 0-1.
+
+Sets, deletes, appends to and subtracts from single settings; each resource succeeds or fails as a
+whole and for itself. With validate_only nothing changes. What is changed is live when the reply
+leaves. The levels of loggers change in this process alone and are not kept. Goes to
+controller/settings.py. Refuses, per resource, with what the controller says.
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource, IncrementalAlterConfigsRequest
+from kio.schema.incremental_alter_configs.v1.response import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
+)
+
+from penstock.config.loggers import check_level, set_level
+from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, Result, decide_incremental_alter
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int8
+from penstock.metadata.image import BROKER_LOGGER, ConfigResource
+from penstock.model.errors import NO_ERROR, InvalidRequest, Refusal
+from penstock.model.ids import NodeId
+
+
+async def handle(context: Context, request: Request) -> IncrementalAlterConfigsResponse:
+    body: IncrementalAlterConfigsRequest = request.body
+    asked = [_changes(resource) for resource in body.resources]
+    kept = [changes for changes in asked if changes.resource.type != BROKER_LOGGER]
+    decided = await context.controller.run(
+        lambda image: decide_incremental_alter(
+            Judge(image, context.settings, context.node_id), kept, validate_only=body.validate_only
+        )
+    )
+    results = iter(decided)
+    return IncrementalAlterConfigsResponse(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            _entity(
+                _alter_loggers(changes, context.node_id, validate_only=body.validate_only)
+                if changes.resource.type == BROKER_LOGGER
+                else next(results)
+            )
+            for changes in asked
+        ),
+    )
+
+
+def _changes(resource: AlterConfigsResource) -> ResourceChanges:
+    return ResourceChanges(
+        ConfigResource(resource.resource_type, resource.resource_name),
+        tuple(Change(config.name, config.config_operation, config.value) for config in resource.configs),
+    )
+
+
+def _alter_loggers(asked: ResourceChanges, node_id: NodeId, *, validate_only: bool) -> Result:
+    """Set the levels of this process's loggers: all of them, or none if one is refused."""
+    try:
+        name = asked.resource.name
+        if not name.isascii() or not name.removeprefix("-").isdigit():
+            raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
+        if int(name) != node_id:
+            raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {name}")
+        levels = [_level(change) for change in asked.changes]
+        for logger, level in levels:
+            check_level(logger, level)
+    except Refusal as refusal:
+        return Result(asked.resource, refusal.code, refusal.message)
+    if not validate_only:
+        for logger, level in levels:
+            set_level(logger, level)
+    return Result(asked.resource, NO_ERROR, None)
+
+
+def _level(change: Change) -> tuple[str, str | None]:
+    if change.operation == Operation.DELETE:
+        return change.name, None
+    if change.operation != Operation.SET:
+        known = change.operation in (Operation.APPEND, Operation.SUBTRACT)
+        word = Operation(change.operation).name if known else str(change.operation)
+        raise InvalidRequest(f"{word} operation is not allowed for the BROKER_LOGGER resource")
+    if change.value is None:
+        raise InvalidRequest(f"Null value not supported for : {change.name}")
+    return change.name, change.value
+
+
+def _entity(result: Result) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode(result.code),
+        error_message=result.message,
+        resource_type=int8(result.resource.type),
+        resource_name=result.resource.name,
+    )
