@@ -1,0 +1,136 @@
+"""penstock start: the ready line, the clean end, and every way to be refused."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.testing import BrokerProcess
+from tests.integration.command import COMMAND, Outcome, penstock
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(data=tmp_path / "data") as broker:
+        yield broker
+
+
+def refused(*words: str) -> str:
+    """Run a start that must fail; return its one line."""
+    outcome: Outcome = penstock("start", *words)
+    assert outcome.code == 1
+    assert outcome.out == ""
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert outcome.err.startswith("penstock: ")
+    return outcome.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_ready_once_and_ends_cleanly_when_told(tmp_path: Path, number: signal.Signals) -> None:
+    words = [*COMMAND, "start", "--data", str(tmp_path / "data"), "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert ready.startswith("ready localhost:")
+        with socket.create_connection(("localhost", int(ready.rpartition(":")[2])), timeout=5):
+            process.send_signal(number)
+            rest, said = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert rest == ""
+    assert "Traceback" not in said
+
+
+def test_it_starts_within_a_second(tmp_path: Path) -> None:
+    with BrokerProcess(data=tmp_path / "data") as broker:
+        broker.stop()
+        began = time.monotonic()
+        broker.start()
+        assert time.monotonic() - began < 2.0, "a second on a quiet machine, twice that on a busy one"
+
+
+def test_a_port_in_use_is_refused(running: BrokerProcess, tmp_path: Path) -> None:
+    line = refused("--data", str(tmp_path / "other"), "--host", "127.0.0.1", "--port", str(running.port))
+    assert str(running.port) in line
+    assert "in use" in line
+
+
+def test_a_second_process_on_the_same_folder_is_refused(running: BrokerProcess) -> None:
+    assert str(running.data) in refused("--data", str(running.data), "--port", "0")
+
+
+def test_a_folder_of_another_node_is_refused(running: BrokerProcess) -> None:
+    running.stop()
+    line = refused("--data", str(running.data), "--port", "0", "--node-id", "7")
+    assert "node" in line
+    assert "7" in line
+
+
+def test_a_folder_of_another_cluster_is_refused(running: BrokerProcess) -> None:
+    running.stop()
+    properties = running.data / "meta.properties"
+    lines = properties.read_text().splitlines()
+    changed = ["cluster.id=MkU3OEVBNTcwNTJENDM2Qg" if line.startswith("cluster.id=") else line for line in lines]
+    properties.write_text("\n".join(changed) + "\n")
+    assert "cluster" in refused("--data", str(running.data), "--port", "0")
+
+
+def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "sealed"
+    folder.mkdir(mode=0o500)
+    # The superuser may write anywhere, except where there is nothing to write to.
+    path = "/proc/penstock" if os.geteuid() == 0 else str(folder)
+    assert path in refused("--data", path, "--port", "0")
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    assert str(file) in refused("--data", str(file), "--port", "0")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["--set", "num.partitions"], "key=value"),
+        (["--set", "num.partitions=many"], "num.partitions"),
+        (["--set", "num.partition=3"], "num.partitions"),
+        (["--config", "nowhere.properties"], "nowhere.properties"),
+        (["--log-level", "loud"], "debug"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused(tmp_path: Path, words: list[str], complaint: str) -> None:
+    assert complaint in refused("--data", str(tmp_path / "data"), "--port", "0", *words)
+    assert not (tmp_path / "data" / "meta.properties").exists()
+
+
+def test_a_file_of_settings_is_read_and_the_command_line_wins(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"log.dirs={tmp_path / 'from-file'}\nnum.partitions=2\nnum.io.threads=8\nnode.id=4\n")
+    words = [
+        *COMMAND,
+        "start",
+        "--config",
+        str(file),
+        "--port",
+        "0",
+        "--host",
+        "127.0.0.1",
+        "--set",
+        "num.partitions=5",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[1]
+            rows = penstock(
+                "config", "get", "--broker", "4", "num.partitions", "--format", "json", "-b", address
+            ).json()
+        finally:
+            process.terminate()
+    assert rows[0]["value"] == "5"
+    assert (tmp_path / "from-file" / "meta.properties").exists()
