@@ -31,10 +31,11 @@ async def handle(context: Context, request: Request) -> DescribeTopicPartitionsR
     names = sorted(image.topics) if all_topics else sorted({TopicName(topic.name) for topic in body.topics})
     first = 0
     if body.cursor is not None:
-        if body.cursor.partition_index < 0 or not (all_topics or body.cursor.topic_name in names):
+        from_name = TopicName(body.cursor.topic_name)
+        if body.cursor.partition_index < 0 or not (all_topics or from_name in names):
             return _refused(body)
-        names = [name for name in names if name >= body.cursor.topic_name]
-        if names and names[0] == body.cursor.topic_name:
+        names = [name for name in names if name >= from_name]
+        if names and names[0] == from_name:
             first = body.cursor.partition_index
     most = context.settings.integer("max.request.partition.size.limit")
     room = max(min(most, body.response_partition_limit), 1)

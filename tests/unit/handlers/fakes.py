@@ -55,6 +55,7 @@ class FakeClock:
 
     def __init__(self) -> None:
         self.timers: list[FakeTimer] = []
+        self.awaited = asyncio.Event()
 
     def monotonic(self) -> float:
         return 0.0
@@ -65,6 +66,7 @@ class FakeClock:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
         timer = FakeTimer(callback)
         self.timers.append(timer)
+        self.awaited.set()
         return timer
 
     def ring(self) -> None:
@@ -191,7 +193,7 @@ class FakeNode:
             replicas=self.replicas,  # type: ignore[arg-type]
             controller=controller,
             producer_ids=ProducerIds(controller, NodeId(1)),
-            quorum=self.quorum,  # type: ignore[arg-type]
+            quorum=self.quorum,
             clock=self.clock,
             entropy=FakeEntropy(),
             disk=FakeDisk(),  # type: ignore[arg-type]

@@ -134,8 +134,7 @@ async def test_a_commit_that_takes_too_long_is_answered_when_the_time_is_up() ->
     node = FakeNode()
     node.quorum.stuck = True
     asked = asyncio.ensure_future(create(node, topic("a")))
-    while not node.clock.timers:
-        await asyncio.sleep(0)
+    await node.clock.awaited.wait()
     node.clock.ring()
     (created,) = await asked
     assert created.error_code == 7

@@ -1,0 +1,196 @@
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+
+from penstock.handlers import metadata
+from penstock.metadata.records import (
+    BrokerEndpoint,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from penstock.wire.api import ApiKey
+from tests.unit.controller.cluster import broker
+from tests.unit.handlers.fakes import FakeNode
+
+ID = UUID(int=900)
+UNKNOWN_OPERATIONS = -(2**31)
+
+
+def named(*names: str) -> tuple[MetadataRequestTopic, ...]:
+    return tuple(MetadataRequestTopic(name=name, topic_id=None) for name in names)  # type: ignore[arg-type]
+
+
+async def ask(
+    node: FakeNode,
+    topics: tuple[MetadataRequestTopic, ...] | None,
+    *,
+    version: int = 13,
+    create: bool = False,
+    operations: bool = False,
+) -> Any:
+    body = MetadataRequest(
+        topics=topics, allow_auto_topic_creation=create, include_topic_authorized_operations=operations
+    )
+    return await node.ask(metadata.handle, ApiKey.METADATA, body, version=version)
+
+
+def with_topic(name: str = "a", *, replicas: tuple[int, ...] = (1,), leader: int = 1, **options: Any) -> FakeNode:
+    node = FakeNode(**options)
+    node.quorum.put(
+        [
+            TopicRecord(name=name, topic_id=ID),
+            PartitionRecord(
+                partition_id=0, topic_id=ID, replicas=replicas, isr=replicas, leader=leader, leader_epoch=4,
+                partition_epoch=0,
+            ),
+        ]
+    )  # fmt: skip
+    return node
+
+
+async def test_the_reply_shows_brokers_cluster_controller_and_partitions() -> None:
+    reply = await ask(with_topic(brokers=[broker(1, rack="r")]), named("a"))
+    assert [(each.node_id, each.host, each.port, each.rack) for each in reply.brokers] == [(1, "host1", 9092, "r")]
+    assert (reply.cluster_id, reply.controller_id, reply.error_code) == ("the-cluster", 1, 0)
+    (topic,) = reply.topics
+    assert (topic.error_code, topic.name, topic.topic_id, topic.is_internal) == (0, "a", ID, False)
+    assert topic.topic_authorized_operations == UNKNOWN_OPERATIONS
+    (partition,) = topic.partitions
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, 1, 4)
+    assert (partition.replica_nodes, partition.isr_nodes, partition.offline_replicas) == ((1,), (1,), ())
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_every_version_finds_a_topic_by_name(version: int) -> None:
+    reply = await ask(with_topic(), named("a"), version=version)
+    assert [(topic.name, topic.partitions[0].leader_id) for topic in reply.topics] == [("a", 1)]
+
+
+async def test_null_asks_for_all_topics_and_an_empty_list_for_none() -> None:
+    node = with_topic()
+    assert [topic.name for topic in (await ask(node, None)).topics] == ["a"]
+    assert (await ask(node, ())).topics == ()
+
+
+async def test_version_0_asks_for_all_topics_with_an_empty_list() -> None:
+    assert [topic.name for topic in (await ask(with_topic(), (), version=0)).topics] == ["a"]
+
+
+async def test_names_that_are_unknown_or_impossible_are_told_apart_and_answered_once() -> None:
+    reply = await ask(FakeNode(), named("nope", "bad name", "nope", "__consumer_offsets", ""))
+    assert [(topic.name, topic.error_code, topic.is_internal) for topic in reply.topics] == [
+        ("nope", 3, False),
+        ("bad name", 17, False),
+        ("__consumer_offsets", 3, True),
+        ("", 17, False),
+    ]
+
+
+async def test_topics_are_found_by_id_and_names_beside_ids_do_not_count() -> None:
+    other = UUID(int=901)
+    asked = tuple(
+        MetadataRequestTopic(name=name, topic_id=topic_id)  # type: ignore[arg-type]
+        for name, topic_id in ((None, ID), (None, other), ("a", None))
+    )
+    reply = await ask(with_topic(), asked)
+    assert [(topic.name, topic.topic_id, topic.error_code) for topic in reply.topics] == [
+        (None, other, 100),
+        ("a", ID, 0),
+    ]
+
+
+@pytest.mark.parametrize("version", [10, 11])
+async def test_ids_are_refused_before_version_12(version: int) -> None:
+    asked = (MetadataRequestTopic(name="a", topic_id=ID),)  # type: ignore[arg-type]
+    reply = await ask(with_topic(), asked, version=version)
+    assert (reply.brokers, reply.cluster_id, reply.controller_id) == ((), None, -1)
+    assert [(topic.name, topic.error_code) for topic in reply.topics] == [("a", 42)]
+
+
+async def test_a_missing_topic_is_made_and_its_leader_is_in_the_same_reply() -> None:
+    node = FakeNode({"num.partitions": "2"})
+    reply = await ask(node, named("new"), create=True)
+    (topic,) = reply.topics
+    assert (topic.error_code, topic.topic_id) == (0, node.image.topics[topic.name].id)
+    assert [partition.leader_id for partition in topic.partitions] == [1, 1]
+
+
+async def test_the_versions_without_the_flag_make_missing_topics() -> None:
+    reply = await ask(FakeNode(), named("new"), version=3)
+    assert [topic.error_code for topic in reply.topics] == [0]
+
+
+@pytest.mark.parametrize(("settings", "create"), [({}, False), ({"auto.create.topics.enable": "false"}, True)])
+async def test_nothing_is_made_without_the_flag_or_against_the_setting(settings: dict[str, str], create: bool) -> None:
+    node = FakeNode(settings)
+    reply = await ask(node, named("new"), create=create)
+    assert [topic.error_code for topic in reply.topics] == [3]
+    assert not node.image.topics
+
+
+async def test_asking_for_all_topics_makes_none() -> None:
+    node = FakeNode()
+    await ask(node, None, create=True)
+    assert not node.image.topics
+
+
+async def test_the_own_topics_are_made_as_their_coordinators_are_configured() -> None:
+    node = FakeNode(
+        {
+            "offsets.topic.num.partitions": "5",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.num.partitions": "3",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+        }
+    )
+    names = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+    reply = await ask(node, named(*names), create=True)
+    assert [(topic.is_internal, len(topic.partitions)) for topic in reply.topics] == [(True, 5), (True, 4), (True, 3)]
+    assert node.image.topic_config(reply.topics[0].name)["cleanup.policy"] == "compact"
+    assert node.image.topic_config(reply.topics[1].name)["compression.type"] == "uncompressed"
+
+
+async def test_what_cannot_be_made_stays_unknown() -> None:
+    reply = await ask(FakeNode({"default.replication.factor": "3"}), named("new", "bad name"), create=True)
+    assert [topic.error_code for topic in reply.topics] == [3, 17]
+
+
+async def test_operations_are_told_to_who_asks() -> None:
+    reply = await ask(with_topic(), named("a", "nope"), operations=True)
+    assert [topic.topic_authorized_operations for topic in reply.topics] == [3576, 3576]
+
+
+async def test_a_partition_without_its_leader_says_so_and_lists_what_is_offline() -> None:
+    node = with_topic(replicas=(1, 2), leader=2, brokers=[broker(1), broker(2, fenced=True)])
+    (partition,) = (await ask(node, named("a"))).topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.offline_replicas) == (5, -1, (2,))
+    assert [each.node_id for each in (await ask(node, None)).brokers] == [1]
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 5), (6, 72)])
+async def test_a_leader_without_the_clients_listener_is_named_from_version_6(version: int, code: int) -> None:
+    elsewhere = RegisterBrokerRecord(
+        broker_id=2,
+        incarnation_id=ID,
+        broker_epoch=2,
+        end_points=(BrokerEndpoint(name="OTHER", host="x", port=1, security_protocol=0),),
+        fenced=False,
+    )
+    node = with_topic(replicas=(2,), leader=2, brokers=[broker(1), elsewhere])
+    (partition,) = (await ask(node, named("a"), version=version)).topics[0].partitions
+    assert (partition.error_code, partition.leader_id) == (code, -1)
+
+
+async def test_version_0_leaves_out_replicas_that_are_gone() -> None:
+    node = with_topic(replicas=(1, 2), brokers=[broker(1), broker(2, fenced=True)])
+    (partition,) = (await ask(node, named("a"), version=0)).topics[0].partitions
+    assert (partition.error_code, partition.leader_id, partition.replica_nodes) == (9, 1, (1,))
+    (partition,) = (await ask(node, named("a"), version=1)).topics[0].partitions
+    assert (partition.error_code, partition.replica_nodes) == (0, (1, 2))

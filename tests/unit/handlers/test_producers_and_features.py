@@ -1,0 +1,99 @@
+"""InitProducerId and UpdateFeatures."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
+from kio.serial import entity_reader
+
+from penstock.handlers import init_producer_id, update_features
+from penstock.metadata.records import FeatureLevelRecord
+from penstock.wire import codec
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.fakes import FakeNode
+
+SOON: Any = timedelta(seconds=30)
+
+
+async def init(node: FakeNode, *, version: int = 5, **fields: Any) -> tuple[int, int, int]:
+    values: dict[str, Any] = {"transactional_id": None, "transaction_timeout": SOON}
+    body = InitProducerIdRequest(**values | fields)
+    reply = await node.ask(init_producer_id.handle, ApiKey.INIT_PRODUCER_ID, body, version=version)
+    return reply.error_code, reply.producer_id, reply.producer_epoch
+
+
+async def test_every_producer_gets_an_id_of_its_own() -> None:
+    node = FakeNode()
+    assert [await init(node, version=version) for version in range(6)] == [(0, number, 0) for number in range(6)]
+    assert node.image.next_producer_id == 1000
+
+
+async def test_a_producer_that_had_an_id_gets_another() -> None:
+    node = FakeNode()
+    await init(node)
+    assert await init(node, producer_id=0, producer_epoch=4) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"producer_id": 5}, 42),
+        ({"producer_epoch": 3}, 42),
+        ({"transactional_id": ""}, 42),
+        ({"transactional_id": "tx"}, 15),
+    ],
+)
+async def test_what_cannot_be_answered_gets_no_id(fields: dict[str, Any], code: int) -> None:
+    node = FakeNode()
+    assert await init(node, **fields) == (code, -1, -1)
+    assert node.image.next_producer_id == 0
+
+
+async def update(node: FakeNode, *updates: tuple[str, int, int], version: int = 2, **options: Any) -> Any:
+    keys: Any = tuple(
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)  # type: ignore[arg-type]
+        for name, level, kind in updates
+    )
+    body: Any = UpdateFeaturesRequest(**{"timeout": SOON, "feature_updates": keys} | options)
+    received = codec.read_request(
+        ApiKey.UPDATE_FEATURES, version, codec.write_request(ApiKey.UPDATE_FEATURES, version, body)
+    )
+    reply = await update_features.handle(node.context, node.request(ApiKey.UPDATE_FEATURES, version, received))
+    layout = codec.response_class(ApiKey.UPDATE_FEATURES, version)
+    written = codec.write_response(ApiKey.UPDATE_FEATURES, version, reply)
+    return entity_reader(layout)(written, 0)[0]
+
+
+async def test_a_refused_update_names_the_feature_that_spoiled_it() -> None:
+    reply = await update(FakeNode(), ("metadata.version", 31, 1))
+    assert reply.error_code == 95
+    assert reply.error_message == (
+        "The update failed for all features since the following feature had an error: Invalid update version 31 for "
+        "feature metadata.version. Local controller 1 only supports versions 7-30"
+    )
+
+
+async def test_an_update_is_finalised_unless_it_is_only_validated() -> None:
+    node = FakeNode()
+    node.quorum.put([FeatureLevelRecord(name="metadata.version", feature_level=25)])
+    assert (await update(node, ("metadata.version", 30, 1), validate_only=True)).error_code == 0
+    assert node.image.features["metadata.version"] == 25
+    assert (await update(node, ("metadata.version", 30, 1))).error_code == 0
+    assert node.image.features["metadata.version"] == 30
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_older_versions_are_told_of_each_feature_that_was_updated(version: int) -> None:
+    reply = await update(FakeNode(), ("metadata.version", 30, 1), version=version)
+    assert [(each.feature, each.error_code, each.error_message) for each in reply.results] == [
+        ("metadata.version", 0, "NONE")
+    ]
+    reply = await update(FakeNode(), ("nope", 1, 1), ("metadata.version", 30, 1), version=version)
+    assert (reply.error_code, reply.results) == (95, ())
+
+
+async def test_no_time_to_wait_is_a_time_out() -> None:
+    reply = await update(FakeNode(), ("metadata.version", 30, 1), timeout=timedelta(0))
+    assert (reply.error_code, reply.error_message) == (7, None)
