@@ -96,5 +96,5 @@ def control_type(record: Record) -> int:
 
 def header_timestamp(record: Record) -> int:
     """The time of the last log record that a checkpoint contains."""
-    header: _SnapshotHeader = _SNAPSHOT_HEADER.read(Reader(memoryview(record.value or b"")))
+    header: _SnapshotHeader = _SNAPSHOT_HEADER.read(Reader(record.value or b""))
     return header.last_contained_log_timestamp

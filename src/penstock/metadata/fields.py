@@ -6,7 +6,9 @@ Pure bytes; calls go nowhere else. Refuses bytes that end early or lie: Corrupti
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
+from struct import error as StructError
 from typing import Any
 from uuid import UUID
 
@@ -16,28 +18,40 @@ ZERO_UUID = UUID(int=0)
 
 
 class Reader:
-    """A place in a buffer that only moves forward."""
+    """A place in bytes that only moves forward."""
 
-    __slots__ = ("position", "view")
+    __slots__ = ("data", "position")
 
-    def __init__(self, view: memoryview, position: int = 0) -> None:
-        self.view = view
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
         self.position = position
 
-    def take(self, size: int) -> memoryview:
+    def take(self, size: int) -> bytes:
         start = self.position
-        if size > len(self.view) - start:
-            raise Corruption(f"a field of {size} bytes at {start} ends after its record of {len(self.view)} bytes")
-        self.position = start + size
-        return self.view[start : start + size]
+        self.position = end = start + size
+        if end > len(self.data):
+            raise Corruption(f"a field of {size} bytes at {start} ends after its record of {len(self.data)} bytes")
+        return self.data[start:end]
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        start = self.position
+        self.position = start + layout.size
+        try:
+            return layout.unpack_from(self.data, start)
+        except StructError as error:
+            raise Corruption(f"a number at {start} ends after its record of {len(self.data)} bytes") from error
 
     def uvarint(self) -> int:
         value = 0
         for shift in range(0, 35, 7):
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
+            try:
+                byte = self.data[self.position]
+            except IndexError as error:
+                raise Corruption(f"a varint ends after its record of {len(self.data)} bytes") from error
+            self.position += 1
             if byte < 0x80:
-                return value
+                return value | byte << shift
+            value |= (byte & 0x7F) << shift
         raise Corruption(f"a varint that ends at {self.position} is longer than 5 bytes")
 
 
@@ -51,30 +65,28 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one type of field is written and read."""
+    """How one type of field is written and read; the code is that of `struct` where there is one."""
 
     write: Callable[[bytearray, Any], None]
     read: Callable[[Reader], Any]
+    code: str | None = None
 
 
 def _fixed(code: str) -> Kind:
-    layout = Struct(code)
+    layout = Struct(f">{code}")
 
     def write(out: bytearray, value: int) -> None:
         out += layout.pack(value)
 
-    def read(reader: Reader) -> Any:
-        return layout.unpack(reader.take(layout.size))[0]
-
-    return Kind(write, read)
+    return Kind(write, lambda reader: reader.unpack(layout)[0], code)
 
 
-INT8 = _fixed(">b")
-INT16 = _fixed(">h")
-UINT16 = _fixed(">H")
-INT32 = _fixed(">i")
-INT64 = _fixed(">q")
-BOOLEAN = _fixed(">?")
+INT8 = _fixed("b")
+INT16 = _fixed("h")
+UINT16 = _fixed("H")
+INT32 = _fixed("i")
+INT64 = _fixed("q")
+BOOLEAN = _fixed("?")
 
 
 def _write_string(out: bytearray, value: str | None) -> None:
@@ -91,7 +103,7 @@ def _read_nullable_string(reader: Reader) -> str | None:
     if size == 0:
         return None
     try:
-        return str(reader.take(size - 1), "utf-8")
+        return reader.take(size - 1).decode()
     except UnicodeDecodeError as error:
         raise Corruption(f"a string that ends at {reader.position} is not UTF-8") from error
 
@@ -103,12 +115,15 @@ def _read_string(reader: Reader) -> str:
     return value
 
 
+# The same few directories and topics come again and again in a replay, and making a UUID is slow.
+@lru_cache(maxsize=1024)
+def _uuid(data: bytes) -> UUID:
+    return UUID(bytes=data)
+
+
 STRING = Kind(_write_string, _read_string)
 NULLABLE_STRING = Kind(_write_string, _read_nullable_string)
-UUID_ = Kind(
-    lambda out, value: out.extend(value.bytes),
-    lambda reader: UUID(bytes=bytes(reader.take(16))),
-)
+UUID_ = Kind(lambda out, value: out.extend(value.bytes), lambda reader: _uuid(reader.take(16)))
 
 
 def array(element: Kind, *, nullable: bool = False) -> Kind:
@@ -125,13 +140,17 @@ def array(element: Kind, *, nullable: bool = False) -> Kind:
 
     def read(reader: Reader) -> tuple[Any, ...] | None:
         count = reader.uvarint() - 1
-        if count < 0:
-            if not nullable:
-                raise Corruption(f"null at {reader.position} where an array must be")
-            return None
+        if count <= 0:
+            if count == 0:
+                return ()
+            if nullable:
+                return None
+            raise Corruption(f"null at {reader.position} where an array must be")
         # Every element takes a byte at least, so a lying count is caught before anything is allocated.
-        if count > len(reader.view) - reader.position:
+        if count > len(reader.data) - reader.position:
             raise Corruption(f"an array of {count} at {reader.position} ends after its record")
+        if element.code is not None:
+            return reader.unpack(Struct(f">{count}{element.code}"))
         return tuple([element.read(reader) for _ in range(count)])
 
     return Kind(write, read)
@@ -180,7 +199,10 @@ class Layout:
         """Read at a version up to the layout's own; fields it lacks keep the class's default."""
         version = self.version if version is None else version
         values = {field.name: field.kind.read(reader) for field in self._plain if field.since <= version}
-        for _ in range(reader.uvarint()):
+        tagged_count = reader.uvarint()
+        if tagged_count > len(reader.data) - reader.position:
+            raise Corruption(f"{tagged_count} tagged fields at {reader.position} end after their record")
+        for _ in range(tagged_count):
             tag = reader.uvarint()
             body = Reader(reader.take(reader.uvarint()))
             for field in self._tagged:

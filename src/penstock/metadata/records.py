@@ -289,9 +289,9 @@ def encode(record: MetadataRecord) -> bytes:
     return bytes(out)
 
 
-def decode(value: bytes | memoryview) -> MetadataRecord:
+def decode(value: bytes) -> MetadataRecord:
     """Return the record that a value in the metadata log holds."""
-    reader = Reader(memoryview(value))
+    reader = Reader(value)
     frame_version = reader.uvarint()
     if frame_version != FRAME_VERSION:
         raise Corruption(f"frame version {frame_version} of a metadata record is unknown")
@@ -301,8 +301,8 @@ def decode(value: bytes | memoryview) -> MetadataRecord:
     if layout is None or version > layout.version:
         raise Corruption(f"metadata record type {api_key} version {version} is unknown to this release")
     record: MetadataRecord = layout.read(reader, version)
-    if reader.position != len(reader.view):
-        raise Corruption(f"metadata record type {api_key} has {len(reader.view) - reader.position} bytes too many")
+    if reader.position != len(value):
+        raise Corruption(f"metadata record type {api_key} has {len(value) - reader.position} bytes too many")
     return record
 
 
