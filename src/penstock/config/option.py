@@ -8,6 +8,7 @@ and tools search for them. Refuses a bad value with InvalidConfig.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final, Literal
 
 from penstock.model.errors import InvalidConfig
@@ -113,10 +114,18 @@ def render(option: Option, value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if option.kind == "double" and not isinstance(value, str):
-        # As Java writes doubles: 1.0E10, where Python has 1e+10.
-        digits, e, exponent = repr(float(value)).partition("e")
-        return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}" if e else digits
+        return _java_double(float(value))
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """Write a number as Java does: 1.0E7 where Python has 10000000.0."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    assert isinstance(exponent, int), "options are finite"
+    mantissa = f"{digits[0]}.{''.join(map(str, digits[1:])) or '0'}"
+    return f"{'-' * sign}{mantissa}E{exponent + len(digits) - 1}"
 
 
 def _plain(number: float) -> str:
@@ -139,7 +148,7 @@ def _convert(kind: Kind, text: str, name: str) -> Value:
             raise invalid(name, text, "Not a number of type DOUBLE")
         return float(text)
     if kind == "list":
-        return tuple(word.strip() for word in text.split(",")) if text else ()
+        return tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text else ()
     return text
 
 
@@ -151,8 +160,6 @@ def _check_choice(option: Option, value: Value, name: str) -> None:
         return
     if not value and not option.allow_empty:
         raise InvalidConfig(f"Configuration '{name}' must not be empty. Valid values include: [{listed}]")
-    if len(set(value)) != len(value):
-        raise InvalidConfig(f"Configuration '{name}' values must not be duplicated.")
     for word in value:
         if word not in option.choices:
             raise invalid(name, word, f"String must be one of: {listed}")

@@ -19,7 +19,7 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 async def handle(context: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
-    asked = set(body.resource_types) or set(TYPES)
+    asked: set[int] = set(body.resource_types) or set(TYPES)
     if request.header.version == 0:
         asked = {CLIENT_METRICS}
     if not asked <= set(TYPES):

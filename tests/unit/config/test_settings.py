@@ -1,0 +1,164 @@
+"""Layers: which value counts, where it came from, and what the broker refuses to start with."""
+
+import pytest
+
+from penstock.config.settings import (
+    BrokerSettings,
+    Source,
+    Synonym,
+    default_topic_settings,
+    resolve_topic,
+    topic_settings,
+)
+from penstock.model.errors import InvalidConfig, StartupError
+
+
+def test_the_command_line_wins_over_the_file_and_the_file_over_the_default() -> None:
+    settings = BrokerSettings.load(
+        file={"num.partitions": "3", "log.segment.bytes": "2097152"}, overrides={"num.partitions": "6"}
+    )
+    assert settings["num.partitions"] == 6
+    assert settings["log.segment.bytes"] == 2 * 1024 * 1024
+    assert settings["default.replication.factor"] == 1
+    assert settings.source("num.partitions") is Source.STATIC_BROKER
+    assert settings.source("default.replication.factor") is Source.DEFAULT
+
+
+def test_what_is_set_for_one_broker_wins_over_what_is_set_for_all() -> None:
+    start = BrokerSettings.load(file={"log.retention.ms": "1"})
+    settings = start.with_dynamic(
+        cluster={"log.retention.ms": "2", "log.preallocate": "true"}, node={"log.retention.ms": "3"}
+    )
+    assert settings["log.retention.ms"] == 3
+    assert settings["log.preallocate"] is True
+    assert settings.synonyms("log.retention.ms") == [
+        Synonym("log.retention.ms", "3", Source.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "2", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.ms", "1", Source.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
+    ]
+    assert start["log.retention.ms"] == 1
+    assert settings.with_dynamic(cluster={}, node={})["log.retention.ms"] == 1
+
+
+def test_options_that_stand_in_are_listed_only_behind_the_options_own_value() -> None:
+    assert BrokerSettings().synonyms("log.retention.ms") == []
+    assert BrokerSettings({"log.retention.hours": "1"}).synonyms("log.retention.ms") == []
+
+
+def test_a_typed_reader_refuses_the_wrong_type() -> None:
+    settings = BrokerSettings()
+    assert settings.integer("num.partitions") == 1
+    assert settings.flag("auto.create.topics.enable") is True
+    assert settings.text("flush.mode") == "fsync"
+    assert settings.words("listeners") == ("PLAINTEXT://:9092",)
+    with pytest.raises(AssertionError):
+        settings.text("num.partitions")
+
+
+def test_an_unknown_name_is_refused_with_the_closest_known_one() -> None:
+    with pytest.raises(StartupError, match=r"Unknown option num\.partition \(did you mean num\.partitions"):
+        BrokerSettings.load(overrides={"num.partition": "3"})
+
+
+def test_a_bad_value_is_refused_at_the_start() -> None:
+    with pytest.raises(
+        StartupError, match=r"Invalid value 0 for configuration num\.partitions: Value must be at least 1"
+    ):
+        BrokerSettings.load(file={"num.partitions": "0"})
+    with pytest.raises(StartupError, match=r"conflict topic config setting min\.compaction\.lag\.ms \(5\) >"):
+        BrokerSettings.load(file={"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"})
+
+
+def test_options_of_kafka_without_meaning_are_left_out_and_told() -> None:
+    settings = BrokerSettings.load(
+        file={"num.io.threads": "8", "remote.log.reader.threads": "2", "num.partitions": "2"}
+    )
+    assert settings.ignored == ("num.io.threads", "remote.log.reader.threads")
+    assert "num.io.threads" not in settings
+    assert settings.with_dynamic(cluster={}, node={}).ignored == settings.ignored
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.x.ssl.key.password", "authorizer.class.name"])
+def test_nobody_gets_less_security_than_the_file_says(name: str) -> None:
+    with pytest.raises(StartupError, match="Penstock does not have"):
+        BrokerSettings.load(file={name: "x"})
+
+
+def test_dynamic_values_that_do_not_pass_are_left_out() -> None:
+    settings = BrokerSettings().with_dynamic(
+        cluster={"log.retention.bytes": "abc", "num.partitions": "5", "nobody.knows": "1", "log.preallocate": "true"},
+        node={},
+    )
+    assert settings.ignored == ("log.retention.bytes", "nobody.knows", "num.partitions")
+    assert settings["log.retention.bytes"] == -1
+    assert settings["log.preallocate"] is True
+
+
+def test_a_topic_follows_the_broker_until_it_sets_an_option_itself() -> None:
+    broker = BrokerSettings({"log.retention.bytes": "5", "log.segment.bytes": "2097152"})
+    topic = topic_settings(broker, {"retention.bytes": "7", "cleanup.policy": "compact,delete"})
+    assert (topic.retention_bytes, topic.segment_bytes) == (7, 2097152)
+    assert topic.compact and topic.delete
+
+
+@pytest.mark.parametrize(
+    ("static", "retention_ms"),
+    [
+        ({}, 604_800_000),
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.ms": "-1"}, -1),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_retention_can_be_written_in_three_units(static: dict[str, str], retention_ms: int) -> None:
+    assert topic_settings(BrokerSettings(static)).retention_ms == retention_ms
+
+
+def test_rolling_and_flushing_have_stand_ins_too() -> None:
+    broker = BrokerSettings(
+        {"log.roll.hours": "2", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": "9"}
+    )
+    topic = topic_settings(broker)
+    assert (topic.segment_ms, topic.segment_jitter_ms, topic.flush_ms) == (7_200_000, 3_600_000, 9)
+
+
+def test_topics_with_equal_overrides_share_their_settings() -> None:
+    broker = BrokerSettings()
+    assert topic_settings(broker, {"retention.ms": "5", "flush.mode": "os"}) is topic_settings(
+        broker, {"flush.mode": "os", "retention.ms": "5"}
+    )
+
+
+def test_a_topic_with_a_new_broker_default_gets_new_settings() -> None:
+    broker = BrokerSettings()
+    assert topic_settings(broker).flush_mode == "fsync"
+    assert topic_settings(broker.with_dynamic(cluster={"flush.mode": "os"}, node={})).flush_mode == "os"
+
+
+def test_small_segments_are_there_for_tests() -> None:
+    assert topic_settings(BrokerSettings(), {"internal.segment.bytes": "1000"}).segment_bytes == 1000
+    assert default_topic_settings(segment_bytes=1000, flush_mode="os").segment_bytes == 1000
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"nope": "1"}, "Unknown topic config name: nope"),
+        (
+            {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"},
+            "conflict topic config setting min.compaction.lag.ms (10) > max.compaction.lag.ms (5)",
+        ),
+        (
+            {"remote.storage.enable": "true"},
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        ),
+    ],
+)
+def test_a_topics_options_are_checked_together(overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        resolve_topic(BrokerSettings(), overrides)
+    assert refused.value.message == message

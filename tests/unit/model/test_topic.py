@@ -1,0 +1,37 @@
+"""What a topic may be called."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.errors import InvalidTopic
+from penstock.model.topic import check_name, find_collision, is_internal, name_problem
+
+
+@pytest.mark.parametrize("name", ["a", "orders.eu-west_1", "...", "_", "-", "A" * 249, "__anything"])
+def test_a_legal_name_passes(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "a/b", "../x", "a\0", "ä", "a\n", "a:b", "a,b", "٣"])
+def test_an_illegal_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidTopic, match="Topic name is invalid"):
+        check_name(name)
+
+
+@given(st.text())
+def test_no_text_that_could_leave_its_folder_passes(name: str) -> None:
+    if name_problem(name) is None:
+        assert "/" not in name and "\0" not in name and name not in (".", "..") and len(name) <= 249
+
+
+def test_names_that_differ_in_dots_and_underscores_only_collide() -> None:
+    assert find_collision("a_b", ["x", "a.b"]) == "a.b"
+    assert find_collision("a.b", ["a.b"]) is None
+    assert find_collision("ab", ["a.b", "a_b"]) is None
+    assert find_collision("a.b_c", ["a_b.c"]) == "a_b.c"
+
+
+def test_the_brokers_own_topics_are_known() -> None:
+    assert is_internal("__consumer_offsets") and is_internal("__cluster_metadata")
+    assert not is_internal("__mine")
