@@ -30,6 +30,9 @@ METADATA_VERSION_4_3: Final = 30
 
 SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType({METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3)})
 
+INITIAL: Final[Mapping[str, int]] = MappingProxyType({name: levels.most for name, levels in SUPPORTED.items()})
+"""The levels of a new cluster."""
+
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
 UNSAFE_DOWNGRADE: Final = 3
@@ -40,13 +43,6 @@ class FeatureUpdate:
     name: str
     level: int
     upgrade_type: int = UPGRADE
-
-
-def decide_bootstrap(image: Image) -> Decision[None]:
-    """Give a new cluster its feature levels; nothing to do in one that has them."""
-    if METADATA_VERSION in image.features:
-        return Decision((), None)
-    return Decision((FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_4_3),), None)
 
 
 def decide_update(

@@ -1,13 +1,13 @@
 import pytest
 
 from penstock.controller.features import (
+    INITIAL,
     METADATA_VERSION,
     METADATA_VERSION_4_3,
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,
     UPGRADE,
     FeatureUpdate,
-    decide_bootstrap,
     decide_update,
 )
 from penstock.metadata.image import EMPTY
@@ -16,13 +16,12 @@ from penstock.model.errors import InvalidUpdateVersion
 from penstock.model.ids import NodeId
 from tests.unit.controller.cluster import apply
 
-FORMATTED = apply(EMPTY, decide_bootstrap(EMPTY).records)
+FORMATTED = apply(EMPTY, [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL.items()])
 ONE = NodeId(1)
 
 
-def test_a_new_cluster_gets_its_metadata_version_once() -> None:
-    assert decide_bootstrap(EMPTY).records == (FeatureLevelRecord(name="metadata.version", feature_level=30),)
-    assert decide_bootstrap(FORMATTED).records == ()
+def test_a_new_cluster_begins_at_the_highest_levels() -> None:
+    assert INITIAL == {"metadata.version": 30}
 
 
 def test_a_level_that_is_there_already_is_fine_and_changes_nothing() -> None:

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
 from penstock.controller.controller import Controller
-from penstock.controller.features import decide_bootstrap
+from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
 from penstock.handlers.context import Context, Endpoint, Request
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.records import MetadataRecord
+from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.wire import codec
@@ -182,7 +182,7 @@ class FakeNode:
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, brokers: Sequence[MetadataRecord] = ()) -> None:
         self.quorum = FakeQuorum()
-        self.quorum.put(decide_bootstrap(EMPTY).records)
+        self.quorum.put([FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL.items()])
         self.quorum.put(brokers or (broker(1),))
         self.clock = FakeClock()
         self.replicas = FakeReplicas()
@@ -193,7 +193,7 @@ class FakeNode:
             replicas=self.replicas,  # type: ignore[arg-type]
             controller=controller,
             producer_ids=ProducerIds(controller, NodeId(1)),
-            quorum=self.quorum,
+            quorum=self.quorum,  # type: ignore[arg-type]
             clock=self.clock,
             entropy=FakeEntropy(),
             disk=FakeDisk(),  # type: ignore[arg-type]
