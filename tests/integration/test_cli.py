@@ -24,13 +24,13 @@ def bootstrap(penstock_broker_shared: Broker) -> Iterator[str]:
     yield penstock_broker_shared.bootstrap
 
 
-def done(*words: str, given: str | None = None) -> Outcome:
+def done(*words: str, given: str = "") -> Outcome:
     outcome = penstock(*words, given=given)
     assert outcome.code == 0, outcome.err
     return outcome
 
 
-def refused(*words: str, given: str | None = None) -> str:
+def refused(*words: str, given: str = "") -> str:
     outcome = penstock(*words, given=given)
     assert outcome.code == 1
     return outcome.err

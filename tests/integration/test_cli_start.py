@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock.testing import BrokerProcess
-from tests.integration.command import COMMAND, Outcome, penstock
+from tests.integration.command import COMMAND, penstock, penstock_process
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def running(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 def refused(*words: str) -> str:
     """Run a start that must fail; return its one line."""
-    outcome: Outcome = penstock("start", *words)
+    outcome = penstock_process("start", *words)
     assert outcome.code == 1
     assert outcome.out == ""
     assert outcome.err.count("\n") == 1, outcome.err

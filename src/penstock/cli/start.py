@@ -4,8 +4,6 @@ Turns the command line into settings, the settings into a node, and a refusal to
 one line. Prints `ready HOST:PORT` once, when clients can connect. Next: node.py.
 """
 
-import asyncio
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -61,6 +59,8 @@ def start(
     )
     _configure_logging(log_level)
 
+    import asyncio
+
     from penstock.config.settings import BrokerSettings
 
     asyncio.run(_serve(BrokerSettings.load(file=file, overrides=overrides)))
@@ -88,6 +88,9 @@ def build_overrides(
 
 
 async def _serve(settings: "BrokerSettings") -> None:
+    import asyncio
+    import signal
+
     from penstock.node import Node
     from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
 
