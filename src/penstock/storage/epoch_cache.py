@@ -89,7 +89,7 @@ class EpochCache:
             self.dirty = True
 
     def clear(self) -> None:
-        self._epochs, self._offsets, self.dirty = [], [], True
+        self._epochs, self._offsets, self.dirty = [], [], self.dirty or bool(self._epochs)
 
     def save(self) -> None:
         """Write the file if anything changed."""

@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING
 from penstock.ports.disk import File
 
 if TYPE_CHECKING:
-    from penstock.storage.log import Log
+    from penstock.storage.rolling import RollingLog
 
 
 class Flusher:
     """Moves a log's `flushed_offset` after its `end_offset`."""
 
-    __slots__ = ("_generation", "_log", "busy", "folder_changed", "rolled")
+    __slots__ = ("_generation", "_log", "_stopped", "busy", "files", "folders", "rolled")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: RollingLog) -> None:
         self._log = log
         self._generation = 0
         self.busy = False
-        # Names in the folder that a power loss could still take back.
-        self.folder_changed = False
+        self._stopped = False
+        # Folders with names, and small files, that a power loss could still take back.
+        self.folders: dict[str, None] = {}
+        self.files: list[File] = []
         # Closed segments with bytes that are not synced yet, each with the offset behind it.
         self.rolled: deque[tuple[File, int]] = deque()
 
     def start(self) -> None:
         """Sync the oldest file that needs it, unless a sync is under way."""
         log = self._log
-        if self.busy or log.directory.failure is not None:
+        if self.busy or self._stopped or log.directory.failure is not None:
             return
-        if self.folder_changed:
-            try:
-                log.directory.disk.sync_folder(log.folder)
-            except OSError as error:
-                log.directory.fail(error)
-                return
-            self.folder_changed = False
+        try:
+            self._sync_names()
+        except OSError as error:
+            log.directory.fail(error)
+            return
         file, offset = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
         self.busy = True
         log.directory.disk.sync_later(file, partial(self._finished, self._generation, offset))
@@ -55,9 +55,7 @@ class Flusher:
         """Sync everything before returning; raises OSError. For closing and other cold paths."""
         log = self._log
         try:
-            if self.folder_changed:
-                log.directory.disk.sync_folder(log.folder)
-                self.folder_changed = False
+            self._sync_names()
             while self.rolled:
                 self.rolled[0][0].sync()
                 self.rolled.popleft()
@@ -69,13 +67,26 @@ class Flusher:
         if self._advance(log.end_offset):
             log.on_durable()
 
+    def stop(self) -> None:
+        """Sync nothing any more."""
+        self.forget()
+        self._stopped = True
+
+    def _sync_names(self) -> None:
+        while self.files:
+            self.files[-1].sync()
+            self.files.pop()
+        while self.folders:
+            self._log.directory.disk.sync_folder(next(iter(self.folders)))
+            del self.folders[next(iter(self.folders))]
+
     def _finished(self, generation: int, offset: int, error: OSError | None) -> None:
         log = self._log
         self.busy = False
         if error is not None:
             log.directory.fail(error)
             return
-        if log.directory.failure is not None:
+        if self._stopped or log.directory.failure is not None:
             return
         advanced = False
         if generation == self._generation:

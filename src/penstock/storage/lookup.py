@@ -1,7 +1,7 @@
 """Finding records by time.
 
 The segments' largest timestamps say where to look, the time index how far in, headers
-which batch; only that one batch is opened. Raises trim.Damaged where the log is broken.
+which batch; only that one batch is opened. Raises Damaged where the log is broken.
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING
 from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from penstock.storage.scan import BadBatch
-from penstock.storage.segment import Segment
-from penstock.storage.trim import Damaged
+from penstock.storage.segment import Damaged, Segment
 from penstock.wire.batch import LOG_APPEND_TIME, HeaderTuple
 from penstock.wire.records import decode_batch
 
 if TYPE_CHECKING:
-    from penstock.storage.log import Log
+    from penstock.storage.rolling import RollingLog
 
 
-def by_time(log: Log, timestamp: int) -> tuple[int, int, int] | None:
+def by_time(log: RollingLog, timestamp: int) -> tuple[int, int, int] | None:
     """Return timestamp, offset and epoch of the first record at or after a point in time."""
     for segment in _readable(log):
         try:
@@ -40,7 +39,7 @@ def by_time(log: Log, timestamp: int) -> tuple[int, int, int] | None:
     return None
 
 
-def of_max_timestamp(log: Log) -> tuple[int, int, int]:
+def of_max_timestamp(log: RollingLog) -> tuple[int, int, int]:
     """Return timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
     largest: int = NO_TIMESTAMP
     holder: Segment | None = None
@@ -63,7 +62,7 @@ def of_max_timestamp(log: Log) -> tuple[int, int, int]:
     return (*(found or (largest, header[0])), header[2])
 
 
-def _readable(log: Log) -> list[Segment]:
+def _readable(log: RollingLog) -> list[Segment]:
     """Return the segments that hold anything before the damage, if there is any."""
     if log.damaged_from is None:
         return log.segments

@@ -88,8 +88,7 @@ def recover(
     state.start_offset = min(max(log_start, state.segments[0].base_offset), state.end_offset)
     state.epochs.truncate_end(state.end_offset)
     state.epochs.truncate_start(state.start_offset)
-    if state.epochs.dirty:
-        state.epochs.save()
+    state.epochs.save()
     remove_snapshots(disk, folder, above=state.end_offset)
     return state
 
@@ -249,6 +248,7 @@ def _settle(plan: _Plan, first: int) -> None:
         for segment in scanned:
             segment.file.sync()
         plan.disk.sync_folder(plan.folder)
+        state.folder_changed = False
         state.flushed_offset = state.end_offset
         return
     state.flushed_offset = min(plan.recovery_point, state.end_offset)
@@ -267,8 +267,10 @@ def _load_epochs(plan: _Plan, end: int) -> None:
             epochs.latest >= 0 or end <= plan.state.segments[0].base_offset
         ):
             return
-    except (Corruption, FileNotFoundError):
+    except FileNotFoundError:
         pass
+    except Corruption:
+        epochs.dirty = True
     epochs.clear()
     for segment in plan.state.segments:
         if segment.base_offset >= end:

@@ -12,7 +12,7 @@ from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.wire.batch import BatchHeader, batch_size, check_magic, crc_ok, iter_batches
 
 if TYPE_CHECKING:
-    from penstock.storage.log import Appended, Log
+    from penstock.storage.rolling import Appended, RollingLog
 
 
 def check_own_batch(records: memoryview) -> None:
@@ -24,7 +24,7 @@ def check_own_batch(records: memoryview) -> None:
         raise CorruptMessage("the checksum of the batch does not match")
 
 
-def append_replicated(log: Log, records: memoryview, now_ms: int) -> Appended:
+def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appended:
     """Write one or more batches as they are, in one write."""
     headers: list[BatchHeader] = []
     expected = log.end_offset

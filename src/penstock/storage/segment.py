@@ -36,6 +36,15 @@ def file_name(offset: int, suffix: str) -> str:
     return f"{offset:020d}{suffix}"
 
 
+class Damaged(Exception):
+    """A walk through a segment met bytes that are no batch."""
+
+    def __init__(self, segment: "Segment", bad: BadBatch) -> None:
+        super().__init__(str(bad))
+        self.segment = segment
+        self.bad = bad
+
+
 class Segment:
     """A run of batches from `base_offset` on, `size` bytes of them."""
 

@@ -13,24 +13,15 @@ from typing import TYPE_CHECKING
 from penstock.model.errors import OffsetOutOfRange
 from penstock.storage import snapshots
 from penstock.storage.scan import BadBatch
-from penstock.storage.segment import Segment, file_name
+from penstock.storage.segment import Damaged, Segment, file_name
 
 if TYPE_CHECKING:
-    from penstock.storage.log import Log
+    from penstock.storage.rolling import RollingLog
 
 DELETED_SUFFIX = ".deleted"
 
 
-class Damaged(Exception):
-    """A walk through a segment met bytes that are no batch."""
-
-    def __init__(self, segment: Segment, bad: BadBatch) -> None:
-        super().__init__(str(bad))
-        self.segment = segment
-        self.bad = bad
-
-
-def advance_start(log: Log, offset: int) -> None:
+def advance_start(log: RollingLog, offset: int) -> None:
     """Move the log's start; a step back is ignored."""
     if offset > log.end_offset:
         raise OffsetOutOfRange(f"offset {offset} is beyond the end, {log.end_offset}")
@@ -40,7 +31,7 @@ def advance_start(log: Log, offset: int) -> None:
         log.on_start_advanced()
 
 
-def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
+def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> int:
     """Drop segments below the start, then by age, then by size, oldest first."""
     count = _count_deletable(log, high_watermark, now_ms)
     if count == 0:
@@ -55,7 +46,7 @@ def delete_old_segments(log: Log, high_watermark: int, now_ms: int) -> int:
     return count
 
 
-def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
+def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
     settings = log.settings
     excess = log.size - settings.retention_bytes if settings.delete and settings.retention_bytes >= 0 else 0
     for index, segment in enumerate(log.segments[:-1]):
@@ -71,7 +62,7 @@ def _count_deletable(log: Log, high_watermark: int, now_ms: int) -> int:
     return len(log.segments) - 1
 
 
-def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
+def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
     if log.settings.retention_ms < 0:
         return False
     try:
@@ -82,7 +73,7 @@ def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
     return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > log.settings.retention_ms
 
 
-def doom(log: Log, segment: Segment, now_ms: int) -> None:
+def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
     """Rename a segment's files out of the log; they are removed after the delay."""
     disk = log.directory.disk
     snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
@@ -95,7 +86,7 @@ def doom(log: Log, segment: Segment, now_ms: int) -> None:
     log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(renamed)))
 
 
-def remove_doomed_files(log: Log, now_ms: int) -> None:
+def remove_doomed_files(log: RollingLog, now_ms: int) -> None:
     """Remove what is due; what the disk refuses stays for the next time."""
     waiting: list[tuple[int, tuple[str, ...]]] = []
     for due_ms, paths in log.doomed:
@@ -110,7 +101,7 @@ def remove_doomed_files(log: Log, now_ms: int) -> None:
     log.doomed = waiting
 
 
-def truncate_to(log: Log, offset: int) -> None:
+def truncate_to(log: RollingLog, offset: int) -> None:
     """Cut the batch that holds the offset and everything behind it."""
     if offset >= log.end_offset:
         return
@@ -136,7 +127,7 @@ def truncate_to(log: Log, offset: int) -> None:
     snapshots.load_producers(log.directory.disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
 
 
-def truncate_fully_and_start_at(log: Log, offset: int) -> None:
+def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
     _about_to_cut(log, offset)
     for segment in log.segments:
@@ -151,14 +142,14 @@ def truncate_fully_and_start_at(log: Log, offset: int) -> None:
     _end_at(log, offset)
 
 
-def _about_to_cut(log: Log, offset: int) -> None:
+def _about_to_cut(log: RollingLog, offset: int) -> None:
     """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
     log.flusher.forget()
     log.flushed_offset = min(log.flushed_offset, offset)
     log.on_truncating()
 
 
-def _end_at(log: Log, offset: int) -> None:
+def _end_at(log: RollingLog, offset: int) -> None:
     log.end_offset = offset
     log.flushed_offset = min(log.flushed_offset, offset)
     log.durable_offset = min(log.durable_offset, offset)
@@ -167,7 +158,7 @@ def _end_at(log: Log, offset: int) -> None:
     log.save_epochs()
 
 
-def _remove(log: Log, segment: Segment) -> None:
+def _remove(log: RollingLog, segment: Segment) -> None:
     log.directory.open_files.forget(segment.path)
     for path in segment.paths():
         log.directory.disk.remove(path)

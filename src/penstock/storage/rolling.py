@@ -1,0 +1,287 @@
+"""A log's segments and how they follow each other: settings, the active file, rolls, failed writes.
+
+`Log` in log.py stands on this class and adds what others ask of a log. Segments roll by
+size, by time, when an index is full and when offsets no longer fit it. A write that failed
+leaves nothing visible: the file is cut back at once, or before the next write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn, TypeVar
+
+from crc32c import crc32c
+
+from penstock.config.settings import TopicSettings
+from penstock.model.errors import RecordListTooLarge, StorageError
+from penstock.model.ids import TopicId, TopicPartition
+from penstock.ports.disk import File
+from penstock.storage import damage, recovery, snapshots, validate
+from penstock.storage.directory import LogDirectory
+from penstock.storage.flush import Flusher
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Damaged, Segment
+
+_T = TypeVar("_T")
+
+
+class Appended:
+    """Where a batch went. A duplicate went there earlier."""
+
+    __slots__ = ("base_offset", "duplicate", "last_offset", "log_append_time_ms", "log_start_offset")
+
+    def __init__(
+        self, base_offset: int, last_offset: int, log_append_time_ms: int, log_start_offset: int, duplicate: bool
+    ) -> None:
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.duplicate = duplicate
+
+
+class RollingLog:
+    """Segments from oldest to newest; the last one is the active one."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        folder: str,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        settings: TopicSettings,
+        state: recovery.Recovered,
+        clock_wall_ms: Callable[[], int],
+    ) -> None:
+        self.directory = directory
+        self.folder = folder
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.segments = state.segments
+        self.bases = [each.base_offset for each in state.segments]
+        self.active: Segment = state.segments[-1]
+        self.epochs = state.epochs
+        self.producer_state = state.producers
+        self._producers = state.producers.producers
+        self.start_offset = state.start_offset
+        self.end_offset = state.end_offset
+        self.flushed_offset = state.flushed_offset
+        self.durable_offset = state.end_offset
+        # What is damaged, for people; reads stop before `damaged_from` and appends are refused.
+        self.damage = state.damage
+        self.damaged_from = state.damaged_from
+        # What recovery did, in sentences for the node's log.
+        self.recovery_notes = state.notes
+        self.on_durable: Callable[[], None] = _nothing
+        # Called before files go: the checkpoints of the data folder must be written first.
+        self.on_start_advanced: Callable[[], None] = _nothing
+        self.on_truncating: Callable[[], None] = _nothing
+        self.flusher = Flusher(self)
+        if state.folder_changed:
+            self.flusher.folders[folder] = None
+        self.flusher.rolled.extend(state.unflushed)
+        # Files that are no longer part of the log, each with the time when they may go.
+        self.doomed: list[tuple[int, tuple[str, ...]]] = []
+        self._latest_epoch = state.epochs.latest
+        self._writer: File | None = None
+        self._torn = False
+        self.clock_wall_ms = clock_wall_ms
+        self.settings = settings
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self._settings
+
+    @settings.setter
+    def settings(self, settings: TopicSettings) -> None:
+        """Take other settings from the next append on."""
+        self._settings = settings
+        self.syncs_appends = settings.flush_mode == "fsync"
+        self._max_message_bytes = settings.max_message_bytes
+        self._segment_bytes = settings.segment_bytes
+        self._timestamp_after_max_ms = settings.message_timestamp_after_max_ms
+        self._prepares = validate.needs_preparing(settings)
+        self._broker_time = settings.message_timestamp_type == "LogAppendTime"
+        self._flush_messages = settings.flush_messages
+        self.roll_ms = settings.segment_ms
+        if settings.segment_jitter_ms:
+            # A spread that is the same after a restart: nothing here draws chances.
+            self.roll_ms -= crc32c(self.folder.encode()) % min(settings.segment_jitter_ms, settings.segment_ms)
+        if self._writer is not None:
+            self.active.set_roll_times(self.roll_ms)
+        if not self.syncs_appends and self.durable_offset < self.end_offset:
+            self.durable_offset = self.end_offset
+            self.on_durable()
+
+    @property
+    def size(self) -> int:
+        return sum(each.size for each in self.segments)
+
+    @property
+    def latest_epoch(self) -> int:
+        return self._latest_epoch
+
+    @property
+    def recovery_point(self) -> int:
+        """Below this, nothing needs to be scanned after a crash."""
+        return self.flushed_offset
+
+    def roll(self) -> None:
+        """Close the active segment and begin another, unless it is empty."""
+        if self.active.size == 0:
+            return
+        if self._torn:
+            self._mend_tail()
+        try:
+            self.begin_segment(self.end_offset)
+        except OSError as error:
+            raise StorageError(f"{self.folder}: no new segment: {error}") from error
+
+    def begin_segment(self, base_offset: int) -> None:
+        """Make the next active segment. The old one stays active if that fails."""
+        closing = self.active
+        self.start_at(base_offset)
+        if self.flushed_offset < self.end_offset:
+            self.flusher.rolled.append((closing.open_for_append(), self.end_offset))
+        closing.close_for_append()
+        snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
+        self.save_epochs()
+        if self.flusher.rolled:
+            self.flusher.start()
+
+    def start_at(self, base_offset: int) -> None:
+        """Make an empty segment the active one."""
+        segment = Segment(
+            self.directory,
+            self.folder,
+            base_offset,
+            size=0,
+            index_interval=self._settings.index_interval_bytes,
+            index_size_max=self._settings.segment_index_bytes,
+            created_ms=self.clock_wall_ms(),
+        )
+        file = segment.open_for_append()
+        if file.size():
+            file.truncate(0)
+        segment.save_indexes()
+        self.flusher.folders[self.folder] = None
+        self.segments.append(segment)
+        self.bases.append(base_offset)
+        self.active = segment
+        self._writer = file
+
+    def write_batches(self, records: memoryview, last_offset: int, timestamp: int, now_ms: int) -> int:
+        """Write batches whose offsets are set behind the active segment's last; return their position."""
+        file = self._writer or self._open_active()
+        segment = self.active
+        size = len(records)
+        if segment.size and (
+            segment.size + size > self._segment_bytes
+            or timestamp > segment.roll_after
+            or now_ms > segment.roll_after_now
+            or not segment.fits(last_offset)
+            or segment.full
+        ):
+            self.roll()
+            file, segment = self._open_active(), self.active
+        position = segment.size
+        if self._torn:
+            self._mend_tail()
+        try:
+            file.write((records,), position)
+        except OSError as error:
+            self._write_failed(error)
+        return position
+
+    def appended(self, base_offset: int, last_offset: int, now_ms: int) -> Appended:
+        """Move the end behind batches that were written and noted."""
+        segment = self.active
+        if segment.first_timestamp is None:
+            segment.created_ms = now_ms
+            segment.set_roll_times(self.roll_ms)
+        self.end_offset = last_offset + 1
+        self._commit()
+        return Appended(base_offset, last_offset, -1, self.start_offset, False)
+
+    def _commit(self) -> None:
+        if self.syncs_appends:
+            if not self.flusher.busy:
+                self.flusher.start()
+        else:
+            self.durable_offset = self.end_offset
+            if self.end_offset - self.flushed_offset >= self._flush_messages:
+                self.flusher.start()
+
+    def _roll_for(self, size: int) -> File:
+        """Roll because a batch of that size does not go into the active segment any more."""
+        if size > self._segment_bytes:
+            raise RecordListTooLarge(f"the batch has {size} bytes, and segment.bytes is {self._segment_bytes}")
+        self.roll()
+        return self._open_active()
+
+    def _open_active(self) -> File:
+        try:
+            self._writer = self.active.open_for_append()
+            self.active.set_roll_times(self.roll_ms)
+        except OSError as error:
+            raise StorageError(f"{self.active.path}: {error}") from error
+        except BadBatch as bad:
+            self._refuse_damage(self.active, bad)
+        return self._writer
+
+    def _first_batch(self, timestamp: int, now_ms: int) -> None:
+        self.active.first_timestamp = timestamp
+        self.active.created_ms = now_ms
+        self.active.set_roll_times(self.roll_ms)
+
+    def begin_epoch(self, epoch: int, offset: int) -> None:
+        """Note the first batch of an epoch. An epoch below the latest changes nothing."""
+        if epoch > self._latest_epoch:
+            self.epochs.assign(epoch, offset)
+            self._latest_epoch = self.epochs.latest
+
+    def save_epochs(self) -> bool:
+        """Save the epochs, which must come before a recovery point behind them; return whether they are on disk."""
+        with suppress(OSError):
+            self.epochs.save()
+        return not self.epochs.dirty
+
+    def _write_failed(self, error: OSError) -> NoReturn:
+        """Take back what part of a batch may have been written, now or before the next append."""
+        self._torn = True
+        with suppress(StorageError):
+            self._mend_tail()
+        raise StorageError(f"{self.active.path}: {error}") from error
+
+    def _mend_tail(self) -> None:
+        try:
+            self.active.open_for_append().truncate(self.active.size)
+        except OSError as error:
+            raise StorageError(f"{self.active.path}: {error}") from error
+        self._torn = False
+
+    def _guarded(self, work: Callable[[], _T]) -> _T:
+        """Do something with the files; what the disk refuses or the bytes belie is StorageError."""
+        try:
+            return work()
+        except Damaged as found:
+            self._refuse_damage(found.segment, found.bad)
+        except OSError as error:
+            raise StorageError(f"{self.folder}: {error}") from error
+
+    def _refuse_storage(self) -> NoReturn:
+        raise StorageError(self.damage or f"{self.directory.path} is offline: {self.directory.failure}")
+
+    def _refuse_damage(self, segment: Segment, bad: BadBatch) -> NoReturn:
+        """Quarantine the log from the damage on: nothing is cut, nothing behind it is served."""
+        offset = damage.offset_before(segment, bad.position)
+        if self.damaged_from is None or offset < self.damaged_from:
+            self.damaged_from = offset
+            self.damage = damage.describe(segment, bad, offset)
+            damage.save_quarantine(self.directory.disk, self.folder, offset, self.damage)
+        self._refuse_storage()
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,288 @@
+"""All the logs of one data folder.
+
+Owns the folder's lock, its `meta.properties`, the checkpoints and the partitions' folders:
+opening, making, deleting (renamed at once, removed later). A folder whose topic id does not
+match is set aside as stray and never deleted: deletion follows only from a topic's own
+tombstone. Goes to log.py. Refuses to start: StartupError.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+from uuid import UUID
+
+from penstock.config.settings import TopicSettings
+from penstock.model.errors import PenstockError, StartupError, StorageError
+from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.ports.clock import Clock
+from penstock.ports.disk import Disk, FolderLock
+from penstock.ports.entropy import Entropy
+from penstock.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
+from penstock.storage.directory import LogDirectory
+from penstock.storage.log import Log
+from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+PARTITION_METADATA: Final = "partition.metadata"
+DELETE_SUFFIX: Final = "-delete"
+STRAY_SUFFIX: Final = "-stray"
+_NAME_SIZE_MAX: Final = 255
+_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<index>\d{1,10})")
+
+
+class LogStore:
+    """The partitions of one data folder, by name."""
+
+    def __init__(
+        self,
+        directory: LogDirectory,
+        clock: Clock,
+        entropy: Entropy,
+        meta: MetaProperties,
+        lock: FolderLock,
+        *,
+        clean: bool,
+    ) -> None:
+        self.directory = directory
+        self.folder = directory.path
+        self.meta = meta
+        self.was_clean = clean
+        self.logs: dict[TopicPartition, Log] = {}
+        self.on_failure: Callable[[], None] = lambda: None
+        self._disk = directory.disk
+        self._clock = clock
+        self._entropy = entropy
+        self._lock = lock
+        # As last written; logs that are not open keep what was found.
+        self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
+        self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
+        self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
+        # Folders of deleted partitions, each with the time when it may go.
+        self._doomed: list[tuple[int, str]] = []
+        directory.on_failure = lambda error: self.on_failure()
+
+    @classmethod
+    def load(
+        cls, disk: Disk, folder: str, *, cluster_id: str | None, node_id: int, clock: Clock, entropy: Entropy
+    ) -> LogStore:
+        """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
+        try:
+            disk.make_folder(folder)
+            lock = disk.lock_folder(folder)
+        except BlockingIOError:
+            raise StartupError(f"{folder} is in use by another process: stop it, or choose another folder") from None
+        except OSError as error:
+            raise StartupError(f"{folder} cannot be used: {error.strerror or error}") from None
+        try:
+            in_use = any(_PARTITION_FOLDER.fullmatch(name) for name in disk.list(folder))
+            meta = claim_folder(disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use)
+            clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
+            if clean:
+                disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
+                disk.sync_folder(folder)
+            store = cls(LogDirectory(disk, folder), clock, entropy, meta, lock, clean=clean)
+            store._doomed = [(0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)]
+            return store
+        except OSError as error:
+            lock.release()
+            raise StartupError(f"{folder} cannot be used: {error.strerror or error}") from None
+        except PenstockError:
+            lock.release()
+            raise
+
+    @property
+    def cluster_id(self) -> str:
+        return self.meta.cluster_id
+
+    @property
+    def directory_id(self) -> UUID:
+        return self.meta.directory_id
+
+    @property
+    def failure(self) -> OSError | None:
+        """Why the folder is offline, None while it works."""
+        return self.directory.failure
+
+    def get(self, place: TopicPartition) -> Log | None:
+        return self.logs.get(place)
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self.logs.values()))
+
+    # Partitions
+
+    def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
+        """Open a partition's log, or make it. Raises OSError."""
+        log = self.logs.get(place)
+        if log is not None:
+            assert log.topic_id == topic_id, f"{place} is open under another topic id"
+            return log
+        folder = self._path(str(place))
+        if self._disk.exists(folder) and self._topic_id_in(folder) not in (topic_id, None):
+            self._set_aside(place)
+        is_new = not self._disk.exists(folder)
+        if is_new:
+            self._recovery_points.pop(place, None)
+            self._log_starts.pop(place, None)
+            self._disk.make_folder(folder)
+        log = Log.open(
+            self._disk,
+            folder,
+            place,
+            TopicId(topic_id),
+            settings,
+            clock_wall_ms=self._clock.wall_ms,
+            clean=self.was_clean or is_new,
+            recovery_point=self._recovery_points.get(place, 0),
+            log_start=self._log_starts.get(place, 0),
+            directory=self.directory,
+        )
+        if is_new or self._topic_id_in(folder) is None:
+            self._write_topic_id(log)
+        log.on_start_advanced = self.checkpoint_log_starts
+        log.on_truncating = self.checkpoint_recovery_points
+        self.logs[place] = log
+        return log
+
+    def delete(self, place: TopicPartition, topic_id: UUID) -> None:
+        """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
+        folder = self._path(str(place))
+        log = self.logs.get(place)
+        if log is not None and log.topic_id == topic_id:
+            del self.logs[place]
+            log.abandon()
+        elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
+            return
+        target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
+        try:
+            self._disk.rename(folder, target)
+            self._disk.sync_folder(self.folder)
+        except OSError as error:
+            # The committed tombstone stays: the next start meets a folder of a dead topic and sets it aside.
+            raise StorageError(f"{folder}: {error}") from error
+        delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
+        self._doomed.append((self._clock.wall_ms() + delay_ms, target))
+        self._recovery_points.pop(place, None)
+        self._log_starts.pop(place, None)
+
+    def remove_doomed_folders(self, now_ms: int) -> None:
+        """Remove the folders of deleted partitions whose delay is over."""
+        waiting: list[tuple[int, str]] = []
+        for due_ms, path in self._doomed:
+            if due_ms > now_ms:
+                waiting.append((due_ms, path))
+                continue
+            try:
+                self._disk.remove_folder(path)
+            except OSError:
+                waiting.append((due_ms, path))
+        self._doomed = waiting
+
+    def strays(self) -> list[str]:
+        """Return the partition folders that nobody has opened. They are left alone: only a tombstone deletes."""
+        names = self._disk.list(self.folder)
+        opened = {str(place) for place in self.logs}
+        return [
+            name
+            for name in names
+            if name.endswith(STRAY_SUFFIX) or (parse_folder(name) is not None and name not in opened)
+        ]
+
+    def _set_aside(self, place: TopicPartition) -> None:
+        """Make room for a partition whose name is taken by a folder of another topic id."""
+        target = _suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)
+        self._disk.rename(self._path(str(place)), self._path(target))
+        self._disk.sync_folder(self.folder)
+
+    def _topic_id_in(self, folder: str) -> UUID | None:
+        """Return the topic id that a partition's folder was made for, None if it does not say."""
+        try:
+            lines = self._disk.read_file(f"{folder}/{PARTITION_METADATA}").decode().splitlines()
+            fields = dict(line.split(": ", 1) for line in lines if line)
+            return decode_uuid(fields["topic_id"])
+        except (FileNotFoundError, ValueError, KeyError):
+            return None
+
+    def _write_topic_id(self, log: Log) -> None:
+        """Say whose partition the folder is. It is synced with the first batch: an empty log may as well be lost."""
+        path = f"{log.folder}/{PARTITION_METADATA}"
+        content = f"version: 0\ntopic_id: {encode_uuid(log.topic_id)}".encode()
+        file = self._disk.open(path, create=True)
+        file.write((content,), 0)
+        file.truncate(len(content))
+        log.flusher.files.append(file)
+        log.flusher.folders.update({log.folder: None, self.folder: None})
+
+    # Checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write down what a crash need not scan again; epochs that only the log knew are written first."""
+        points = dict(self._recovery_points)
+        for place, log in self.logs.items():
+            if log.recovery_point < points.get(place, 0) or log.save_epochs():
+                points[place] = log.recovery_point
+        self._recovery_points = self._write(RECOVERY_POINTS, self._recovery_points, points)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write down what deletion has hidden; done before files go."""
+        starts = {**self._log_starts, **{place: log.start_offset for place, log in self.logs.items()}}
+        starts = {place: offset for place, offset in starts.items() if offset > 0}
+        self._log_starts = self._write(LOG_STARTS, self._log_starts, starts)
+
+    def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
+        self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, marks)
+
+    def checkpoint_is_due(self) -> bool:
+        """Whether a crash now would have to scan more than active segments."""
+        points = self._recovery_points
+        return any(log.active.base_offset > points.get(place, 0) for place, log in self.logs.items())
+
+    def _write(
+        self, name: str, old: Mapping[TopicPartition, int], new: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        if new != old:
+            try:
+                write_offsets(self._disk, self._path(name), new)
+            except OSError as error:
+                raise StorageError(f"{self._path(name)}: {error}") from error
+        return dict(new)
+
+    def close(self, clean: bool = True) -> None:
+        """Leave the folder. After a clean close the next start scans nothing."""
+        try:
+            if clean and self.directory.failure is None:
+                for log in self:
+                    log.close()
+                self.checkpoint_recovery_points()
+                self.checkpoint_log_starts()
+                self._disk.replace_file(
+                    self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                )
+        except (OSError, StorageError):
+            # The start after this one scans: slower, and just as right.
+            with suppress(OSError):
+                self._disk.remove(self._path(CLEAN_SHUTDOWN))
+        finally:
+            self.logs.clear()
+            self._lock.release()
+
+    def _path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+
+def parse_folder(name: str) -> TopicPartition | None:
+    """Return the partition that a folder is named after, None for any other name."""
+    found = _PARTITION_FOLDER.fullmatch(name)
+    if found is None or name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
+        return None
+    return TopicPartition(TopicName(found["topic"]), PartitionIndex(int(found["index"])))
+
+
+def _suffixed(place: TopicPartition, unique: UUID, suffix: str) -> str:
+    """Name a folder that is no longer a partition's. The topic's name gives way where the whole would be too long."""
+    tail = f"-{place.partition}.{unique.hex}{suffix}"
+    return place.topic[: _NAME_SIZE_MAX - len(tail)] + tail
