@@ -7,6 +7,7 @@ knows whether a slice leaves by sendfile or by copy.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
@@ -77,7 +78,22 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a peer may ask of this node before anybody looks at its requests."""
+
+    frame_size_max: int = 100 * 1024 * 1024
+    memory_budget: int = 512 * 1024 * 1024
+    frame_s_max: float = 30.0
+    send_stall_s_max: float = 60.0
+    idle_s_max: float = 600.0
+
+
 class Network(Protocol):
+    def limit(self, limits: Limits) -> None:
+        """Hold every connection to these from now on."""
+        ...
+
     def listen(self, host: str, port: int) -> Listener:
         """Bind a port (0: a free one). Raises OSError, EADDRINUSE above all."""
         ...

@@ -19,7 +19,7 @@ from struct import Struct
 from typing import cast
 
 from penstock.ports.buffers import BufferPool, FrameBuffer
-from penstock.ports.network import Accept, FileSlice, Part, Session
+from penstock.ports.network import Accept, FileSlice, Limits, Part, Session
 from penstock.ports.real_disk import RealFile
 
 log = logging.getLogger(__name__)
@@ -150,7 +150,7 @@ class SocketConnection:
     def _cut(self, view: memoryview, end: int) -> None:
         """Hand over every whole frame in view[:end] and keep the rest for later."""
         session = cast(Session, self._session)
-        size_max = self._network.frame_size_max
+        size_max = self._network.limits.frame_size_max
         position = 0
         while end - position >= 4 and not (self._paused or self._closed):
             size: int = _size_of(view, position)[0]
@@ -324,9 +324,9 @@ class SocketConnection:
 
     def overdue(self, now: float) -> str | None:
         """Why this connection should be cut off, if it should."""
-        network = self._network
+        limits = self._network.limits
         if self._writing:
-            if now - self._last_progress > network.send_stall_s_max:
+            if now - self._last_progress > limits.send_stall_s_max:
                 return "it does not read its replies"
             return None
         if self._paused:
@@ -335,11 +335,11 @@ class SocketConnection:
             waited, have = now - self._frame.started, self._frame.filled
         elif self._unread:
             waited, have = now - self._partial_since, len(self._unread)
-        elif now - self._last_heard > network.idle_s_max:
+        elif now - self._last_heard > limits.idle_s_max:
             return "it was idle for too long"
         else:
             return None
-        if waited > network.frame_s_max and have < waited * FRAME_BYTES_PER_SECOND_MIN:
+        if waited > limits.frame_s_max and have < waited * FRAME_BYTES_PER_SECOND_MIN:
             return "its frame does not arrive"
         return None
 
@@ -384,28 +384,21 @@ class ServerSocket:
 class RealNetwork:
     """Every socket of one event loop."""
 
-    def __init__(
-        self,
-        *,
-        frame_size_max: int = 100 * MIB,
-        memory_budget: int = 512 * MIB,
-        frame_s_max: float = 30.0,
-        send_stall_s_max: float = 60.0,
-        idle_s_max: float = 600.0,
-    ) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self.frame_size_max = frame_size_max
-        self.frame_s_max = frame_s_max
-        self.send_stall_s_max = send_stall_s_max
-        self.idle_s_max = idle_s_max
+        self.limits = limits or Limits()
         self.received = bytearray(READ_SIZE)
         self.received_view = memoryview(self.received)
-        self.pool = BufferPool(memory_budget)
+        self.pool = BufferPool(self.limits.memory_budget)
         self.connections: set[SocketConnection] = set()
         self.starving: deque[SocketConnection] = deque()
         self._unflushed: list[SocketConnection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._strangers: dict[str, float] = {}
+
+    def limit(self, limits: Limits) -> None:
+        self.limits = limits
+        self.pool.budget = limits.memory_budget
 
     @staticmethod
     def now() -> float:

@@ -48,7 +48,6 @@ class Replicas:
         self.by_name: dict[bytes, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
         self._sweep_timer: Timer | None = None
-        store.on_failure = self._directory_failed
 
     def start(self) -> None:
         self._sweep_timer = self._clock.call_later(PRODUCE_SWEEP_S, self._sweep)
@@ -126,6 +125,7 @@ class Replicas:
             partition.expire_produces(now)
         self._sweep_timer = self._clock.call_later(PRODUCE_SWEEP_S, self._sweep)
 
-    def _directory_failed(self) -> None:
+    def directory_failed(self) -> None:
+        """Answer everybody who waits: what is not durable by now will not be acknowledged."""
         for partition in list(self.all()):
             partition.log_failed()

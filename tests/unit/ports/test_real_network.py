@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports.network import Connection, FileSlice
+from penstock.ports.network import Connection, FileSlice, Limits
 from penstock.ports.real_disk import RealFile
 from penstock.ports.real_network import READ_SIZE, RealNetwork
 
@@ -53,7 +53,7 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    network = RealNetwork(frame_size_max=64 * 1024 * 1024)
+    network = RealNetwork(Limits(frame_size_max=64 * 1024 * 1024))
     made = Server(network)
     yield made
     made.listener.close()

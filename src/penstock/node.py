@@ -1,0 +1,201 @@
+"""The composition root: builds every part of a node, joins them, starts and stops them.
+
+Order matters and stands here alone: the data folder is locked and the ports are bound before
+anything is opened; the metadata is read before the logs; the node serves once it is registered,
+so a client never sees a half-built cluster. Raises StartupError with one line that says what to do.
+"""
+
+import errno
+import logging
+import sys
+
+from penstock.config.settings import BrokerSettings
+from penstock.controller.brokers import Registration, decide_registration
+from penstock.controller.controller import Controller
+from penstock.controller.features import INITIAL
+from penstock.controller.producer_ids import ProducerIds
+from penstock.handlers.context import Context, Endpoint
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import BROKER, ConfigResource, Image
+from penstock.metadata.quorum import METADATA_PARTITION, Quorum
+from penstock.metadata.records import BrokerEndpoint
+from penstock.model.errors import StartupError
+from penstock.model.ids import NodeId
+from penstock.ports.clock import Clock
+from penstock.ports.disk import Disk
+from penstock.ports.entropy import Entropy
+from penstock.ports.network import Limits, Network
+from penstock.replication.replicas import Replicas
+from penstock.server.dispatch import Dispatcher
+from penstock.server.listener import Admission, Server
+from penstock.storage.store import LogStore
+
+log = logging.getLogger(__name__)
+
+# A sync thread that ends wants the interpreter at once: a client waits for its news.
+SWITCH_INTERVAL_S = 0.0005
+
+
+class Node:
+    def __init__(
+        self, settings: BrokerSettings, *, clock: Clock, entropy: Entropy, disk: Disk, network: Network
+    ) -> None:
+        self.settings = settings
+        self.node_id = NodeId(settings.integer("node.id"))
+        self._clock = clock
+        self._entropy = entropy
+        self._disk = disk
+        self._network = network
+        self._server = Server(network, Admission(clock, lambda: self.settings))
+        self._endpoints: list[Endpoint] = []
+        self._context: Context | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find this node."""
+        first = self._endpoints[0]
+        return f"{first.host}:{first.port}"
+
+    @property
+    def context(self) -> Context:
+        """The running node's services."""
+        assert self._context is not None, "the node is not running"
+        return self._context
+
+    async def start(self) -> None:
+        """Open everything and serve. A node that cannot start leaves nothing behind."""
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        self._network.limit(_limits(self.settings))
+        store = LogStore.load(
+            self._disk,
+            _data_folder(self.settings),
+            cluster_id=None,
+            node_id=self.node_id,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        try:
+            self._bind()
+            await self._build(store)
+        except BaseException:
+            self._server.stop()
+            store.close(clean=False)
+            raise
+
+    async def _build(self, store: LogStore) -> None:
+        quorum = await Quorum.open(
+            disk=self._disk,
+            clock=self._clock,
+            random=self._entropy.stream("raft"),
+            data_folder=store.folder,
+            node_id=self.node_id,
+            directory_id=store.directory_id,
+            settings=self.settings,
+            initial_features=INITIAL,
+            directory=store.directory,
+        )
+        controller = Controller(quorum)
+        replicas = Replicas(self.node_id, store, self._clock, lambda: self.settings)
+        self._context = context = Context(
+            settings=self.settings,
+            replicas=replicas,
+            controller=controller,
+            producer_ids=ProducerIds(controller, self.node_id),
+            quorum=quorum,
+            clock=self._clock,
+            entropy=self._entropy,
+            disk=self._disk,
+            store=store,
+            node_id=self.node_id,
+            cluster_id=store.cluster_id,
+            endpoints=self._endpoints,
+        )
+        store.on_failure = self._storage_failed
+        # Settings first: replicas build their logs from them.
+        quorum.subscribe(self._settings_changed)
+        quorum.subscribe(replicas.image_changed)
+        await controller.run(lambda image: decide_registration(image, self._registration(store)))
+        replicas.start()
+        self._server.serve(Dispatcher(context))
+        for stray in store.strays():
+            if stray == str(METADATA_PARTITION):
+                continue
+            log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
+
+    async def stop(self) -> None:
+        """Stop serving, then leave the data folder clean: the next start scans nothing."""
+        self._server.stop()
+        if self._context is not None:
+            context, self._context = self._context, None
+            context.replicas.stop()
+            await context.quorum.close()
+            context.store.close()
+
+    def _bind(self) -> None:
+        advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
+        for name, host, port in [_parse_listener(text) for text in self.settings.words("listeners")]:
+            try:
+                bound = self._server.bind(host, port)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    raise StartupError(
+                        f"Port {port} is in use: stop what listens there, or choose another with --port"
+                    ) from None
+                raise StartupError(f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}") from None
+            shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
+            self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))
+
+    def _registration(self, store: LogStore) -> Registration:
+        return Registration(
+            node_id=self.node_id,
+            incarnation_id=self._entropy.uuid(),
+            end_points=tuple(
+                BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)
+                for each in self._endpoints
+            ),
+            rack=self.settings["broker.rack"],
+            log_dirs=(store.directory_id,),
+        )
+
+    def _settings_changed(self, delta: Delta, image: Image) -> None:
+        if any(resource.type == BROKER for resource in delta.configs_changed):
+            self.settings = self.settings.with_dynamic(
+                cluster=image.config(ConfigResource(BROKER, "")),
+                node=image.config(ConfigResource(BROKER, str(self.node_id))),
+            )
+            self.context.settings = self.settings
+
+    def _storage_failed(self) -> None:
+        """A sync failed: nothing that is written from here on could be trusted to stay."""
+        context = self.context
+        error = context.store.failure
+        log.critical("the data folder %s is offline: %s", context.store.folder, error)
+        if error is not None:
+            context.quorum.fail(error)
+        context.replicas.directory_failed()
+
+
+def _data_folder(settings: BrokerSettings) -> str:
+    folders = settings["log.dirs"] or (settings["log.dir"],)
+    if isinstance(folders, str):
+        folders = (folders,)
+    if len(folders) != 1:
+        raise StartupError("log.dirs names several folders: give each node one, and run a node for each disk")
+    return str(folders[0]).rstrip("/") or "/"
+
+
+def _parse_listener(text: str) -> tuple[str, str, int]:
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return name.upper(), host.strip("[]"), int(port)
+
+
+def _limits(settings: BrokerSettings) -> Limits:
+    budget = settings.integer("queued.max.request.bytes")
+    return Limits(
+        frame_size_max=settings.integer("socket.request.max.bytes"),
+        memory_budget=budget if budget > 0 else sys.maxsize,
+        frame_s_max=settings.integer("socket.frame.timeout.ms") / 1000,
+        send_stall_s_max=settings.integer("socket.send.timeout.ms") / 1000,
+        idle_s_max=settings.integer("connections.max.idle.ms") / 1000,
+    )
