@@ -88,9 +88,9 @@ def test_what_is_foreign_is_not_declared() -> None:
 def test_a_groups_value_is_held_to_the_brokers_bounds() -> None:
     values = {name: option.default for name, option in GROUP.items()}
     check_group(values, BrokerSettings())
-    with pytest.raises(InvalidConfig, match="less than or equal to group.streams.max.standby.replicas"):
+    with pytest.raises(InvalidConfig, match=r"less than or equal to group\.streams\.max\.standby\.replicas"):
         check_group({**values, "streams.num.standby.replicas": 3}, BrokerSettings())
-    with pytest.raises(InvalidConfig, match="greater than or equal to group.share.min.delivery.count.limit"):
+    with pytest.raises(InvalidConfig, match=r"greater than or equal to group\.share\.min\.delivery\.count\.limit"):
         check_group({**values, "share.delivery.count.limit": 1}, BrokerSettings())
 
 
