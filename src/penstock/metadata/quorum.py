@@ -74,6 +74,8 @@ class Quorum:
         self._failure: OSError | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._keeper: Keeper | None = None
+        self._replayed_bytes = 0
+        self._replayed_until = -1 if newest is None else newest.timestamp
 
     @classmethod
     async def open(
@@ -105,7 +107,7 @@ class Quorum:
             quorum._carry_out(core.step(Started(), clock.monotonic()))
             await quorum._ready
             quorum._keep_snapshots(settings)
-            if not quorum.image.features:
+            if initial_features and not quorum.image.features:
                 await quorum.commit(_first_records(initial_features))
         except (OSError, Refusal, Corruption) as problem:
             raise StartupError(f"The metadata in {data_folder} cannot be opened: {problem}") from problem
@@ -183,6 +185,7 @@ class Quorum:
             interval_ms=settings.integer("metadata.log.max.snapshot.interval.ms"),
             on_dropped=lambda end: self._carry_out(self._core.step(LogStartMoved(end), self._clock.monotonic())),
         )
+        self._keeper.note(Snapshot(self.image, self._replayed_until), size=self._replayed_bytes)
 
     def _carry_out(self, effects: Effects) -> None:
         """Do what the core wants, in the order that `raft/events.py` asks for."""
@@ -234,7 +237,9 @@ class Quorum:
         offset, epoch = base.offset, base.epoch
         for header, records in _read_batches(self.log, Offset(base.offset + 1), mark):
             offset, epoch = Offset(header.last_offset), LeaderEpoch(header.leader_epoch)
+            self._replayed_until = header.max_timestamp
             if not header.is_control:
+                self._replayed_bytes += header.size
                 for record in records:
                     builder.replay(decode(record.value or b""))
         _, self._head = builder.build(offset=offset, epoch=epoch)

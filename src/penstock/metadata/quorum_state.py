@@ -5,7 +5,6 @@ such JSON: Corruption.
 """
 
 import json
-from base64 import urlsafe_b64encode
 from uuid import UUID
 
 from penstock.metadata.fields import ZERO_UUID
@@ -13,6 +12,7 @@ from penstock.model.errors import Corruption
 from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId
 from penstock.ports.disk import Disk
 from penstock.raft.events import ElectionState
+from penstock.storage.meta_properties import encode_uuid
 
 FILE_NAME = "quorum-state"
 _DATA_VERSION = 1
@@ -25,7 +25,7 @@ def write(disk: Disk, folder: str, election: ElectionState, *, directories: dict
         "leaderId": NO_NODE if election.leader is None else election.leader,
         "leaderEpoch": election.epoch,
         "votedId": NO_NODE if election.voted is None else election.voted,
-        "votedDirectoryId": urlsafe_b64encode(voted_directory.bytes).rstrip(b"=").decode(),
+        "votedDirectoryId": encode_uuid(voted_directory),
         "data_version": _DATA_VERSION,
     }
     disk.replace_file(f"{folder}/{FILE_NAME}", json.dumps(content, separators=(",", ":")).encode())

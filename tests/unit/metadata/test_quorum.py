@@ -1,0 +1,329 @@
+"""Commits, starts and failures of the quorum of one, on a disk in memory."""
+
+import asyncio
+import errno
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.records import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+)
+from penstock.model.errors import Corruption, StartupError, StorageError
+from penstock.model.ids import LeaderEpoch, Offset, TopicName
+from penstock.sim.disk import Crashed, SimDisk
+from tests.unit.metadata.samples import after, broker, config, partition, topic, topic_id
+from tests.unit.metadata.world import FEATURES, TestClock, open_quorum, settle
+
+FOLDER = "/data/__cluster_metadata-0"
+LOG = f"{FOLDER}/00000000000000000000.log"
+
+
+def facts(image: Image) -> Image:
+    """The image without its place in the log, which moves on with every start."""
+    return replace(image, offset=Offset(0), epoch=LeaderEpoch(0))
+
+
+def checkpoints(disk: SimDisk) -> list[str]:
+    return [name for name in disk.list(FOLDER) if name.endswith(".checkpoint")]
+
+
+def replayed(commits: Sequence[Sequence[MetadataRecord]]) -> Image:
+    """What the commits add up to, from nothing."""
+    image = EMPTY
+    first = [FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()]
+    for records in [first, *commits]:
+        _, image = after(image, records)
+    return facts(image)
+
+
+def story() -> list[list[MetadataRecord]]:
+    """Commits that touch every kind of thing, each of several records that belong together."""
+    return [
+        [broker(1)],
+        [*topic("orders", 1, partitions=2), config("retention.ms", "5", topic="orders")],
+        [ProducerIdsRecord(broker_id=1, next_producer_id=1000)],
+        [PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=2), partition(1, 2)],
+        [RemoveTopicRecord(topic_id=topic_id(1)), *topic("orders", 2), *topic("sales", 3)],
+        [config("retention.ms", "9", topic="orders"), config("retention.ms", "8", topic="sales")],
+        [ProducerIdsRecord(broker_id=1, next_producer_id=2000)],
+    ]
+
+
+async def test_a_new_cluster_has_its_first_features_and_leads_itself() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    assert quorum.image.features == FEATURES
+    assert quorum.leader == 1 and quorum.epoch == 1
+    state = json.loads(disk.read_file(f"{FOLDER}/quorum-state"))
+    assert state == {
+        "leaderId": 1,
+        "leaderEpoch": 1,
+        "votedId": 1,
+        "votedDirectoryId": "AAAAAAAAAAAAAAAAAAAACQ",
+        "data_version": 1,
+    }
+    await quorum.close()
+
+
+async def test_a_commit_returns_after_the_subscribers_were_told() -> None:
+    quorum = await open_quorum(SimDisk())
+    told: list[Delta] = []
+    quorum.subscribe(lambda delta, image: told.append(delta))
+    await quorum.commit(topic("orders", 1))
+    assert [made.name for made in told[-1].topics_created] == ["orders"]
+    assert TopicName("orders") in quorum.image.topics
+    assert quorum.high_watermark == quorum.image.offset + 1
+    await quorum.close()
+
+
+async def test_nothing_is_committed_before_it_is_durable() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size = len(disk.read_file(LOG))
+    disk.syncs_at_once = False
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1)))
+    await settle()
+    assert len(disk.read_file(LOG)) > size
+    assert not commit.done() and not quorum.image.topics
+    assert disk.finish_sync()
+    await commit
+    assert TopicName("orders") in quorum.image.topics
+    await quorum.close()
+
+
+async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    order: list[str] = []
+    quorum.subscribe(lambda delta, image: order.extend(made.name for made in delta.topics_created))
+    disk.syncs_at_once = False
+    commits = asyncio.gather(*(quorum.commit(topic(f"t{number}", number)) for number in range(1, 51)))
+    await settle()
+    assert disk.finish_sync() and disk.finish_sync() and not disk.finish_sync()
+    await commits
+    assert order == [f"t{number}" for number in range(1, 51)]
+    await quorum.close()
+
+
+async def test_each_start_leads_a_new_epoch_and_finds_everything() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    for records in story():
+        await quorum.commit(records)
+    image = quorum.image
+    assert facts(image) == replayed(story())
+    await quorum.close()
+    quorum = await open_quorum(disk)
+    assert facts(quorum.image) == facts(image)
+    assert quorum.epoch == 2 and quorum.image.offset == image.offset + 1
+    await quorum.close()
+
+
+async def test_a_topic_made_again_has_another_id_after_a_restart_too() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    await quorum.commit([*topic("orders", 1, partitions=3), config("retention.ms", "5", topic="orders")])
+    await quorum.commit([RemoveTopicRecord(topic_id=topic_id(1))])
+    await quorum.commit(topic("orders", 2))
+    await quorum.close()
+    quorum = await open_quorum(disk)
+    made = quorum.image.topics[TopicName("orders")]
+    assert made.id == topic_id(2) and len(made.partitions) == 1
+    assert quorum.image.topic_config(made.name) == {} and topic_id(1) not in quorum.image.topics_by_id
+    await quorum.close()
+
+
+async def test_records_that_do_not_fit_are_refused_before_they_are_written() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    size = len(disk.read_file(LOG))
+    with pytest.raises(Corruption):
+        await quorum.commit([RemoveTopicRecord(topic_id=topic_id(4))])
+    assert len(disk.read_file(LOG)) == size
+    await quorum.commit(topic("orders", 1))
+    await quorum.close()
+
+
+async def test_a_failed_write_refuses_one_commit_and_the_next_one_works() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    disk.failing["write"] = errno.ENOSPC
+    with pytest.raises(StorageError):
+        await quorum.commit(topic("orders", 1))
+    assert not quorum.image.topics
+    disk.failing.clear()
+    await quorum.commit(topic("orders", 1))
+    assert TopicName("orders") in quorum.image.topics
+    await quorum.close()
+
+
+async def test_a_failed_sync_refuses_what_waits_and_what_follows() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    disk.syncs_at_once = False
+    commits = asyncio.gather(
+        quorum.commit(topic("orders", 1)), quorum.commit(topic("sales", 2)), return_exceptions=True
+    )
+    await settle()
+    assert disk.finish_sync(OSError(errno.EIO, "the disk is broken"))
+    results = await commits
+    assert [type(result) for result in results] == [StorageError, StorageError]
+    disk.failing.clear()
+    with pytest.raises(StorageError):
+        await quorum.commit(topic("more", 3))
+    assert not quorum.image.topics
+
+
+async def test_a_caller_that_gives_up_does_not_stop_its_commit() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    disk.syncs_at_once = False
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1)))
+    await settle()
+    commit.cancel()
+    await settle()
+    assert disk.finish_sync()
+    await settle()
+    assert TopicName("orders") in quorum.image.topics
+    await quorum.close()
+
+
+async def test_a_checkpoint_and_the_tail_are_the_same_as_a_replay_from_zero() -> None:
+    for after_records in range(1, len(story())):
+        disk, clock = SimDisk(), TestClock()
+        quorum = await open_quorum(disk, clock, metadata_log_max_snapshot_interval_ms="1000")
+        for number, records in enumerate(story()):
+            await quorum.commit(records)
+            if number == after_records:
+                clock.advance(1.0)
+                await settle()
+        await quorum.close()
+        assert len(checkpoints(disk)) == 1
+        quorum = await open_quorum(disk)
+        assert facts(quorum.image) == replayed(story())
+        await quorum.close()
+
+
+async def test_checkpoints_come_by_bytes_and_old_log_goes() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
+    for number in range(1, 200):
+        await quorum.commit(topic(f"t{number}", number))
+        await settle()
+    older, _ = checkpoints(disk)
+    assert not disk.exists(LOG) and quorum.log.start_offset == int(older.partition("-")[0])
+    image = quorum.image
+    await quorum.close()
+    quorum = await open_quorum(disk)
+    assert facts(quorum.image) == facts(image)
+    await quorum.close()
+
+
+async def test_a_rotten_checkpoint_costs_a_longer_replay_and_nothing_else() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
+    for number in range(1, 200):
+        await quorum.commit(topic(f"t{number}", number))
+        await settle()
+    image = quorum.image
+    await quorum.close()
+    _, newest = checkpoints(disk)
+    disk.flip(f"{FOLDER}/{newest}", 200)
+    quorum = await open_quorum(disk)
+    assert facts(quorum.image) == facts(image)
+    assert f"{newest}.corrupt" in disk.list(FOLDER)
+    await quorum.close()
+
+
+async def test_without_any_whole_checkpoint_a_shortened_log_is_refused() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
+    for number in range(1, 200):
+        await quorum.commit(topic(f"t{number}", number))
+        await settle()
+    await quorum.close()
+    for name in checkpoints(disk):
+        file = disk.open(f"{FOLDER}/{name}")
+        file.truncate(file.size() - 10)
+    with pytest.raises(StartupError, match="incomplete"):
+        await open_quorum(disk)
+
+
+async def test_a_checkpoint_that_cannot_be_written_is_left_out() -> None:
+    disk, clock = SimDisk(), TestClock()
+    quorum = await open_quorum(disk, clock, metadata_log_max_snapshot_interval_ms="1000")
+    await quorum.commit(topic("orders", 1))
+    disk.failing["rename"] = errno.EIO
+    clock.advance(1.0)
+    await settle()
+    disk.failing.clear()
+    assert not checkpoints(disk)
+    await quorum.commit(topic("sales", 2))
+    clock.advance(1.0)
+    await settle()
+    assert checkpoints(disk)
+    await quorum.close()
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"not json", b'{"leaderEpoch":"x"}'])
+async def test_a_sole_voter_without_its_state_takes_the_epoch_from_the_log(content: bytes) -> None:
+    disk = SimDisk()
+    for _ in range(3):
+        await (await open_quorum(disk)).close()
+    disk.replace_file(f"{FOLDER}/quorum-state", content)
+    quorum = await open_quorum(disk)
+    assert quorum.epoch == 4
+    await quorum.close()
+
+
+async def test_rot_in_the_log_refuses_the_start() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    for records in story():
+        await quorum.commit(records)
+    await quorum.close()
+    disk.flip(LOG, 300)
+    with pytest.raises(StartupError):
+        await open_quorum(disk)
+
+
+async def _run_story(disk: SimDisk) -> int:
+    """Tell the story until the node stops; return how many commits were acknowledged."""
+    acknowledged = 0
+    try:
+        quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="300")
+        for records in story():
+            await quorum.commit(records)
+            acknowledged += 1
+            await settle()
+    except Crashed:
+        pass
+    return acknowledged
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_a_stop_at_any_disk_call_keeps_what_was_acknowledged_and_halves_nothing(seed: int) -> None:
+    # A checkpoint is written by callbacks of the event loop, which reports the stop of the node as theirs.
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    whole = SimDisk(seed)
+    assert await _run_story(whole) == len(story())
+    assert len(checkpoints(whole)) == 2
+    possible = [replayed(story()[:count]) for count in range(len(story()) + 1)]
+    for stop_at in range(1, whole.calls + 1):
+        disk = SimDisk(f"{seed}-{stop_at}")
+        disk.fail_at[stop_at] = None
+        acknowledged = await _run_story(disk)
+        disk.crash()
+        quorum = await open_quorum(disk)
+        assert facts(quorum.image) in possible[acknowledged : acknowledged + 2], f"stopped at call {stop_at}"
+        await quorum.commit(topic("after", 99))
+        await quorum.close()
