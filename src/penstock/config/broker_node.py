@@ -55,7 +55,7 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("node.id", 1, least=0,
          doc="The number of this node in its cluster. Kafka asks for it; here it is 1 unless `--node-id` or this "
              "option says otherwise."),
-    _int("broker.id", -1, "The old name of node.id, which wins over it."),
+    _int("broker.id", -1, "The old name of node.id; whichever is given counts for both."),
     _list("process.roles", ("broker", "controller"), choices=("broker", "controller"),
           doc="What this process does. A single node is both; Kafka has no default here."),
     _text("broker.rack", None, "Where this node stands: replicas of one partition are spread over racks."),

@@ -313,7 +313,17 @@ def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
             values[name] = parse(option, text, name=name)
         except InvalidConfig as problem:
             raise StartupError(problem.message) from None
+    _join_ids(values)
     return values
+
+
+def _join_ids(values: dict[str, Value]) -> None:
+    """Make node.id and its old name broker.id one and the same."""
+    given = {values[name] for name in ("node.id", "broker.id") if name in values}
+    if len(given) > 1:
+        raise StartupError("node.id and broker.id are two names of one thing; give both the same value, or one of them")
+    for value in given:
+        values["node.id"] = values["broker.id"] = value
 
 
 def _parse_dynamic(given: Mapping[str, str], ignored: list[str]) -> dict[str, Value]:

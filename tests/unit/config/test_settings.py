@@ -162,3 +162,10 @@ def test_a_topics_options_are_checked_together(overrides: dict[str, str], messag
     with pytest.raises(InvalidConfig) as refused:
         resolve_topic(BrokerSettings(), overrides)
     assert refused.value.message == message
+
+
+def test_the_old_name_of_the_node_id_still_works() -> None:
+    assert BrokerSettings({"broker.id": "5"})["node.id"] == 5
+    assert BrokerSettings({"node.id": "5"})["broker.id"] == 5
+    with pytest.raises(StartupError, match="two names of one thing"):
+        BrokerSettings({"node.id": "5", "broker.id": "6"})
