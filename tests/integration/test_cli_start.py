@@ -70,15 +70,6 @@ def test_a_folder_of_another_node_is_refused(running: BrokerProcess) -> None:
     assert "7" in line
 
 
-def test_a_folder_of_another_cluster_is_refused(running: BrokerProcess) -> None:
-    running.stop()
-    properties = running.data / "meta.properties"
-    lines = properties.read_text().splitlines()
-    changed = ["cluster.id=MkU3OEVBNTcwNTJENDM2Qg" if line.startswith("cluster.id=") else line for line in lines]
-    properties.write_text("\n".join(changed) + "\n")
-    assert "cluster" in refused("--data", str(running.data), "--port", "0")
-
-
 def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "sealed"
     folder.mkdir(mode=0o500)

@@ -4,13 +4,16 @@ Reads as fast as the client library's queue takes records, so a file of any size
 memory. Ends with exit code 1 if any record was not acknowledged, and says how many.
 """
 
+import contextlib
 import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
 import typer
 
@@ -87,15 +90,15 @@ def produce(
     headers = [
         (name, value.encode()) for name, value in parse_pairs(header or [], option="--header source=shell").items()
     ]
-    source = _open(file)
-    lines = _records(source, format, key_separator.encode() if key_separator else None)
-    size = os.fstat(source.fileno()).st_size if file is not None else None
-    if source.isatty() and not quiet:
-        print(f"One record a line to {topic}; Ctrl-D ends.", file=sys.stderr)
-    with Progress("writing", total=size, shown=not quiet and not source.isatty()) as progress:
-        writer = _Writer(client_settings(bootstrap, **_producer_settings(codec, acks)), topic)
-        try:
-            for record, line_size in lines:
+    settings = _producer_settings(codec, acks)
+    separator = key_separator.encode() if key_separator else None
+    with _open(file) as source:
+        progress = Progress("writing", total=_size(source, file), shown=not quiet and not source.isatty())
+        if source.isatty() and not quiet:
+            print(f"One record a line to {topic}; Ctrl-D ends.", file=sys.stderr)
+        writer = _Writer(client_settings(bootstrap, **settings), topic)
+        with progress, contextlib.suppress(KeyboardInterrupt), writer:
+            for record, line_size in _records(source, format, separator):
                 writer.write(
                     record._replace(
                         key=key.encode() if key is not None else record.key,
@@ -104,11 +107,6 @@ def produce(
                     )
                 )
                 progress.advance(line_size, done=writer.sent)
-        except KeyboardInterrupt:
-            print(file=sys.stderr)
-        finally:
-            # A bad line in the middle must not take the good ones before it along.
-            writer.finish()
     if not quiet:
         print(f"{writer.sent - writer.failed} records written to {topic}", file=sys.stderr)
 
@@ -126,13 +124,17 @@ def _producer_settings(codec: Codec, acks: Acks) -> dict[str, object]:
     }
 
 
-def _open(file: Path | None) -> BinaryIO:
+def _open(file: Path | None) -> AbstractContextManager[BinaryIO]:
     if file is None:
-        return sys.stdin.buffer
+        return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return file.open("rb")
     except OSError as error:
         raise CommandError(f"{file} cannot be read ({error.strerror}): check the path given to --file.") from None
+
+
+def _size(source: BinaryIO, file: Path | None) -> int | None:
+    return None if file is None else os.fstat(source.fileno()).st_size
 
 
 def _records(source: BinaryIO, format: LineFormat, key_separator: bytes | None) -> Iterator[tuple[LineRecord, int]]:
@@ -150,7 +152,11 @@ def _records(source: BinaryIO, format: LineFormat, key_separator: bytes | None) 
 
 
 class _Writer:
-    """Hands records to the client library and remembers what became of them."""
+    """Hands records to the client library and remembers what became of them.
+
+    Leaving it waits for all that was handed over, whatever ended the reading: a bad line in the
+    middle must not take the good ones before it along.
+    """
 
     def __init__(self, settings: dict[str, Any], topic: str) -> None:
         from confluent_kafka import Producer
@@ -160,6 +166,14 @@ class _Writer:
         self._problems: list[str] = []
         self.sent = 0
         self.failed = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
 
     def write(self, record: LineRecord) -> None:
         optional: dict[str, Any] = {}

@@ -98,11 +98,16 @@ async def _serve(settings: "BrokerSettings") -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=RealDisk(), network=RealNetwork())
-    await node.start()
-    print(f"ready {node.bootstrap}", flush=True)
-    await asked_to_stop.wait()
-    await node.stop()
+    disk, network = RealDisk(), RealNetwork()
+    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network)
+    try:
+        await node.start()
+        print(f"ready {node.bootstrap}", flush=True)
+        await asked_to_stop.wait()
+        await node.stop()
+    finally:
+        network.stop()
+        disk.stop()
 
 
 def _read_config(path: Path) -> dict[str, str]:

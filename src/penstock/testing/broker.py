@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -40,6 +41,7 @@ class Broker:
         self._data = Path(data) if data is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._node: Node | None = None
+        self._ports = ExitStack()
         self._thread: _LoopThread | None = None
 
     @property
@@ -130,14 +132,14 @@ class Broker:
             "listeners": f"PLAINTEXT://{self.host}:{self.port}",
             **self.settings,
         }
-        node = Node(
-            BrokerSettings.load(overrides=overrides),
-            clock=RealClock(),
-            entropy=RealEntropy(),
-            disk=RealDisk(),
-            network=RealNetwork(),
-        )
-        await node.start()
+        settings = BrokerSettings.load(overrides=overrides)
+        with ExitStack() as ports:
+            disk, network = RealDisk(), RealNetwork()
+            ports.callback(disk.stop)
+            ports.callback(network.stop)
+            node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network)
+            await node.start()
+            self._ports = ports.pop_all()
         self._node = node
         self.port = int(node.bootstrap.rpartition(":")[2])
 
@@ -145,7 +147,8 @@ class Broker:
         """Shut down on the loop that it was started on."""
         node, self._node = self._node, None
         if node is not None:
-            await node.stop()
+            with self._ports:
+                await node.stop()
 
     async def restart_here(self) -> None:
         """Shut down and start again on the running loop."""
