@@ -64,7 +64,9 @@ def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTo
 
     def make(*, partitions: int = 1, config: dict[str, str] | None = None) -> str:
         name = f"compat-{os.getpid()}-{next(numbers)}"
-        created = admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])
+        # Many tests write records of years ago, which the broker may delete at any moment.
+        settings = {"retention.ms": "-1", **(config or {})}
+        created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
         created[name].result(timeout=10)
         if broker_under_test.settles_later:
             eventually(lambda: name in admin.list_topics(timeout=5).topics)

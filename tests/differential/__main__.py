@@ -1,0 +1,72 @@
+"""`python -m tests.differential`: every scenario, side by side.
+
+  python -m tests.differential                       Apache Kafka and Penstock, both started here
+  python -m tests.differential -k produce -v         only scenarios with 'produce' in the name; every step
+  python -m tests.differential --penstock host:port  a Penstock that runs already
+  python -m tests.differential --penstock apache     Kafka against itself: what is volatile shows up
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from contextlib import ExitStack
+
+from tests.differential.run import BROKER_PROPERTIES, Verdict, judge_all
+from tests.differential.scenario import all_scenarios
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.java_tools import JavaMissing
+from tests.support.penstock_process import PenstockProcess
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.differential", description="Kafka and Penstock, side by side.")
+    parser.add_argument("-k", dest="pattern", default="", help="only scenarios whose name contains this")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="print every step's answer from Kafka")
+    parser.add_argument("--list", action="store_true", help="print the scenarios' names and stop")
+    parser.add_argument("--kafka", default="apache", help="'apache' to start one, or host:port")
+    parser.add_argument("--penstock", default="penstock", help="'penstock' or 'apache' to start one, or host:port")
+    options = parser.parse_args()
+    scenarios = [(name, run) for name, run in all_scenarios().items() if options.pattern in name]
+    if options.list:
+        print("\n".join(name for name, _ in scenarios))
+        return 0
+    with ExitStack() as running:
+        try:
+            kafka, penstock = (_broker(choice, running) for choice in (options.kafka, options.penstock))
+        except JavaMissing as reason:
+            print(f"not run: {reason}")
+            return 0
+        started = time.monotonic()
+        tell = _tell_all if options.verbose else _tell
+        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, tell=tell)
+        seconds = time.monotonic() - started
+    differing = [verdict for verdict in verdicts if verdict.faults]
+    steps = sum(len(verdict.steps) for verdict in verdicts)
+    print(f"\n{len(verdicts)} scenarios, {steps} steps in {seconds:.0f} s: {len(differing)} differ", end="")
+    print(f", {sum(verdict.excused for verdict in verdicts)} fields differ on purpose")
+    return 1 if differing else 0
+
+
+def _broker(choice: str, running: ExitStack) -> str:
+    if choice == "apache":
+        return running.enter_context(ApacheKafka(properties=BROKER_PROPERTIES)).bootstrap
+    if choice == "penstock":
+        return running.enter_context(PenstockProcess(properties=BROKER_PROPERTIES)).bootstrap
+    return choice
+
+
+def _tell(verdict: Verdict) -> None:
+    print(verdict, flush=True)
+
+
+def _tell_all(verdict: Verdict) -> None:
+    for step in verdict.steps:
+        print(f"    {step.label}: {json.dumps(step.outcome, default=str)[:3000]}")
+    _tell(verdict)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""Two transcripts side by side: the fields in which they differ, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tests.differential.session import Step
+from tests.differential.volatile import Mask
+
+ABSENT = "<absent>"
+ORDER = " order"
+
+NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index")
+"""What identifies an item of a list; a list without one is compared by position."""
+
+UNORDERED = ("produce ", "describe_log_dirs ", "list_config_resources ", "delete_topics ")
+"""Kafka keeps these answers in hash maps: their order means nothing, and changes from run to run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One field of one step that the two brokers answer differently."""
+
+    scenario: str
+    step: str
+    path: str
+    left: Any
+    right: Any
+
+    def __str__(self) -> str:
+        return f"{self.step}\n      {self.path}\n        Kafka:    {self.left!r}\n        Penstock: {self.right!r}"
+
+
+def compare(scenario: str, left: list[Step], right: list[Step]) -> list[Mismatch]:
+    """Return every mismatch between Kafka's transcript (left) and Penstock's."""
+    mismatches = []
+    left_mask, right_mask = Mask(), Mask()
+    for index in range(max(len(left), len(right))):
+        ours = right[index] if index < len(right) else Step(ABSENT, ABSENT)
+        theirs = left[index] if index < len(left) else Step(ABSENT, ABSENT)
+        label = f"{index + 1}. {theirs.label if theirs.label != ABSENT else ours.label}"
+        ordered = not theirs.label.startswith(UNORDERED)
+        pairs = _differences(left_mask.apply(theirs.outcome), right_mask.apply(ours.outcome), "")
+        for path, one, other in pairs:
+            if ordered or not path.endswith(ORDER):
+                mismatches.append(Mismatch(scenario, label, path, one, other))
+    return mismatches
+
+
+def _differences(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*left, *(key for key in right if key not in left)]:
+            yield from _differences(left.get(key, ABSENT), right.get(key, ABSENT), f"{path}.{key}" if path else str(key))
+    elif isinstance(left, list) and isinstance(right, list):
+        yield from _in_lists(left, right, path)
+    elif left != right or type(left) is not type(right):
+        yield path or "outcome", _short(left), _short(right)
+
+
+def _in_lists(left: list[Any], right: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Items that have a name are paired by name, all others by position."""
+    left_names, right_names = [_name(one) for one in left], [_name(one) for one in right]
+    if None in left_names or None in right_names or len({*left_names}) != len(left) or len({*right_names}) != len(right):
+        for index in range(max(len(left), len(right))):
+            one = left[index] if index < len(left) else ABSENT
+            other = right[index] if index < len(right) else ABSENT
+            yield from _differences(one, other, f"{path}[{index}]")
+        return
+    if [name for name in left_names if name in right_names] != [name for name in right_names if name in left_names]:
+        yield f"{path}{ORDER}", left_names, right_names
+    for name in [*left_names, *(name for name in right_names if name not in left_names)]:
+        one = left[left_names.index(name)] if name in left_names else ABSENT
+        other = right[right_names.index(name)] if name in right_names else ABSENT
+        yield from _differences(one, other, f"{path}[{name}]")
+
+
+def _name(item: Any) -> str | None:
+    if not isinstance(item, dict):
+        return None
+    for key in NAMES:
+        if item.get(key) is not None:
+            return str(item[key])
+    return None
+
+
+def _short(value: Any) -> Any:
+    text = repr(value)
+    return value if len(text) <= 400 else text[:400] + "..."

@@ -1,0 +1,63 @@
+"""Running scenarios against two brokers and reporting what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tests.differential.compare import Mismatch, compare
+from tests.differential.differences import unexplained
+from tests.differential.scenario import Scenario
+from tests.differential.session import Session, Step
+
+BROKER_PROPERTIES = {"log.retention.check.interval.ms": "3600000", "log.initial.task.delay.ms": "3600000"}
+"""For both brokers: the records have fixed times, long past their retention, and must stay while they are compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one scenario."""
+
+    name: str
+    steps: list[Step]
+    """Kafka's side of it."""
+    faults: list[Mismatch]
+    excused: int
+
+    def __str__(self) -> str:
+        head = f"{'differs' if self.faults else 'alike  '}  {self.name}  ({len(self.steps)} steps"
+        head += f", {self.excused} deliberate differences)" if self.excused else ")"
+        return "\n".join([head, *(f"    {fault}" for fault in self.faults)])
+
+
+def transcript(name: str, scenario: Scenario, bootstrap: str) -> list[Step]:
+    """Run a scenario against one broker. A scenario that cannot go on ends with that as its last step."""
+    host, _, port = bootstrap.rpartition(":")
+    session = Session(name, host, int(port))
+    try:
+        scenario(session)
+    except Exception as error:
+        session.note("the scenario stopped", f"{type(error).__name__}: {error}")
+    finally:
+        session.hang_up()
+    return session.steps
+
+
+def judge(name: str, scenario: Scenario, *, kafka: str, penstock: str) -> Verdict:
+    """Run a scenario against both brokers and compare."""
+    left = transcript(name, scenario, kafka)
+    right = transcript(name, scenario, penstock)
+    mismatches = compare(name, left, right)
+    faults = unexplained(mismatches)
+    return Verdict(name, left, faults, len(mismatches) - len(faults))
+
+
+def judge_all(
+    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, tell: Callable[[Verdict], None]
+) -> list[Verdict]:
+    verdicts = []
+    for name, scenario in scenarios:
+        verdict = judge(name, scenario, kafka=kafka, penstock=penstock)
+        tell(verdict)
+        verdicts.append(verdict)
+    return verdicts

@@ -1,0 +1,29 @@
+"""The register of scenarios. To add one: a decorated function in a file of `catalogue/`."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+
+from tests.differential.session import Session
+
+Scenario = Callable[[Session], None]
+_SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    """Register a scenario under its function's name."""
+    name = function.__name__.replace("_", " ")
+    assert name not in _SCENARIOS, f"there are two scenarios called {name!r}"
+    _SCENARIOS[name] = function
+    return function
+
+
+def all_scenarios() -> dict[str, Scenario]:
+    """Every scenario of the catalogue, by name."""
+    from tests.differential import catalogue
+
+    for module in pkgutil.iter_modules(catalogue.__path__):
+        importlib.import_module(f"{catalogue.__name__}.{module.name}")
+    return dict(_SCENARIOS)

@@ -1,0 +1,143 @@
+"""One scenario's conversation with one broker, written down step by step."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kio.schema.index import api_key_map
+
+from tests.differential.entities import framed, read_response, request_frame
+
+CLOSED = "the connection was closed"
+SILENT = "no answer"
+ANSWER_SECONDS_MAX = 5.0
+SETTLE_SECONDS_MAX = 10.0
+
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What was asked, in short, and what came back: fields, or one of the two texts above."""
+
+    label: str
+    outcome: Any
+
+
+@dataclass
+class Session:
+    """What a scenario talks to. Names made by `name()` are the same for both brokers."""
+
+    scenario: str
+    host: str
+    port: int
+    steps: list[Step] = field(default_factory=list)
+    _connection: socket.socket | None = None
+
+    def call(self, api: str, version: int, /, label: str = "", **values: Any) -> Answer:
+        """Send a request, write the answer down and return it; {} if none came."""
+        outcome = self.ask(api, version, **values)
+        self.note(f"{api} v{version}{' ' + label if label else ''}", outcome)
+        return outcome if isinstance(outcome, dict) else {}
+
+    def ask(self, api: str, version: int, /, **values: Any) -> Answer | str:
+        """Send a request without writing the answer down."""
+        frame = self.exchange(request_frame(api, version, values))
+        return frame if isinstance(frame, str) else read_response(api, version, frame)
+
+    def raw(self, label: str, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
+        """Send bytes as they are and write down what happened to the connection."""
+        got = self.exchange(sent, seconds_max=seconds_max)
+        self.note(label, got if isinstance(got, str) else {"answered_bytes": got.hex()})
+        return got
+
+    def body(self, label: str, api_key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes | str:
+        """Send a request with a good header and a body as given."""
+        header = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
+        header += b"\0\0\0\x07" + b"\xff\xff" + (b"\0" if flexible else b"")
+        got = self.exchange(framed(header + body))
+        self.note(label, got if isinstance(got, str) else read_response(api_key_map[api_key], version, got))
+        return got
+
+    def note(self, label: str, outcome: Any) -> None:
+        self.steps.append(Step(label, outcome))
+
+    def until(self, holds: Callable[[Answer], bool], api: str, version: int, /, label: str = "", **values: Any) -> Answer:
+        """Ask until the answer is as hoped for, and write down only the last one."""
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        while True:
+            answer = self.ask(api, version, **values)
+            if (isinstance(answer, dict) and holds(answer)) or time.monotonic() > deadline:
+                self.note(f"{api} v{version}{' ' + label if label else ''}", answer)
+                return answer if isinstance(answer, dict) else {}
+            time.sleep(0.01)
+
+    def name(self, text: str) -> str:
+        return f"{self.scenario.replace(' ', '-')}.{text}"
+
+    def topic(self, text: str = "t", *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Make a topic and wait until its logs can be written."""
+        name = self.name(text)
+        wanted = {
+            "name": name,
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+        }
+        made = self.ask("create_topics", 7, topics=[wanted], timeout=10_000)
+        assert isinstance(made, dict) and made["topics"][0]["error_code"] == "0 none", made
+        self.settle(name, partitions)
+        return name
+
+    def settle(self, topic: str, partitions: int = 1) -> None:
+        """Wait until every partition of a topic answers."""
+        asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
+        deadline = time.monotonic() + SETTLE_SECONDS_MAX
+        while time.monotonic() < deadline:
+            answer = self.ask("list_offsets", 7, replica_id=-1, topics=[{"name": topic, "partitions": asked}])
+            if isinstance(answer, dict):
+                answered = answer["topics"][0]["partitions"]
+                if all(one["error_code"] == "0 none" for one in answered):
+                    return
+            time.sleep(0.01)
+        raise TimeoutError(f"topic {topic} never became writable on port {self.port}")
+
+    def topic_id(self, topic: str) -> str:
+        answer = self.ask("metadata", 12, topics=[{"name": topic}])
+        assert isinstance(answer, dict)
+        return str(answer["topics"][0]["topic_id"])
+
+    def exchange(self, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
+        """Send bytes and return the frame that comes back, or what came instead."""
+        if self._connection is None:
+            self._connection = socket.create_connection((self.host, self.port), timeout=ANSWER_SECONDS_MAX)
+        self._connection.settimeout(seconds_max)
+        try:
+            self._connection.sendall(sent)
+            return self._exactly(int.from_bytes(self._exactly(4), "big", signed=True))
+        except TimeoutError:
+            self.hang_up()
+            return SILENT
+        except (ConnectionError, EOFError):
+            self.hang_up()
+            return CLOSED
+
+    def hang_up(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._connection is not None
+        data = bytearray()
+        while len(data) < size:
+            more = self._connection.recv(size - len(data))
+            if not more:
+                raise EOFError
+            data += more
+        return bytes(data)

@@ -1,0 +1,86 @@
+"""Penstock as a process of its own, with the same short interface as the Apache Kafka peer."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+from tests.support.ports import HOST, free_ports, wait_until_answered
+
+
+class PenstockProcess:
+    """`penstock start` that answers from `start()` until `stop()`."""
+
+    name = "Penstock"
+
+    def __init__(self, *, properties: Mapping[str, str] | None = None, data: Path | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
+        self._data = data or self._folder / "data"
+        self._properties = dict(properties or {})
+        (self._port,) = free_ports(1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self._port}"
+
+    @property
+    def data(self) -> Path:
+        return self._data
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "Penstock is not running"
+        return self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the process has printed so far."""
+        return (self._folder / "server.log").read_text(errors="replace")
+
+    def start(self) -> float:
+        """Start the process; return the seconds until it first answered."""
+        settings = [word for key, value in self._properties.items() for word in ("--set", f"{key}={value}")]
+        started = time.monotonic()
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self._data),
+                 "--host", HOST, "--port", str(self._port), "--log-level", "warning", *settings],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        try:
+            wait_until_answered(self._port, seconds_max=30, pause=0.005)
+        except TimeoutError as error:
+            self.kill()
+            raise TimeoutError(f"{error}: {self.log[-2000:]}") from None
+        return time.monotonic() - started
+
+    def stop(self) -> None:
+        """Shut down cleanly, as SIGTERM asks."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=30)
+            self._process = None
+
+    def kill(self) -> None:
+        """End the process at once, as kill -9 does."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def __enter__(self) -> PenstockProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
