@@ -6,6 +6,7 @@ topic does not keep the others from being made. Refuses with the Refusals that K
 controller gives, in its words, because people and tools search for them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -37,7 +38,7 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
 )
 from penstock.model.ids import NodeId, PartitionIndex, TopicName
-from penstock.model.topic import check_name, find_collision
+from penstock.model.topic import check_name, collision_key
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """One request is one atomic batch of metadata records; this keeps the batch bounded."""
@@ -116,9 +117,11 @@ def decide_create(
     _bound_partitions(topics, rules.partition_count)
     records: list[MetadataRecord] = []
     outcomes: list[CreatedTopic | RefusedTopic] = []
+    # Once for the request: searching all topics again for each new one would take seconds for thousands.
+    existing_by_key = {collision_key(name): name for name in image.topics}
     for topic in topics:
         try:
-            created, its_records = _create(image, topic, rules)
+            created, its_records = _create(image, topic, rules, existing_by_key)
         except Refusal as refusal:
             outcomes.append(RefusedTopic(name=topic.name, refusal=refusal))
         else:
@@ -131,16 +134,17 @@ def decide_delete(image: Image, references: Sequence[TopicReference]) -> Decisio
     """Decide on each reference. A topic that is referred to more than once is not deleted."""
     outcomes: list[DeletedTopic] = []
     records: list[MetadataRecord] = []
-    for reference, count in _counted(references).items():
+    counts = Counter(references)
+    for reference, count in counts.items():
         try:
             topic = _resolve(image, reference, repeated=count > 1)
         except Refusal as refusal:
             outcomes.append(DeletedTopic(name=reference.name, id=reference.id, refusal=refusal))
             continue
-        if reference.name is not None and TopicReference(id=topic.id) in references:
+        if reference.name is not None and TopicReference(id=topic.id) in counts:
             clash = InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             outcomes.append(DeletedTopic(name=topic.name, id=topic.id, refusal=clash))
-        elif reference.id is not None and TopicReference(name=topic.name) in references:
+        elif reference.id is not None and TopicReference(name=topic.name) in counts:
             continue  # The reference by name, which is in the same list, carries the refusal for both.
         else:
             outcomes.append(DeletedTopic(name=topic.name, id=topic.id))
@@ -180,11 +184,13 @@ def _bound_partitions(topics: Sequence[NewTopic], default_count: int) -> None:
         raise PolicyViolation("Excessively large number of partitions per request.")
 
 
-def _create(image: Image, topic: NewTopic, rules: CreationRules) -> tuple[CreatedTopic, list[MetadataRecord]]:
+def _create(
+    image: Image, topic: NewTopic, rules: CreationRules, existing_by_key: Mapping[str, TopicName]
+) -> tuple[CreatedTopic, list[MetadataRecord]]:
     check_name(topic.name)
     if topic.name in image.topics:
         raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
-    collision = find_collision(topic.name, image.topics)
+    collision = existing_by_key.get(collision_key(topic.name))
     if collision is not None:
         raise InvalidTopic(f"Topic '{topic.name}' collides with existing topic: {collision}")
     configs = _checked_configs(topic, rules)
@@ -349,13 +355,6 @@ def _active(broker: BrokerImage) -> bool:
 def _only_directory(broker: BrokerImage) -> UUID:
     """Where a replica will lie, if that is known: a broker with several folders chooses by itself."""
     return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
-
-
-def _counted(references: Sequence[TopicReference]) -> dict[TopicReference, int]:
-    counts: dict[TopicReference, int] = {}
-    for reference in references:
-        counts[reference] = counts.get(reference, 0) + 1
-    return counts
 
 
 def _resolve(image: Image, reference: TopicReference, *, repeated: bool) -> TopicImage:

@@ -17,7 +17,7 @@ from penstock.controller.topics import MorePartitions, decide_add_partitions
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.model.errors import Refusal, RequestTimedOut, UnknownTopicOrPartition
+from penstock.model.errors import Refusal, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, TopicName
 
 
@@ -34,8 +34,8 @@ async def handle(context: Context, request: Request) -> CreatePartitionsResponse
                 lambda image: decide_add_partitions(image, topics, random=random, validate_only=body.validate_only)
             ),
         )
-    except RequestTimedOut:
-        results = [_result(name, ErrorCode.request_timed_out, None) for name in counts]
+    except Refusal as refusal:
+        results = [_result(name, failed(refusal), None) for name in counts]
         return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
     results = [
         _result(name, ErrorCode.invalid_request, "Duplicate topic name.") for name, count in counts.items() if count > 1

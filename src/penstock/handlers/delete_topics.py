@@ -17,7 +17,7 @@ from penstock.controller.topics import DeletedTopic, TopicReference, decide_dele
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.model.errors import RequestTimedOut
+from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 
 KNOWS_DELETION_DISABLED_FROM: Final = 3
@@ -37,8 +37,8 @@ async def handle(context: Context, request: Request) -> DeleteTopicsResponse:
         outcomes = await within(
             context.clock, body.timeout, context.controller.run(lambda image: decide_delete(image, references))
         )
-    except RequestTimedOut:
-        return _refused(body, ErrorCode.request_timed_out)
+    except Refusal as refusal:
+        return _refused(body, failed(refusal))
     return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=tuple(map(_result, outcomes)))
 
 

@@ -10,6 +10,7 @@ UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import create_by_themselves
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
 from penstock.metadata.image import Image, PartitionImage, TopicImage
+from penstock.model.errors import Refusal
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 from penstock.model.topic import is_internal, name_problem
 
@@ -88,7 +90,8 @@ async def _create_missing(context: Context, names: Iterable[TopicName]) -> None:
     image = context.quorum.image
     missing = [name for name in names if name not in image.topics and name_problem(name) is None]
     if missing:
-        await create_by_themselves(context, missing)
+        with suppress(Refusal):
+            await create_by_themselves(context, missing)
 
 
 class _View:

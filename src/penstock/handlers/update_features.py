@@ -18,7 +18,7 @@ from penstock.controller.features import FeatureUpdate, decide_update
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
-from penstock.model.errors import InvalidUpdateVersion, RequestTimedOut
+from penstock.model.errors import InvalidUpdateVersion, Refusal
 
 TELLS_EACH_FEATURE_UNTIL: Final = 1
 
@@ -46,7 +46,7 @@ async def handle(context: Context, request: Request) -> UpdateFeaturesResponse |
     except InvalidUpdateVersion as refusal:
         error = failed(refusal)
         message = "The update failed for all features since the following feature had an error: " + refusal.message
-    except RequestTimedOut as refusal:
+    except Refusal as refusal:
         error = failed(refusal)
     return _reply(request.header.version, error, message, updates)
 

@@ -15,7 +15,7 @@ from penstock.handlers.context import Context, Endpoint, Request
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
-from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, UnknownLeaderEpoch
+from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.wire import codec
 from penstock.wire.api import APIS
@@ -24,22 +24,23 @@ from tests.unit.controller.cluster import broker
 
 
 class FakeQuorum:
-    """Commits at once; with `stuck`, never."""
+    """Commits at once; with `stuck`, never; with a `refusal`, that."""
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
         self.stuck = False
-        self.after_commit: Callable[[], None] = lambda: None
+        self.refusal: Refusal | None = None
 
     async def commit(self, records: Sequence[MetadataRecord]) -> None:
         if self.stuck:
             await asyncio.Event().wait()
+        if self.refusal is not None:
+            raise self.refusal
         self.put(records)
 
     def put(self, records: Sequence[MetadataRecord]) -> None:
         offset = Offset(self.image.offset + len(records))
         _, self.image = delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
-        self.after_commit()
 
 
 class FakeTimer:

@@ -11,6 +11,7 @@ from penstock.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from penstock.model.errors import StorageError
 from penstock.wire.api import ApiKey
 from tests.unit.controller.cluster import broker
 from tests.unit.handlers.fakes import FakeNode
@@ -194,3 +195,9 @@ async def test_version_0_leaves_out_replicas_that_are_gone() -> None:
     assert (partition.error_code, partition.leader_id, partition.replica_nodes) == (9, 1, (1,))
     (partition,) = (await ask(node, named("a"), version=1)).topics[0].partitions
     assert (partition.error_code, partition.replica_nodes) == (0, (1, 2))
+
+
+async def test_a_creation_that_is_refused_as_a_whole_leaves_the_topics_unknown() -> None:
+    node = FakeNode()
+    node.quorum.refusal = StorageError()
+    assert [topic.error_code for topic in (await ask(node, named("new"), create=True)).topics] == [3]

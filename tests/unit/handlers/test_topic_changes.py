@@ -21,6 +21,7 @@ from kio.schema.delete_topics.v5.request import DeleteTopicsRequest as DeleteTop
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 
 from penstock.handlers import create_partitions, create_topics, delete_topics
+from penstock.model.errors import StorageError
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
 
@@ -207,3 +208,12 @@ async def test_new_partitions_can_be_assigned_by_hand() -> None:
         39,
         "The manual partition assignment includes broker 9, but no such broker is registered.",
     )
+
+
+async def test_a_quorum_that_cannot_commit_is_told_to_every_topic() -> None:
+    node = FakeNode()
+    await create(node, topic("a", 1))
+    node.quorum.refusal = StorageError()
+    assert [result.error_code for result in await create(node, topic("b"))] == [56]
+    assert [result.error_code for result in await add(node, ("a", 2))] == [56]
+    assert [result.error_code for result in await delete(node, ("a", None))] == [56]
