@@ -90,6 +90,11 @@ def build_overrides(
 async def _serve(settings: "BrokerSettings") -> None:
     import asyncio
     import signal
+    import sys
+
+    # kio makes test strategies of its types wherever hypothesis can be imported. A broker has no
+    # use for them, and in a developer's environment they are half of its time to start.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
     from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
