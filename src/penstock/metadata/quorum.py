@@ -93,7 +93,7 @@ class Quorum:
     ) -> "Quorum":
         """Read what is there, elect this node, and give a new cluster its first features.
 
-        Who hands in a `directory` calls `fail` when that directory fails.
+        A `directory` that is handed in is shared: whoever else asked to be told of its failure still is.
         """
         try:
             folder = f"{data_folder}/{METADATA_PARTITION}"
@@ -101,8 +101,7 @@ class Quorum:
             newest = load_newest(disk, folder, log_start=log.start_offset)
             core = _make_core(disk, log, newest, node_id=node_id, random=random)
             quorum = cls(clock=clock, log=log, core=core, newest=newest, directory_id=directory_id)
-            if directory is None:
-                log.directory.on_failure = quorum.fail
+            quorum._watch(log.directory)
             log.on_durable = quorum._became_durable
             quorum._carry_out(core.step(Started(), clock.monotonic()))
             await quorum._ready
@@ -171,6 +170,15 @@ class Quorum:
         await asyncio.gather(*(pending.done for pending in self._pending), return_exceptions=True)
         self.log.on_durable = lambda: None
         self.log.close()
+
+    def _watch(self, directory: LogDirectory) -> None:
+        others = directory.on_failure
+
+        def failed(error: OSError) -> None:
+            self.fail(error)
+            others(error)
+
+        directory.on_failure = failed
 
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:

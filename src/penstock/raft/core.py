@@ -82,13 +82,18 @@ class Core:
         return self._state.high_watermark
 
     @property
+    def loading_snapshot(self) -> EpochEnd | None:
+        """The snapshot that this voter needs from its leader before it can go on."""
+        role = self._state.role
+        return role.loading_snapshot if isinstance(role, Follower) else None
+
+    @property
     def log(self) -> LogShape:
         return self._state.log
 
     def step(self, event: Event, now: float) -> Effects:
         """Take in one event; return what the driver must do before the next one."""
         state = self._state
-        load_snapshot: EpochEnd | None = None
         match event:
             case Started():
                 self._start(now)
@@ -96,7 +101,7 @@ class Core:
                 self._pass_time(now)
             case Received(source=source, message=message):
                 if source in state.voters and source != state.node_id:
-                    load_snapshot = self._receive(source, message, now)
+                    self._receive(source, message, now)
             case Appended(last_offset=last_offset):
                 assert self.is_leader, "only the leader appends of its own accord"
                 state.log.append(last_offset=last_offset, epoch=state.epoch)
@@ -112,7 +117,6 @@ class Core:
             case SnapshotLoaded(snapshot=snapshot):
                 self._load_snapshot(snapshot, now)
         effects = state.take_effects()
-        effects.load_snapshot = load_snapshot
         effects.deadline = self._deadline()
         return effects
 
@@ -141,7 +145,7 @@ class Core:
             case Leader():
                 leading.pass_time(state, role, now)
 
-    def _receive(self, source: NodeId, message: Message, now: float) -> EpochEnd | None:
+    def _receive(self, source: NodeId, message: Message, now: float) -> None:
         state = self._state
         match message:
             case VoteRequest():
@@ -162,8 +166,7 @@ class Core:
                 leading.hear_fetch(state, source, message, now)
             case FetchResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
-                return following.hear_response(state, source, message, now)
-        return None
+                following.hear_response(state, source, message, now)
 
     def _sync(self, end_offset: Offset, now: float) -> None:
         state = self._state
@@ -175,13 +178,15 @@ class Core:
 
     def _load_snapshot(self, snapshot: EpochEnd, now: float) -> None:
         state = self._state
-        assert not self.is_leader, "a leader never loads a snapshot"
+        role = state.role
+        assert isinstance(role, Follower) and role.loading_snapshot == snapshot, (
+            "only followers load, what they asked for"
+        )
         assert snapshot.end_offset >= state.high_watermark, "a snapshot never takes anything back"
         state.log = LogShape(snapshot=snapshot)
         state.advance_high_watermark(snapshot.end_offset)
-        if isinstance(state.role, Follower):
-            state.role.loading_snapshot = False
-            following.fetch(state, now)
+        role.loading_snapshot = None
+        following.fetch(state, now)
 
     def _deadline(self) -> float | None:
         state = self._state

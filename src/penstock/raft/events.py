@@ -3,7 +3,8 @@
 The driver's duties, in this order, before it hands over the next event:
 1. make `persist` durable; 2. truncate; 3. write the batches to `append`, in order;
 4. send the messages, adding batches from its log to those with `read_from`;
-5. apply what is below `high_watermark`; 6. hand over `TimePassed` at `deadline`.
+5. apply what is below `high_watermark`; 6. hand over `TimePassed` at `deadline`;
+7. fetch `Core.loading_snapshot` from the leader while there is one.
 If 1, 2 or 3 fails the driver stops the node: the core believes they have happened.
 """
 
@@ -66,7 +67,11 @@ class LogStartMoved:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
-    """The leader's snapshot is durable here, and the log is empty from its end on."""
+    """The leader's snapshot is durable here, and the log is empty from its end on.
+
+    The driver replaces the log only while `Core.loading_snapshot` is that very snapshot: another
+    leader may have brought, and counted, records that the snapshot lacks.
+    """
 
     snapshot: EpochEnd
 
@@ -90,5 +95,4 @@ class Effects:
     append: tuple[Batch, ...] = ()
     send: tuple[Send, ...] = ()
     high_watermark: Offset | None = None
-    load_snapshot: EpochEnd | None = None
     deadline: float | None = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from penstock.model.ids import LeaderEpoch, NodeId
 from penstock.raft.events import ElectionState
-from penstock.raft.messages import EndQuorumEpochRequest, EpochEnd, FetchError, FetchRequest, FetchResponse
+from penstock.raft.messages import EndQuorumEpochRequest, FetchError, FetchRequest, FetchResponse
 from penstock.raft.roles import Candidate, Follower, Prospective, Unattached
 from penstock.raft.state import State
 
@@ -45,7 +45,7 @@ def _follow(state: State, election: ElectionState, now: float) -> None:
 def fetch(state: State, now: float) -> None:
     """Fetch from the log's end, unless a fetch is under way or something is not durable yet."""
     role = state.role
-    if not isinstance(role, Follower) or role.request_id is not None or role.loading_snapshot:
+    if not isinstance(role, Follower) or role.request_id is not None or role.loading_snapshot is not None:
         return
     if state.log.durable_offset < state.log.end_offset:
         return
@@ -69,24 +69,23 @@ def pass_time(state: State, role: Follower, now: float) -> None:
         fetch(state, now)
 
 
-def hear_response(state: State, source: NodeId, response: FetchResponse, now: float) -> EpochEnd | None:
-    """Take in an answer; return the snapshot to load if the leader says so."""
+def hear_response(state: State, source: NodeId, response: FetchResponse, now: float) -> None:
     role = state.role
     if not isinstance(role, Follower) or source != role.leader or response.epoch != state.epoch:
-        return None
+        return
     if response.request_id != role.request_id:
-        return None
+        return
     if response.error is not FetchError.NONE:
         # The same epoch and yet refused: the leader has resigned, and somebody must stand soon.
         role.has_fetched = False
         role.deadline = min(role.deadline, state.backoff_deadline(now))
-        return None
+        return
     role.request_id = None
     role.has_fetched = True
     role.deadline = now + state.timing.fetch_timeout
     if response.snapshot is not None:
-        role.loading_snapshot = True
-        return response.snapshot
+        role.loading_snapshot = response.snapshot
+        return
     if response.diverging is not None:
         state.truncate_to(state.log.common_end(response.diverging))
     else:
@@ -95,7 +94,6 @@ def hear_response(state: State, source: NodeId, response: FetchResponse, now: fl
         role.leader_high_watermark = max(role.leader_high_watermark, response.high_watermark)
     advance(state)
     fetch(state, now)
-    return None
 
 
 def advance(state: State) -> None:

@@ -9,7 +9,7 @@ before a restart, and must not lead it again: records of it may be lost here.
 from dataclasses import dataclass, field
 
 from penstock.model.ids import NodeId, Offset
-from penstock.raft.messages import FetchRequest
+from penstock.raft.messages import EpochEnd, FetchRequest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Follower:
     """The fetch that waits for its answer; any other answer is late and ignored."""
     retry_at: float = 0.0
     leader_high_watermark: Offset = Offset(-1)
-    loading_snapshot: bool = False
+    loading_snapshot: EpochEnd | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -183,6 +183,18 @@ async def test_a_failed_sync_refuses_what_waits_and_what_follows() -> None:
     assert not quorum.image.topics
 
 
+async def test_a_sync_that_fails_during_the_start_refuses_it() -> None:
+    disk = SimDisk()
+    disk.make_folder("/data")
+    disk.sync_folder("/")
+    disk.syncs_at_once = False
+    opening = asyncio.ensure_future(open_quorum(disk))
+    await settle()
+    assert disk.finish_sync(OSError(errno.EIO, "the disk is broken"))
+    with pytest.raises(StartupError):
+        await opening
+
+
 async def test_a_caller_that_gives_up_does_not_stop_its_commit() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)

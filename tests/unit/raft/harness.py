@@ -46,6 +46,7 @@ class Node:
     incarnation: int = 0
     timer: float | None = None
     syncing: bool = False
+    loading: EpochEnd | None = None
 
 
 class World:
@@ -95,6 +96,7 @@ class World:
         node.core = None
         node.incarnation += 1
         node.syncing = False
+        node.loading = None
         node.timer = None
         kept = self.random.randint(node.durable, len(node.entries))
         del node.entries[kept:]
@@ -122,8 +124,8 @@ class World:
         self._sync_soon(node)
         for send in effects.send:
             self._send(node, send)
-        if effects.load_snapshot is not None:
-            self._load_snapshot(node, effects.load_snapshot)
+        if core.loading_snapshot is not None and node.loading is None:
+            self._load_snapshot(node, core.loading_snapshot)
         self._set_timer(node, effects.deadline)
 
     def _sync_soon(self, node: Node) -> None:
@@ -189,11 +191,13 @@ class World:
 
     def _load_snapshot(self, node: Node, snapshot: EpochEnd) -> None:
         incarnation = node.incarnation
+        node.loading = snapshot
 
         def loaded() -> None:
-            if node.incarnation != incarnation or node.core is None or node.core.is_leader:
+            if node.incarnation != incarnation or node.core is None:
                 return
-            if node.core.high_watermark > snapshot.end_offset:
+            node.loading = None
+            if node.core.loading_snapshot != snapshot:
                 return
             node.entries[:] = self.committed[: snapshot.end_offset]
             node.durable = len(node.entries)
