@@ -8,8 +8,9 @@
 | above, valid batches behind other bytes      | rot              | quarantine                          |
 
 A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
-read as zeros. A quarantined log keeps every byte, serves what lies before the damage and
-takes no appends; the mark in its folder makes every later start look again.
+read as zeros, or the file ends there and the next segment goes on. A quarantined log keeps
+every byte, serves what lies before the damage and takes no appends; the mark in its folder
+makes every later start look again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.ports.disk import Disk, File
 from penstock.storage.scan import BLOCK_SIZE, BadBatch, find_valid_batch, walk
 from penstock.storage.segment import Segment, file_name
+from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, unpack_header
 
 if TYPE_CHECKING:
     from penstock.storage.recovery import Recovered
@@ -49,8 +51,9 @@ def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, 
     )
     later = [each for each in state.segments[index + 1 :] if each.size]
     torn = following is None and not later
+    cut_short = following is None and _claimed_end(segment, position) > segment.size
     behind = segment.size if following is None else following
-    if offset < recovery_point or not (torn or _looks_unwritten(segment.file, position, behind)):
+    if offset < recovery_point or not (torn or cut_short or _looks_unwritten(segment.file, position, behind)):
         state.damage = describe(segment, stopped.bad, offset)
         state.damaged_from = offset
         return
@@ -144,6 +147,15 @@ def lift_quarantine(disk: Disk, folder: str) -> None:
     disk.remove(f"{folder}/{QUARANTINE_FILE}")
 
 
+def _claimed_end(segment: Segment, position: int) -> int:
+    """Return where the batch that begins at a position would end, by its own word."""
+    content = segment.file.read(HEADER_SIZE, position)
+    if len(content) < HEADER_SIZE:
+        return position + HEADER_SIZE
+    length: int = unpack_header(content, 0)[1]
+    return position + length + LOG_OVERHEAD
+
+
 def _looks_unwritten(file: File, position: int, end: int) -> bool:
     """Whether some sector of the damaged bytes holds nothing but zeros, as one that was never written does."""
     at = position
@@ -151,7 +163,8 @@ def _looks_unwritten(file: File, position: int, end: int) -> bool:
         block = file.read(min(BLOCK_SIZE - at % _SECTOR_SIZE, end - at), at)
         for start in range(-(at % _SECTOR_SIZE), len(block), _SECTOR_SIZE):
             part = block[max(start, 0) : start + _SECTOR_SIZE]
-            if len(part) >= _ZEROS_LEAST and not any(part):
+            enough = len(part) >= _ZEROS_LEAST or (start >= 0 and at + start + len(part) == end)
+            if enough and not any(part):
                 return True
         if not block:
             break

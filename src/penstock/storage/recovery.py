@@ -17,7 +17,7 @@ from penstock.storage import damage
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
-from penstock.storage.scan import BadBatch
+from penstock.storage.scan import BLOCK_SIZE, BadBatch
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
 from penstock.wire.batch import CONTROL
@@ -52,6 +52,7 @@ class _Plan:
     settings: TopicSettings
     now_ms: int
     recovery_point: int
+    sync_failed: bool
     state: Recovered
 
     @property
@@ -68,12 +69,17 @@ def recover(
     clean: bool,
     recovery_point: int,
     log_start: int,
+    sync_failed: bool,
 ) -> Recovered:
-    """Return the state of the log in a folder, which is made if it is missing. Raises OSError."""
+    """Return the state of the log in a folder, which is made if it is missing. Raises OSError.
+
+    `sync_failed`: the folder's last process stopped on a failed sync, so what the page cache
+    shows may not be on the disk.
+    """
     disk = directory.disk
     disk.make_folder(folder)
     state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
-    plan = _Plan(directory, folder, settings, now_ms, recovery_point, state)
+    plan = _Plan(directory, folder, settings, now_ms, recovery_point, sync_failed, state)
     if not state.segments:
         _begin_at(plan, log_start)
     scan_from = damage.quarantined_from(disk, folder)
@@ -246,6 +252,8 @@ def _settle(plan: _Plan, first: int) -> None:
     scanned = state.segments[first:]
     if plan.settings.flush_mode == "fsync":
         for segment in scanned:
+            if plan.sync_failed:
+                _write_again(plan.disk, segment)
             segment.file.sync()
         plan.disk.sync_folder(plan.folder)
         state.folder_changed = False
@@ -255,6 +263,15 @@ def _settle(plan: _Plan, first: int) -> None:
     state.folder_changed = True
     behind = [each.base_offset for each in scanned[1:]]
     state.unflushed = [(each.file, end) for each, end in zip(scanned, behind, strict=False)]
+
+
+def _write_again(disk: Disk, segment: Segment) -> None:
+    """Write a segment over itself: pages that a failed sync has marked clean are written out by no later one."""
+    file = disk.open(segment.path)
+    for position in range(0, segment.size, BLOCK_SIZE):
+        file.write((file.read(min(BLOCK_SIZE, segment.size - position), position),), position)
+    file.sync()
+    file.close()
 
 
 def _load_epochs(plan: _Plan, end: int) -> None:

@@ -27,6 +27,7 @@ from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+SYNC_FAILED: Final = ".sync_failed"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
@@ -63,7 +64,8 @@ class LogStore:
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
-        directory.on_failure = lambda error: self.on_failure()
+        self._sync_failed = self._disk.exists(self._path(SYNC_FAILED))
+        directory.on_failure = self._failed
 
     @classmethod
     def load(
@@ -71,7 +73,7 @@ class LogStore:
     ) -> LogStore:
         """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
         try:
-            disk.make_folder(folder)
+            _make_folder(disk, folder)
             lock = disk.lock_folder(folder)
         except BlockingIOError:
             raise StartupError(f"{folder} is in use by another process: stop it, or choose another folder") from None
@@ -113,6 +115,12 @@ class LogStore:
     def __iter__(self) -> Iterator[Log]:
         return iter(list(self.logs.values()))
 
+    def _failed(self, error: OSError) -> None:
+        """Tell those who depend on the folder, and leave a word for the next start, if the disk takes one."""
+        with suppress(OSError):
+            self._disk.replace_file(self._path(SYNC_FAILED), f"{error}\n".encode())
+        self.on_failure()
+
     # Partitions
 
     def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
@@ -139,6 +147,7 @@ class LogStore:
             clean=self.was_clean or is_new,
             recovery_point=self._recovery_points.get(place, 0),
             log_start=self._log_starts.get(place, 0),
+            sync_failed=self._sync_failed,
             directory=self.directory,
         )
         if is_new or self._topic_id_in(folder) is None:
@@ -259,6 +268,7 @@ class LogStore:
                     log.close()
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_starts()
+                self._disk.remove(self._path(SYNC_FAILED))
                 self._disk.replace_file(
                     self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                 )
@@ -272,6 +282,17 @@ class LogStore:
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
+
+
+def _make_folder(disk: Disk, folder: str) -> None:
+    """Make the data folder so that its name, and those of the folders above it, survive a power loss."""
+    path, changed = folder, list[str]()
+    while path and not disk.exists(path):
+        path = path.rpartition("/")[0]
+        changed.append(path or "/")
+    disk.make_folder(folder)
+    for each in changed:
+        disk.sync_folder(each)
 
 
 def parse_folder(name: str) -> TopicPartition | None:

@@ -1,0 +1,389 @@
+"""A disk in memory that loses power, fills up, fails and rots on command.
+
+Each file has durable bytes and writes since its last sync; each folder has durable names
+and changes since its last sync. `crash` keeps a seeded part of both: each sector of 512
+bytes as some write left it, each rename whole or not at all. `fail_at` makes the Nth call
+fail or stops the node there. Syncs asked for with `sync_later` end at once, or one by one
+with `finish_sync`.
+"""
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from penstock.ports.disk import Buffer, File
+
+SECTOR_SIZE: Final = 512
+_SPACE_TOTAL: Final = 1 << 40
+
+
+class Crashed(Exception):
+    """The node is dead: it stopped at this call, and no later one is served before `crash`."""
+
+
+class _Bytes:
+    """The content of one file, under whatever name."""
+
+    __slots__ = ("content", "durable", "first_pending", "pending")
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.durable = bytearray()
+        # Writes (position, bytes) and truncations (size, None), counted from the first one ever.
+        self.pending: deque[tuple[int, bytes | None]] = deque()
+        self.first_pending = 0
+
+    def change(self, position: int, data: bytes | None) -> None:
+        _apply(self.content, position, data)
+        self.pending.append((position, data))
+
+    def count(self) -> int:
+        """How many changes there ever were."""
+        return self.first_pending + len(self.pending)
+
+    def sync(self, count: int) -> None:
+        """Make the first changes durable."""
+        while self.pending and self.first_pending < count:
+            _apply(self.durable, *self.pending.popleft())
+            self.first_pending += 1
+
+    def drop_pending(self) -> None:
+        """What a failed sync does: pages count as clean, and their bytes never reach the disk."""
+        self.first_pending += len(self.pending)
+        self.pending.clear()
+
+    def crash(self, random: Random, kept: float) -> None:
+        """Each sector, and the size, is left as it was after some number of the pending changes."""
+        if not self.pending:
+            return
+        states = [bytes(self.durable)]
+        for position, data in self.pending:
+            _apply(self.durable, position, data)
+            states.append(bytes(self.durable))
+        size = len(_survivor(states, random, kept))
+        survived = bytearray()
+        while len(survived) < size:
+            at = len(survived)
+            survived += _survivor(states, random, kept)[at : at + SECTOR_SIZE].ljust(SECTOR_SIZE, b"\0")
+        del survived[size:]
+        self.durable = survived
+        self.pending.clear()
+        self.content = bytearray(survived)
+
+
+def _survivor(states: list[bytes], random: Random, kept: float) -> bytes:
+    return states[-1] if random.random() < kept else random.choice(states)
+
+
+def _apply(target: bytearray, position: int, data: bytes | None) -> None:
+    if len(target) < position:
+        target.extend(bytes(position - len(target)))
+    if data is None:
+        del target[position:]
+    else:
+        target[position : position + len(data)] = data
+
+
+class _Folder:
+    """Names of files and folders. Changes are (name removed or "", name added or "", what is added)."""
+
+    __slots__ = ("durable", "names", "pending")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Bytes | _Folder] = {}
+        self.durable: dict[str, _Bytes | _Folder] = {}
+        self.pending: list[tuple[str, str, _Bytes | _Folder | None]] = []
+
+    def change(self, removed: str, added: str = "", entry: "_Bytes | _Folder | None" = None) -> None:
+        self.pending.append((removed, added, entry))
+        _rename(self.names, removed, added, entry)
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.pending.clear()
+
+    def crash(self, random: Random, kept: float) -> None:
+        for change in self.pending:
+            if random.random() < kept:
+                _rename(self.durable, *change)
+        self.pending.clear()
+        self.names = dict(self.durable)
+        for entry in self.names.values():
+            entry.crash(random, kept)
+
+
+def _rename(names: dict[str, _Bytes | _Folder], removed: str, added: str, entry: "_Bytes | _Folder | None") -> None:
+    names.pop(removed, None)
+    if entry is not None:
+        names[added] = entry
+
+
+class SimFile:
+    """An open file; it stays readable after its name is gone."""
+
+    __slots__ = ("_disk", "bytes", "path")
+
+    def __init__(self, disk: "SimDisk", path: str, content: _Bytes) -> None:
+        self._disk = disk
+        self.path = path
+        self.bytes = content
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        data = b"".join(buffers)
+        try:
+            self._disk.call("write", self.path)
+        except (OSError, Crashed):
+            # Any part of it may have been written.
+            self.bytes.change(position, data[: self._disk.random.randrange(len(data) + 1)])
+            raise
+        room = self._disk.room_for(self.bytes, position, len(data))
+        if room < len(data):
+            self.bytes.change(position, data[:room])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
+        self.bytes.change(position, data)
+        return len(data)
+
+    def read(self, size: int, position: int) -> bytes:
+        self._disk.call("read", self.path)
+        return bytes(self.bytes.content[position : position + size])
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        self._disk.call("read", self.path)
+        data = self.bytes.content[position : position + len(buffer)]
+        buffer[: len(data)] = data
+        return len(data)
+
+    def size(self) -> int:
+        return len(self.bytes.content)
+
+    def truncate(self, size: int) -> None:
+        self._disk.call("truncate", self.path)
+        self.bytes.change(size, None)
+
+    def sync(self) -> None:
+        self._disk.sync_bytes(self, self.bytes.count())
+
+    def close(self) -> None:
+        return
+
+
+class SimLock:
+    def __init__(self, locked: set[str], path: str) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class SimDisk:
+    """Folders and files below one root, "/"."""
+
+    def __init__(self, seed: int | str = 0, *, capacity: int | None = None, syncs_at_once: bool = True) -> None:
+        self.random = Random(f"{seed}:disk")
+        self.capacity = capacity
+        self.syncs_at_once = syncs_at_once
+        # Calls so far, and what is to happen at some of them: an errno, or None for the end of the node.
+        self.calls = 0
+        self.fail_at: dict[int, int | None] = {}
+        # Kinds of calls that fail until further notice, with their errno.
+        self.failing: dict[str, int] = {}
+        self.trace: list[tuple[str, str]] = []
+        self._dead = False
+        self._root = _Folder()
+        self._locked: set[str] = set()
+        self._syncs: deque[tuple[SimFile, int, Callable[[OSError | None], None]]] = deque()
+
+    # Faults
+
+    def call(self, kind: str, path: str) -> None:
+        """Count a call; fail where that was asked for."""
+        if self._dead:
+            raise Crashed(f"{kind} {path} after the crash")
+        self.calls += 1
+        self.trace.append((kind, path))
+        if self.calls in self.fail_at:
+            fault = self.fail_at[self.calls]
+            if fault is None:
+                self._dead = True
+                raise Crashed(f"stopped at call {self.calls}: {kind} {path}")
+            raise OSError(fault, os.strerror(fault), path)
+        if kind in self.failing:
+            raise OSError(self.failing[kind], os.strerror(self.failing[kind]), path)
+
+    def crash(self, random: Random | None = None, *, kept: float | None = None) -> None:
+        """Lose power. Some of what was not synced survives, each piece with the probability `kept`."""
+        random = random or self.random
+        self._root.crash(random, random.choice((0.0, 0.3, 0.7, 0.95, 1.0)) if kept is None else kept)
+        self._dead = False
+        self.fail_at.clear()
+        self.failing.clear()
+        self._locked.clear()
+        self._syncs.clear()
+
+    def flip(self, path: str, position: int, mask: int = 1) -> None:
+        """Let one byte of a file rot."""
+        found = self._file(path)
+        found.content[position] ^= mask
+        if position < len(found.durable):
+            found.durable[position] ^= mask
+
+    def finish_sync(self, error: OSError | None = None) -> bool:
+        """End the oldest sync under way; False if there is none."""
+        if not self._syncs:
+            return False
+        file, count, done = self._syncs.popleft()
+        if error is not None:
+            file.bytes.drop_pending()
+        else:
+            file.bytes.sync(count)
+        done(error)
+        return True
+
+    def syncs_under_way(self) -> int:
+        return len(self._syncs)
+
+    def sync_bytes(self, file: SimFile, count: int) -> None:
+        try:
+            self.call("sync", file.path)
+        except OSError:
+            file.bytes.drop_pending()
+            raise
+        file.bytes.sync(count)
+
+    def room_for(self, content: _Bytes, position: int, size: int) -> int:
+        """Return how many bytes of a write fit; overwriting needs no room."""
+        growth = position + size - len(content.content)
+        if self.capacity is None or growth <= 0:
+            return size
+        free = max(self.capacity - _used(self._root), 0)
+        return size - max(growth - free, 0)
+
+    # The disk port
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        self.call("open", path)
+        folder, name = self._place(path)
+        entry = folder.names.get(name)
+        if entry is None and create:
+            entry = _Bytes()
+            folder.change("", name, entry)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        if isinstance(entry, _Folder):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return SimFile(self, path, entry)
+
+    def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
+        assert isinstance(file, SimFile), "a file of this disk"
+        if not self.syncs_at_once:
+            self._syncs.append((file, file.bytes.count(), done))
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def read_file(self, path: str) -> bytes:
+        self.call("read", path)
+        return bytes(self._file(path).content)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        file = self.open(path + ".tmp", create=True)
+        file.truncate(0)
+        file.write((content,), 0)
+        file.sync()
+        self.rename(path + ".tmp", path)
+        self.sync_folder(path.rpartition("/")[0])
+
+    def exists(self, path: str) -> bool:
+        try:
+            folder, name = self._place(path)
+        except FileNotFoundError:
+            return False
+        return not name or name in folder.names
+
+    def list(self, path: str) -> list[str]:
+        self.call("list", path)
+        return sorted(self._folder(path).names)
+
+    def is_folder(self, path: str) -> bool:
+        try:
+            self._folder(path)
+        except OSError:
+            return False
+        return True
+
+    def make_folder(self, path: str) -> None:
+        self.call("make_folder", path)
+        folder = self._root
+        for name in path.strip("/").split("/"):
+            if name not in folder.names:
+                folder.change("", name, _Folder())
+            entry = folder.names[name]
+            if not isinstance(entry, _Folder):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            folder = entry
+
+    def rename(self, source: str, target: str) -> None:
+        self.call("rename", source)
+        folder, name = self._place(source)
+        if name not in folder.names:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
+        other, new_name = self._place(target)
+        assert other is folder, "renames stay within one folder"
+        folder.change(name, new_name, folder.names[name])
+
+    def remove(self, path: str) -> None:
+        self.call("remove", path)
+        folder, name = self._place(path)
+        if name in folder.names:
+            folder.change(name)
+
+    def remove_folder(self, path: str) -> None:
+        self.remove(path)
+
+    def sync_folder(self, path: str) -> None:
+        self.call("sync_folder", path)
+        self._folder(path).sync()
+
+    def lock_folder(self, path: str) -> SimLock:
+        if path in self._locked:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
+        self._locked.add(path)
+        return SimLock(self._locked, path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        total = _SPACE_TOTAL if self.capacity is None else self.capacity
+        return total, max(total - _used(self._root), 0)
+
+    def _place(self, path: str) -> tuple[_Folder, str]:
+        folder, _, name = path.strip("/").rpartition("/")
+        return self._folder(folder), name
+
+    def _folder(self, path: str) -> _Folder:
+        entry: _Bytes | _Folder = self._root
+        for name in path.strip("/").split("/") if path.strip("/") else ():
+            found = entry.names.get(name) if isinstance(entry, _Folder) else None
+            if found is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            entry = found
+        if not isinstance(entry, _Folder):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return entry
+
+    def _file(self, path: str) -> _Bytes:
+        folder, name = self._place(path)
+        entry = folder.names.get(name)
+        if not isinstance(entry, _Bytes):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return entry
+
+
+def _used(folder: _Folder) -> int:
+    return sum(_used(entry) if isinstance(entry, _Folder) else len(entry.content) for entry in folder.names.values())

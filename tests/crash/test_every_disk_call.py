@@ -1,0 +1,120 @@
+"""Stop at every disk call, lose power, start again: invariants 44, 47, 49 and 21."""
+
+import errno
+from random import Random
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.sim.disk import Crashed, SimDisk
+from tests.crash.workload import (
+    PLACES,
+    TOPIC_ID,
+    Life,
+    check_derived,
+    check_goes_on,
+    check_partition,
+    load,
+    settings,
+)
+
+
+def count_calls(flush_mode: str = "fsync", *, syncs_at_once: bool = True) -> int:
+    disk = SimDisk(syncs_at_once=syncs_at_once)
+    Life(disk, flush_mode=flush_mode).run()
+    return disk.calls
+
+
+def reopen_and_check(life: Life, *, durable: bool = True) -> None:
+    store = load(life.disk)
+    for place in PLACES:
+        log = store.open(place, TOPIC_ID, settings(flush_mode=life.flush_mode))
+        check_partition(log, life.partitions[place], durable=durable)
+        check_derived(log)
+        check_goes_on(log, life.partitions[place])
+    store.close()
+
+
+def live_until(call: int, *, flush_mode: str = "fsync", syncs_at_once: bool = True) -> Life:
+    disk = SimDisk(call, syncs_at_once=syncs_at_once)
+    disk.fail_at[call] = None
+    life = Life(disk, flush_mode=flush_mode)
+    with pytest.raises(Crashed):
+        life.run()
+    return life
+
+
+@pytest.mark.parametrize("luck", range(3))
+def test_power_lost_at_any_call_costs_nothing_that_was_acknowledged(luck: int) -> None:
+    for call in range(1 + luck, count_calls() + 1, 3):
+        life = live_until(call)
+        life.disk.crash(Random(f"{luck}:{call}"))
+        reopen_and_check(life)
+
+
+@pytest.mark.parametrize("luck", range(2))
+def test_batches_that_share_a_sync_are_durable_together_or_not_acknowledged(luck: int) -> None:
+    for call in range(1 + luck, count_calls(syncs_at_once=False) + 1, 2):
+        life = live_until(call, syncs_at_once=False)
+        life.disk.crash(Random(f"{luck}:{call}"))
+        life.disk.syncs_at_once = True
+        reopen_and_check(life)
+
+
+def test_a_process_killed_at_any_call_loses_nothing_that_was_written() -> None:
+    for call in range(1, count_calls("os") + 1, 3):
+        life = live_until(call, flush_mode="os")
+        life.disk.crash(kept=1.0)
+        reopen_and_check(life)
+
+
+def test_power_lost_without_group_commit_loses_only_an_end() -> None:
+    for call in range(2, count_calls("os") + 1, 3):
+        life = live_until(call, flush_mode="os")
+        life.disk.crash(Random(call))
+        reopen_and_check(life, durable=False)
+
+
+def test_a_second_crash_during_recovery_changes_nothing() -> None:
+    random = Random("twice")
+    total = count_calls()
+    for _ in range(60):
+        life = live_until(random.randrange(1, total + 1))
+        life.disk.crash(random)
+        life.disk.fail_at[life.disk.calls + random.randrange(1, 40)] = None
+        try:
+            reopen_and_check(life)
+        except Crashed:
+            life.disk.crash(random)
+            # What the interrupted check appended was its own.
+            reopen_and_check_again(life)
+
+
+def reopen_and_check_again(life: Life) -> None:
+    store = load(life.disk)
+    for place in PLACES:
+        log = store.open(place, TOPIC_ID, settings(flush_mode=life.flush_mode))
+        assert log.damage is None, log.damage
+        known = life.partitions[place]
+        for offset, sealed in known.acknowledged.items():
+            if offset >= log.start_offset:
+                piece = log.read(offset, max_bytes=1, end=log.end_offset)
+                assert piece is not None and piece.file.read(piece.size, piece.position) == sealed
+        check_derived(log)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_call_that_fails_is_refused_or_harmless(error: int) -> None:
+    """No partial batch shows, whatever fails; a failed sync stops the folder, and a restart finds all that counts."""
+    for call in range(1 + (error == errno.EIO), count_calls() + 1, 2):
+        disk = SimDisk(call)
+        disk.fail_at[call] = error
+        life = Life(disk)
+        try:
+            life.run()
+        except (StorageError, OSError):
+            pass
+        except Exception as refusal:
+            assert "cannot be used" in str(refusal), f"call {call} {disk.trace[-1]}: {refusal!r}"
+        disk.crash(Random(call))
+        reopen_and_check(life)
