@@ -1,0 +1,38 @@
+"""What deciding gives back, in the one shape that groups and transactions share.
+
+A shard decides and changes nothing. The runtime appends the records, then has the shard
+adopt the drafts and apply the records, sets the timers, and lets each reply out once all
+that was appended up to then is committed. A decision whose append failed is thrown away.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NewType, TypeVar
+
+Ticket = NewType("Ticket", int)
+"""Stands for one request that waits for its reply; made by the runtime."""
+
+NO_TICKET = Ticket(0)
+"""Nobody waits: the command is a timer's or the runtime's own."""
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class Decision(Generic[R]):
+    records: list[R] = field(default_factory=list)
+    replies: list[tuple[Ticket, Any]] = field(default_factory=list)
+    """Also to requests that came earlier and have waited for this one."""
+    timers: dict[Hashable, int | None] = field(default_factory=dict)
+    """Milliseconds from now, or None to cancel. A timer that is set again moves."""
+    drafts: dict[str, Any] = field(default_factory=dict)
+    """What the records do not hold: the new volatile state of whatever they are about."""
+    is_atomic: bool = True
+    """Whether the records must stay in one batch. Tombstones of many keys need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """The command that a timer becomes when it fires."""
+
+    timer: Any

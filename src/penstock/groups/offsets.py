@@ -1,0 +1,189 @@
+"""Committed offsets: what each group has committed for each partition, and until when it is kept.
+
+`Offsets` is the state and changes only by records; the functions decide. A commit is a
+record, its removal a tombstone. Refuses what the group refuses, and notes that are too long.
+"""
+
+from collections.abc import Iterator, Mapping
+from uuid import UUID
+
+from penstock.groups.commands import (
+    ForgetTopics,
+    OffsetCommit,
+    OffsetCommitReply,
+    OffsetDelete,
+    OffsetDeleteReply,
+    OffsetFetch,
+    OffsetFetchReply,
+    OffsetToCommit,
+)
+from penstock.groups.errors import (
+    GroupIdNotFound,
+    GroupSubscribedToTopic,
+    IllegalGeneration,
+    InvalidGroupId,
+    OffsetMetadataTooLarge,
+)
+from penstock.groups.group import Group
+from penstock.groups.records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from penstock.groups.turn import Turn
+from penstock.metadata.fields import ZERO_UUID
+from penstock.model.errors import NO_ERROR, Refusal
+
+ByPartition = Mapping[int, OffsetCommitValue]
+
+
+class Offsets:
+    def __init__(self) -> None:
+        self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+
+    def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        if value is not None:
+            self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self.by_group.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self.by_group.pop(key.group, None)
+
+    def of(self, group_id: str) -> Mapping[str, ByPartition]:
+        return self.by_group.get(group_id, {})
+
+    def all_of(self, group_id: str) -> Iterator[tuple[OffsetCommitKey, OffsetCommitValue]]:
+        for topic, partitions in self.of(group_id).items():
+            for partition, value in partitions.items():
+                yield OffsetCommitKey(group_id, topic, partition), value
+
+
+def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
+    """Write the offsets; a commit from outside of the group protocol makes the group if need be."""
+    error = _commit_error(group, command)
+    if error != NO_ERROR:
+        turn.answer(OffsetCommitReply((error,) * len(command.offsets)))
+        return
+    expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else turn.now + command.retention_ms
+    errors = []
+    for offset in command.offsets:
+        metadata = offset.metadata or ""
+        if len(metadata) > turn.settings.offset_metadata_size_max:
+            errors.append(OffsetMetadataTooLarge.code)
+            continue
+        errors.append(NO_ERROR)
+        turn.write(_commit_record(command.group_id, offset, metadata, turn.now, expire_timestamp))
+    turn.answer(OffsetCommitReply(tuple(errors)))
+
+
+def _commit_record(
+    group_id: str, offset: OffsetToCommit, metadata: str, now: int, expire_timestamp: int
+) -> GroupRecord:
+    return GroupRecord(
+        OffsetCommitKey(group_id, offset.topic, offset.partition),
+        OffsetCommitValue(
+            offset=offset.offset,
+            leader_epoch=offset.leader_epoch,
+            metadata=metadata,
+            commit_timestamp=now,
+            expire_timestamp=expire_timestamp,
+            topic_id=offset.topic_id,
+        ),
+    )
+
+
+def _commit_error(group: Group | None, command: OffsetCommit) -> int:
+    if not command.group_id:
+        return InvalidGroupId.code
+    if group is None:
+        if command.generation < 0:
+            return NO_ERROR
+        return GroupIdNotFound.code if command.knows_group_id_not_found else IllegalGeneration.code
+    try:
+        group.check_commit(member_id=command.member_id, instance_id=command.instance_id, generation=command.generation)
+    except Refusal as refusal:
+        return refusal.code
+    return NO_ERROR
+
+
+def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Turn) -> None:
+    """Read what was committed. An unknown group has committed nothing; that is no error."""
+    if group is not None:
+        try:
+            group.check_fetch(member_id=command.member_id, member_epoch=command.member_epoch)
+        except Refusal as refusal:
+            turn.answer(OffsetFetchReply(error=refusal.code))
+            return
+    committed = offsets.of(command.group_id)
+    if command.topics is None:
+        turn.answer(OffsetFetchReply(topics=tuple((name, tuple(found.items())) for name, found in committed.items())))
+        return
+    nothing: ByPartition = {}
+    turn.answer(
+        OffsetFetchReply(
+            topics=tuple(
+                (name, tuple((index, committed.get(name, nothing).get(index)) for index in indexes))
+                for name, indexes in command.topics
+            )
+        )
+    )
+
+
+def delete(offsets: Offsets, group: Group | None, command: OffsetDelete, turn: Turn) -> None:
+    """Remove offsets of topics that nobody in the group subscribes to."""
+    try:
+        if not command.group_id:
+            raise InvalidGroupId
+        if group is None:
+            raise GroupIdNotFound
+        group.check_offset_delete()
+    except Refusal as refusal:
+        turn.answer(OffsetDeleteReply(error=refusal.code))
+        return
+    turn.decision.is_atomic = False
+    committed = offsets.of(command.group_id)
+    errors = []
+    for topic, indexes in command.topics:
+        if group.is_subscribed_to(topic):
+            errors.append(GroupSubscribedToTopic.code)
+            continue
+        errors.append(NO_ERROR)
+        for index in indexes:
+            if index in committed.get(topic, {}):
+                turn.write(GroupRecord(OffsetCommitKey(command.group_id, topic, index), None))
+    turn.answer(OffsetDeleteReply(errors=tuple(errors)))
+
+
+def forget_topics(offsets: Offsets, command: ForgetTopics, turn: Turn) -> None:
+    """Remove the offsets of deleted topics, but not those of a new topic of the same name."""
+    turn.decision.is_atomic = False
+    deleted = dict(command.topics)
+    for group_id in offsets.by_group:
+        for key, value in offsets.all_of(group_id):
+            if _is_of(value, deleted.get(key.topic)):
+                turn.write(GroupRecord(key, None))
+    turn.answer(len(turn.decision.records))
+
+
+def _is_of(value: OffsetCommitValue, topic_id: UUID | None) -> bool:
+    return topic_id is not None and value.topic_id in (ZERO_UUID, topic_id)
+
+
+def is_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
+    start = group.retention_start(value)
+    if start is None:
+        return False
+    if value.expire_timestamp != NO_TIMESTAMP:
+        return turn.now >= value.expire_timestamp
+    return turn.now - start >= turn.settings.offsets_retention_ms
+
+
+def expire(offsets: Offsets, group: Group, turn: Turn) -> bool:
+    """Remove the group's expired offsets; True if none are left."""
+    none_left = True
+    for key, value in offsets.all_of(group.id):
+        if is_expired(group, value, turn) and not group.is_subscribed_to(key.topic):
+            turn.write(GroupRecord(key, None))
+        else:
+            none_left = False
+    return none_left

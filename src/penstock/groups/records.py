@@ -1,0 +1,179 @@
+"""Kafka's records in `__consumer_offsets`: typed keys and values, and their bytes.
+
+A key is the record's type (16 bits, big-endian) and its fields in the plain form; a value
+is its version and its fields. A null value is a tombstone. Written as Kafka 4.3 writes
+them; older versions are read. The KIP-848 types are in modern_records.py.
+Refuses malformed bytes: Corruption. Types it does not know are skipped, as newer releases write more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from penstock.groups import modern_records as modern
+from penstock.groups.fields import BYTES, INT32, INT64, NULLABLE_STRING, STRING, UUID_, Field, Schema, array
+from penstock.metadata.fields import ZERO_UUID, Reader
+from penstock.model.errors import Corruption
+
+NO_TIMESTAMP = -1
+_INT16 = Struct(">h")
+
+
+class OffsetCommitKey(NamedTuple):
+    group: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCommitValue:
+    offset: int
+    leader_epoch: int = -1
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int = NO_TIMESTAMP
+    """Set by clients from before KIP-211, which chose a retention with each commit."""
+    topic_id: UUID = ZERO_UUID
+
+
+class GroupMetadataKey(NamedTuple):
+    group: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberMetadata:
+    member_id: str
+    group_instance_id: str | None = None
+    client_id: str
+    client_host: str
+    rebalance_timeout: int = -1
+    """-1 in the oldest records: the session timeout counts."""
+    session_timeout: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupMetadataValue:
+    """A classic group as it is after a rebalance: Stable, or Empty if it has no members."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int = NO_TIMESTAMP
+    members: tuple[MemberMetadata, ...] = ()
+
+
+class GroupRecord(NamedTuple):
+    key: Any
+    value: Any
+    """None is a tombstone."""
+
+
+_MEMBER = Schema(
+    MemberMetadata,
+    Field("member_id", STRING),
+    Field("group_instance_id", NULLABLE_STRING, since=3),
+    Field("client_id", STRING),
+    Field("client_host", STRING),
+    Field("rebalance_timeout", INT32, since=1),
+    Field("session_timeout", INT32),
+    Field("subscription", BYTES),
+    Field("assignment", BYTES),
+    latest=4,
+    flexible_from=4,
+)
+_OFFSET_COMMIT_VALUE = Schema(
+    OffsetCommitValue,
+    Field("offset", INT64),
+    Field("leader_epoch", INT32, since=3),
+    Field("metadata", STRING),
+    Field("commit_timestamp", INT64),
+    Field("expire_timestamp", INT64, since=1, until=1),
+    Field("topic_id", UUID_, since=4, tag=0, default=ZERO_UUID),
+    latest=4,
+    flexible_from=4,
+)
+_GROUP_METADATA_VALUE = Schema(
+    GroupMetadataValue,
+    Field("protocol_type", STRING),
+    Field("generation", INT32),
+    Field("protocol", NULLABLE_STRING),
+    Field("leader", NULLABLE_STRING),
+    Field("current_state_timestamp", INT64, since=2),
+    Field("members", array(_MEMBER.type())),
+    latest=4,
+    flexible_from=4,
+)
+# Version 1 alone has room for an expiry of its own; any other commit is written with its topic id.
+_EXPIRING_VERSION = 1
+
+
+def _offset_commit_version(value: OffsetCommitValue) -> int:
+    return 4 if value.expire_timestamp == NO_TIMESTAMP else _EXPIRING_VERSION
+
+
+def _key(make: Callable[..., Any], *fields: Field) -> Schema:
+    return Schema(make, *fields, flexible_from=1)
+
+
+_OFFSET_COMMIT_KEY = _key(OffsetCommitKey, Field("group", STRING), Field("topic", STRING), Field("partition", INT32))
+
+
+class _RecordType(NamedTuple):
+    key: Schema
+    value: Schema
+    version: Callable[[Any], int]
+    """The version in which a value is written."""
+
+
+_TYPES: dict[int, _RecordType] = {
+    1: _RecordType(_OFFSET_COMMIT_KEY, _OFFSET_COMMIT_VALUE, _offset_commit_version),
+    2: _RecordType(_key(GroupMetadataKey, Field("group", STRING)), _GROUP_METADATA_VALUE, lambda value: 3),
+} | {number: _RecordType(key, value, lambda value: 0) for number, key, value in modern.TYPES}
+_NUMBERS = {record_type.key.make: number for number, record_type in _TYPES.items()}
+# Before version 1 brought a retention, the same key had the number 0.
+_TYPES[0] = _TYPES[1]
+
+
+def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
+    """Return the key and value of the record in the log."""
+    number = _NUMBERS[type(record.key)]
+    record_type = _TYPES[number]
+    key = bytearray(_INT16.pack(number))
+    record_type.key.write(key, record.key, 0)
+    if record.value is None:
+        return bytes(key), None
+    version = record_type.version(record.value)
+    value = bytearray(_INT16.pack(version))
+    record_type.value.write(value, record.value, version)
+    return bytes(key), bytes(value)
+
+
+def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """Return the record that a key and value in the log hold, or None if its type is unknown."""
+    reader = Reader(key)
+    number = reader.unpack(_INT16)[0]
+    record_type = _TYPES.get(number)
+    if record_type is None:
+        return None
+    decoded_key = record_type.key.read(reader, 0)
+    _check_all_read(reader, "key", number)
+    if value is None:
+        return GroupRecord(decoded_key, None)
+    reader = Reader(value)
+    version = reader.unpack(_INT16)[0]
+    if not 0 <= version <= record_type.value.latest:
+        raise Corruption(f"version {version} of group record type {number} is unknown to this release")
+    decoded_value = record_type.value.read(reader, version)
+    _check_all_read(reader, "value", number)
+    return GroupRecord(decoded_key, decoded_value)
+
+
+def _check_all_read(reader: Reader, part: str, number: int) -> None:
+    if reader.position != len(reader.data):
+        left = len(reader.data) - reader.position
+        raise Corruption(f"the {part} of a group record of type {number} has {left} bytes too many")

@@ -1,0 +1,50 @@
+"""One turn of a shard: what a deciding function may know and where it puts what it decides."""
+
+from typing import NamedTuple
+
+from penstock.coordinator.decision import NO_TICKET, Decision, Ticket
+from penstock.groups.records import GroupRecord
+from penstock.groups.settings import GroupSettings
+
+
+class TimerKey(NamedTuple):
+    kind: str
+    group_id: str = ""
+    member_id: str = ""
+
+
+SESSION = "session"
+"""A member has not been heard of for its session timeout."""
+JOIN = "join"
+"""The initial delay, or the time that members have to rejoin, is over."""
+SYNC = "sync"
+"""The time that members have to fetch their assignment is over."""
+RETENTION = "retention"
+"""Look for expired offsets."""
+
+
+class Turn:
+    __slots__ = ("decision", "now", "settings", "ticket")
+
+    def __init__(self, settings: GroupSettings, ticket: Ticket, now: int) -> None:
+        self.settings = settings
+        self.ticket = ticket
+        self.now = now
+        self.decision: Decision[GroupRecord] = Decision()
+
+    def write(self, record: GroupRecord) -> None:
+        self.decision.records.append(record)
+
+    def answer(self, reply: object) -> None:
+        """Reply to the request whose turn it is."""
+        self.reply(self.ticket, reply)
+
+    def reply(self, ticket: Ticket, reply: object) -> None:
+        if ticket != NO_TICKET:
+            self.decision.replies.append((ticket, reply))
+
+    def set_timer(self, key: TimerKey, delay_ms: int) -> None:
+        self.decision.timers[key] = delay_ms
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.decision.timers[key] = None
