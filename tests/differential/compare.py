@@ -15,7 +15,7 @@ ORDER = " order"
 NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index")
 """What identifies an item of a list; a list without one is compared by position."""
 
-UNORDERED = ("produce ", "describe_log_dirs ", "list_config_resources ", "delete_topics ")
+UNORDERED = ("produce ", "describe_log_dirs ", "list_config_resources ", "delete_topics ", "describe_configs ")
 """Kafka keeps these answers in hash maps: their order means nothing, and changes from run to run."""
 
 
@@ -29,8 +29,18 @@ class Mismatch:
     left: Any
     right: Any
 
-    def __str__(self) -> str:
-        return f"{self.step}\n      {self.path}\n        Kafka:    {self.left!r}\n        Penstock: {self.right!r}"
+
+
+def report(mismatches: list[Mismatch]) -> str:
+    """The mismatches in words; the same one in many steps is told once."""
+    steps: dict[tuple[str, str, str], list[str]] = {}
+    for one in mismatches:
+        steps.setdefault((one.path, repr(one.left), repr(one.right)), []).append(one.step)
+    lines = []
+    for (path, left, right), where in steps.items():
+        shown = ", ".join(where[:4]) + (f" and {len(where) - 4} more" if len(where) > 4 else "")
+        lines += [f"    {path}    in {shown}", f"        Kafka:    {left}", f"        Penstock: {right}"]
+    return "\n".join(lines)
 
 
 def compare(scenario: str, left: list[Step], right: list[Step]) -> list[Mismatch]:

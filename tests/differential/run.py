@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tests.differential.compare import Mismatch, compare
+from tests.differential.compare import Mismatch, compare, report
 from tests.differential.differences import unexplained
 from tests.differential.scenario import Scenario
 from tests.differential.session import Session, Step
@@ -27,7 +27,7 @@ class Verdict:
     def __str__(self) -> str:
         head = f"{'differs' if self.faults else 'alike  '}  {self.name}  ({len(self.steps)} steps"
         head += f", {self.excused} deliberate differences)" if self.excused else ")"
-        return "\n".join([head, *(f"    {fault}" for fault in self.faults)])
+        return f"{head}\n{report(self.faults)}" if self.faults else head
 
 
 def transcript(name: str, scenario: Scenario, bootstrap: str) -> list[Step]:
