@@ -66,6 +66,8 @@ class Node:
         """Open everything and serve. A node that cannot start leaves nothing behind."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._network.limit(_limits(self.settings))
+        if self.settings.ignored:
+            log.info("these options have no effect here: %s", ", ".join(self.settings.ignored))
         store = LogStore.load(
             self._disk,
             _data_folder(self.settings),
@@ -135,7 +137,7 @@ class Node:
         advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
         for name, host, port in [_parse_listener(text) for text in self.settings.words("listeners")]:
             try:
-                bound = self._server.bind(host, port)
+                bound = self._server.bind(name, host, port)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     raise StartupError(
@@ -176,12 +178,12 @@ class Node:
 
 
 def _data_folder(settings: BrokerSettings) -> str:
-    folders = settings["log.dirs"] or (settings["log.dir"],)
-    if isinstance(folders, str):
-        folders = (folders,)
-    if len(folders) != 1:
+    folders: tuple[str, ...] = settings["log.dirs"] or settings["log.dir"] or ()
+    if not folders:
+        raise StartupError("No data folder is given: name one with --data or log.dirs")
+    if len(folders) > 1:
         raise StartupError("log.dirs names several folders: give each node one, and run a node for each disk")
-    return str(folders[0]).rstrip("/") or "/"
+    return folders[0].rstrip("/") or "/"
 
 
 def _parse_listener(text: str) -> tuple[str, str, int]:

@@ -168,13 +168,15 @@ answers = st.fixed_dictionaries(
     }
 )
 
+answered = st.tuples(names, ids, st.lists(answers, min_size=1, max_size=3))
+
 
 @given(
     versions,
     int32,
     positive,
     st.sampled_from([0, 70]),
-    st.lists(st.tuples(names, ids, st.lists(answers, min_size=1, max_size=3)), max_size=3, unique_by=lambda row: row[0]),
+    st.lists(answered, max_size=3, unique_by=lambda row: row[0]),
 )
 def test_kio_reads_the_responses_that_we_write(
     version: int, correlation_id: int, session_id: int, error: int, wanted: list[tuple[str, UUID, list[Any]]]

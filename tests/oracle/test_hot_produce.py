@@ -86,7 +86,8 @@ def test_a_lying_count_is_malformed_at_once() -> None:
 
 errors = st.sampled_from([0, 0, 2, 3, 6, 87])
 details = st.lists(st.tuples(st.integers(0, 100), st.text(max_size=10)), max_size=2)
-results = st.lists(st.tuples(int32, errors, int64, st.just(-1), int64, details, st.none() | st.text(max_size=20)), max_size=3)
+messages = st.none() | st.text(max_size=20)
+results = st.lists(st.tuples(int32, errors, int64, st.just(-1), int64, details, messages), max_size=3)
 
 
 @given(versions, int32, st.integers(0, 5000), st.lists(st.tuples(names, ids, results), max_size=3), st.booleans())

@@ -36,8 +36,8 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> BrokerProcess:
-        command = [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self.data), "--port", str(self.port)]
-        command += ["--host", "127.0.0.1"]
+        command = [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self.data)]
+        command += ["--port", str(self.port), "--host", "127.0.0.1"]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         began = time.monotonic()

@@ -29,6 +29,9 @@ _list = partial(declare, "list")
 _LISTENER: Final = re.compile(r"[A-Za-z0-9_]+://(\[[0-9a-fA-F:.]*\]|[^\[\]:/]*):-?[0-9]+")
 
 
+_NO_THREADS: Final = "Has no effect: a node runs one event loop; a host runs one node per core."
+
+
 def check_listeners(name: str, value: Value) -> None:
     """Pass a list of `NAME://host:port`, each name once."""
     entries = value if isinstance(value, tuple) else ()
@@ -96,7 +99,8 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("max.connections", 10_000, least=0, scope="cluster-wide",
          doc="How many connections may be open at once. Kafka's default sets no bound."),
     _int("max.connections.per.ip", 500, least=0, scope="cluster-wide",
-         doc="How many connections one address may have open at once. Kafka's default sets no bound."),
+         doc="How many connections one address may have open at once. Clients on this machine are exempt unless the "
+             "option is set. Kafka's default sets no bound."),
     _text("max.connections.per.ip.overrides", "", scope="cluster-wide", check=check_connection_overrides,
           doc="Other values of max.connections.per.ip for some addresses, as `host:count,host:count`."),
     _int("max.connection.creation.rate", INT_MAX, least=0, scope="cluster-wide",
@@ -111,6 +115,14 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
          doc="How long a fetch session is left alone before a newer one may take its place."),
     _int("max.request.partition.size.limit", 2000, least=1,
          doc="The most partitions in one answer to DescribeTopicPartitions."),
+    # Threads, which Kafka's tools and scripts set: taken and shown, without effect
+    _int("num.network.threads", 3, _NO_THREADS, least=1, scope="cluster-wide"),
+    _int("num.io.threads", 8, _NO_THREADS, least=1, scope="cluster-wide"),
+    _int("background.threads", 10, _NO_THREADS, least=1, scope="cluster-wide"),
+    _int("num.recovery.threads.per.data.dir", 2, _NO_THREADS, least=1, scope="cluster-wide"),
+    _int("log.cleaner.threads", 1, _NO_THREADS, least=0, scope="cluster-wide"),
+    _int("queued.max.requests", 500, least=1,
+         doc="Has no effect: requests do not queue for threads here. See queued.max.request.bytes."),
     # The quorum and its log
     _list("controller.quorum.bootstrap.servers", (), "Where the metadata quorum can be found."),
     _list("controller.quorum.voters", (), "The fixed voters of the metadata quorum, as `id@host:port`."),

@@ -12,7 +12,7 @@ _UNSUPPORTED_PREFIXES: Final = ("ssl.", "sasl.", "delegation.token.")
 
 MEANINGLESS: Final = frozenset({
     "alter.log.dirs.replication.quota.window.num", "alter.log.dirs.replication.quota.window.size.seconds",
-    "background.threads", "config.providers", "controller.performance.always.log.threshold.ms",
+    "config.providers", "controller.performance.always.log.threshold.ms",
     "controller.performance.sample.period.ms", "controller.socket.timeout.ms",
     "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
     "fetch.purgatory.purge.interval.requests", "follower.fetch.last.tiered.offset.enable",
@@ -20,10 +20,10 @@ MEANINGLESS: Final = frozenset({
     "group.share.persister.class.name", "inter.broker.protocol.version", "internal.metadata.delete.delay.millis",
     "internal.metadata.log.segment.bytes", "internal.metadata.max.batch.size.in.bytes",
     "kafka.metrics.polling.interval.secs", "kafka.metrics.reporters", "leader.imbalance.per.broker.percentage",
-    "log.cleaner.threads", "log.message.downconversion.enable", "log.message.format.version", "metric.reporters",
-    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "num.io.threads",
-    "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.alter.log.dirs.threads",
-    "producer.purgatory.purge.interval.requests", "queued.max.requests", "remote.fetch.max.wait.ms",
+    "log.message.downconversion.enable", "log.message.format.version", "metric.reporters",
+    "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms",
+    "num.replica.alter.log.dirs.threads",
+    "producer.purgatory.purge.interval.requests", "remote.fetch.max.wait.ms",
     "remote.list.offsets.request.timeout.ms", "server.max.startup.time.ms", "share.coordinator.cached.buffer.max.bytes",
     "share.coordinator.cold.partition.snapshot.interval.ms", "share.coordinator.load.buffer.size",
     "share.coordinator.state.topic.prune.interval.ms", "share.coordinator.threads",

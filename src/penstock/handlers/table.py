@@ -15,6 +15,7 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
     {
         2: "list_offsets",
         3: "metadata",
+        10: "find_coordinator",
         18: "api_versions",
         19: "create_topics",
         20: "delete_topics",

@@ -45,19 +45,19 @@ class Dispatcher:
         self._produce = ProduceHandler(context).handle
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def dispatch(self, frame: memoryview, connection: Connection) -> Parts | Parked:
+    def dispatch(self, frame: memoryview, connection: Connection, listener: str) -> Parts | Parked:
         header = parse_header(frame)
         key = header.api_key
         if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
             return self._produce(frame, header)
         if key == _FETCH and header.version in _FETCH_VERSIONS:
             return self._fetch(frame, header)
-        return self._begin_cold(frame, header, connection)
+        return self._begin_cold(frame, header, connection, listener)
 
-    def _begin_cold(self, frame: memoryview, header: Header, connection: Connection) -> Parked:
+    def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
         body = self._read(frame, header)
         parked = ParkedCold()
-        request = Request(header, body, connection)
+        request = Request(header, body, connection, listener)
         task = asyncio.get_running_loop().create_task(self._answer(COLD[header.api_key], request, parked))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -7,8 +7,9 @@ which costs next to nothing; the log says so at most once a minute per address.
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
-from penstock.config.settings import BrokerSettings
+from penstock.config.settings import BrokerSettings, Source
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Listener, Network
 from penstock.server.dispatch import Dispatcher
@@ -18,6 +19,11 @@ log = logging.getLogger(__name__)
 
 SAID_AGAIN_AFTER_S = 60.0
 LOOPBACK = ("127.", "::1", "::ffff:127.")
+TOTAL = "max.connections"
+PER_ADDRESS = "max.connections.per.ip"
+PER_ADDRESS_OVERRIDES = "max.connections.per.ip.overrides"
+RATE = "max.connection.creation.rate"
+RATE_PER_ADDRESS = "max.connection.creation.rate.per.ip"
 
 
 class Admission:
@@ -33,14 +39,7 @@ class Admission:
         self._said: dict[str, float] = {}
 
     def admit(self, host: str) -> bool:
-        settings = self._current_settings()
-        problem = None
-        if self._total >= settings.integer("max.connections"):
-            problem = "max.connections is reached"
-        elif self._open[host] >= settings.integer("max.connections.per.ip"):
-            problem = "max.connections.per.ip is reached"
-        elif self._too_fast(host, settings.integer("max.connection.creation.rate.per.ip")):
-            problem = "max.connection.creation.rate.per.ip is reached"
+        problem = self._problem(host, self._current_settings())
         if problem is None:
             self._open[host] += 1
             self._total += 1
@@ -48,18 +47,32 @@ class Admission:
         now = self._clock.monotonic()
         if now - self._said.get(host, -SAID_AGAIN_AFTER_S) >= SAID_AGAIN_AFTER_S:
             self._said[host] = now
-            log.warning("refusing connections from %s: %s", host, problem)
+            log.warning("refusing connections from %s: %s is reached", host, problem)
         return False
 
-    def _too_fast(self, host: str, rate_max: int) -> bool:
-        if host.startswith(LOOPBACK):
-            return False
+    def _problem(self, host: str, settings: BrokerSettings) -> str | None:
+        """The name of the limit that one more connection would break."""
+        if self._total >= settings.integer(TOTAL):
+            return TOTAL
+        if self._open[host] >= self._per_address_max(host, settings):
+            return PER_ADDRESS
         second = int(self._clock.monotonic())
         if second != self._second:
             self._second = second
             self._this_second.clear()
+        self._this_second[""] += 1
+        if self._this_second[""] > settings.integer(RATE):
+            return RATE
         self._this_second[host] += 1
-        return self._this_second[host] > rate_max
+        too_fast = self._this_second[host] > settings.integer(RATE_PER_ADDRESS)
+        return RATE_PER_ADDRESS if too_fast and not _exempt(host, RATE_PER_ADDRESS, settings) else None
+
+    def _per_address_max(self, host: str, settings: BrokerSettings) -> int:
+        for entry in settings.text(PER_ADDRESS_OVERRIDES).split(","):
+            name, _, count = entry.strip().rpartition(":")
+            if name == host:
+                return int(count)
+        return settings.integer(TOTAL) if _exempt(host, PER_ADDRESS, settings) else settings.integer(PER_ADDRESS)
 
     def leave(self, host: str) -> None:
         self._total -= 1
@@ -68,35 +81,40 @@ class Admission:
             del self._open[host]
 
 
+def _exempt(host: str, option: str, settings: BrokerSettings) -> bool:
+    """Clients on this machine are held to limits that somebody set, not to the default ones."""
+    return host.startswith(LOOPBACK) and settings.source(option) is Source.DEFAULT
+
+
 class Server:
     """The listeners of a node. Bound first, served once the node is ready to answer."""
 
     def __init__(self, network: Network, admission: Admission) -> None:
         self._network = network
         self._admission = admission
-        self._listeners: list[Listener] = []
+        self._listeners: list[tuple[str, Listener]] = []
         self._dispatcher: Dispatcher | None = None
 
-    def bind(self, host: str, port: int) -> int:
-        """Take an address; returns the port, which matters when 0 was asked for."""
+    def bind(self, name: str, host: str, port: int) -> int:
+        """Take an address for the listener of that name; returns the port, which matters when 0 was asked for."""
         listener = self._network.listen(host, port)
-        self._listeners.append(listener)
+        self._listeners.append((name, listener))
         return listener.port
 
     def serve(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        for listener in self._listeners:
-            listener.serve(self._accept)
+        for name, listener in self._listeners:
+            listener.serve(partial(self._accept, name))
 
-    def _accept(self, connection: Connection) -> ClientSession | None:
+    def _accept(self, name: str, connection: Connection) -> ClientSession | None:
         host = connection.peer_host
         assert self._dispatcher is not None, "connections come only once the listeners are served"
         if not self._admission.admit(host):
             return None
-        return ClientSession(connection, self._dispatcher, lambda: self._admission.leave(host))
+        return ClientSession(connection, name, self._dispatcher, lambda: self._admission.leave(host))
 
     def stop(self) -> None:
-        for listener in self._listeners:
+        for _, listener in self._listeners:
             listener.close()
         self._listeners.clear()
         if self._dispatcher is not None:

@@ -22,10 +22,13 @@ PIPELINED_MAX = 128
 
 
 class ClientSession:
-    __slots__ = ("_connection", "_dispatch", "_on_lost", "_paused", "_waiting")
+    __slots__ = ("_connection", "_dispatch", "_listener", "_on_lost", "_paused", "_waiting")
 
-    def __init__(self, connection: Connection, dispatcher: Dispatcher, on_lost: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: Connection, listener: str, dispatcher: Dispatcher, on_lost: Callable[[], None]
+    ) -> None:
         self._connection = connection
+        self._listener = listener
         self._dispatch = dispatcher.dispatch
         self._on_lost = on_lost
         self._waiting: deque[Parked] = deque()
@@ -34,7 +37,7 @@ class ClientSession:
     def frame(self, frame: memoryview) -> None:
         connection = self._connection
         try:
-            reply = self._dispatch(frame, connection)
+            reply = self._dispatch(frame, connection, self._listener)
         except MalformedRequest as reason:
             log.info("closing the connection from %s:%d: %s", connection.peer_host, connection.peer_port, reason)
             connection.close()

@@ -78,6 +78,7 @@ _ROWS: Final = (
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
     Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
+    Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, flexible_from=3),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5),
     Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, flexible_from=4),

@@ -125,9 +125,14 @@ def _client_metrics_only(_old: Any, entity: Any) -> Any:
     return replace(entity, resource_types=(_CLIENT_METRICS,))
 
 
+def _keys_from_key(old: Any, latest: Any) -> Any:
+    return replace(latest, coordinator_keys=(old.key,))
+
+
 _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
     **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
+    **{(ApiKey.FIND_COORDINATOR, version): _keys_from_key for version in range(4)},
     (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }

@@ -191,7 +191,7 @@ def test_a_rehearsal_judges_and_changes_nothing() -> None:
             "/x",
             "Cannot update these configs at default cluster level, broker id must be specified: [cordoned.log.dirs]",
         ),
-        (THIS_BROKER, "num.io.threads", "5", "num.io.threads is an option of Kafka that has no effect in Penstock"),
+        (THIS_BROKER, "metric.reporters", "x", "metric.reporters is an option of Kafka that has no effect in Penstock"),
         (
             THIS_BROKER,
             "log.retention.mss",

@@ -102,6 +102,12 @@ def test_listing_config_resources_was_about_client_metrics_once() -> None:
     assert read_request(ApiKey.LIST_CONFIG_RESOURCES, 1, b"\x01\x00").resource_types == ()
 
 
+def test_the_one_key_of_an_old_find_coordinator_becomes_many() -> None:
+    request = read_request(ApiKey.FIND_COORDINATOR, 0, b"\x00\x01g")
+    assert request.coordinator_keys == ("g",)
+    assert request.key_type == 0
+
+
 def test_what_the_latest_requests_cannot_say_is_known() -> None:
     """A new name in here needs an upgrade in codec.py, or a reason why it may be forgotten."""
     lost = {
@@ -113,6 +119,7 @@ def test_what_the_latest_requests_cannot_say_is_known() -> None:
     assert lost == {
         (ApiKey.METADATA, "include_cluster_authorized_operations"),  # Asked of DescribeCluster since v11.
         (ApiKey.DELETE_TOPICS, "topic_names"),
+        (ApiKey.FIND_COORDINATOR, "key"),
         (ApiKey.UPDATE_FEATURES, "feature_updates.allow_downgrade"),
     }
 
@@ -127,6 +134,8 @@ def test_what_the_latest_responses_cannot_say_is_known() -> None:
     assert {(key, path) for key, path in lost if "." not in path} == {
         (ApiKey.METADATA, "cluster_authorized_operations"),
         (ApiKey.UPDATE_FEATURES, "results"),
+        # A single answer: the handler gives an entity of the version asked for.
+        *((ApiKey.FIND_COORDINATOR, name) for name in ("error_code", "error_message", "node_id", "host", "port")),
     }
 
 

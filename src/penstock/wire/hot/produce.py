@@ -123,6 +123,7 @@ def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceR
             position = skip_tags(frame, position)
         topics.append((topic, partitions))
         position = skip_tags(frame, position)
+    position = skip_tags(frame, position)
     if position > len(frame):
         raise MalformedRequest("Produce request ends too early")
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
