@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run setup test check format bench lock clean
+.PHONY: help run setup test check format bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
 
 bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(DEV_READY) ## Write docs/configuration.md again from the declarations
+	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links

@@ -32,19 +32,12 @@ app.add_typer(log.app, name="log")
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
+    """A durable message broker that speaks Kafka's protocol."""
+    if version:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit()
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """A durable message broker that speaks Kafka's protocol."""
 
 
 def main() -> None:
