@@ -103,6 +103,8 @@ class Life:
         self._append(log, known, idempotent=step % 4 != 0)
         if step % 9 == 8:
             store.checkpoint_recovery_points()
+        if step in (5, 15):
+            self.epoch += 1
         if step == 13:
             known.start_asked = min(log.durable_offset, log.start_offset + 7)
             log.advance_start(known.start_asked)

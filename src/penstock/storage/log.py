@@ -278,6 +278,16 @@ class Log(RollingLog):
         except OSError as error:
             raise StorageError(f"{self.folder}: {error}") from error
 
+    def flush_if_older_than(self, now_ms: int, age_ms: int) -> None:
+        """Start a sync when there has been something to sync for so long (`flush.ms`)."""
+        if self.flushed_offset >= self.end_offset:
+            self._unflushed_since_ms = None
+        elif self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        elif now_ms - self._unflushed_since_ms >= age_ms:
+            self._unflushed_since_ms = None
+            self.flusher.start()
+
     def close(self, clean: bool = True) -> None:
         """Leave the folder; a clean close makes everything durable, so that the next open needs no scan."""
         if not clean or self.damage is not None or self.directory.failure is not None:

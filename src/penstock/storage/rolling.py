@@ -86,6 +86,7 @@ class RollingLog:
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
+        self._unflushed_since_ms: int | None = None
         self.clock_wall_ms = clock_wall_ms
         self.settings = settings
 

@@ -31,6 +31,8 @@ SYNC_FAILED: Final = ".sync_failed"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+# The cluster's own log, which the quorum opens for itself.
+METADATA_FOLDER: Final = "__cluster_metadata-0"
 _NAME_SIZE_MAX: Final = 255
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<index>\d{1,10})")
 
@@ -166,17 +168,15 @@ class LogStore:
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
             return
-        target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
-        try:
-            self._disk.rename(folder, target)
-            self._disk.sync_folder(self.folder)
-        except OSError as error:
-            # The committed tombstone stays: the next start meets a folder of a dead topic and sets it aside.
-            raise StorageError(f"{folder}: {error}") from error
-        delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
-        self._doomed.append((self._clock.wall_ms() + delay_ms, target))
         self._recovery_points.pop(place, None)
         self._log_starts.pop(place, None)
+        target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
+        # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
+        with suppress(OSError):
+            self._disk.rename(folder, target)
+            delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
+            self._doomed.append((self._clock.wall_ms() + delay_ms, target))
+            self._disk.sync_folder(self.folder)
 
     def remove_doomed_folders(self, now_ms: int) -> None:
         """Remove the folders of deleted partitions whose delay is over."""
@@ -193,12 +193,12 @@ class LogStore:
 
     def strays(self) -> list[str]:
         """Return the partition folders that nobody has opened. They are left alone: only a tombstone deletes."""
-        names = self._disk.list(self.folder)
         opened = {str(place) for place in self.logs}
         return [
             name
-            for name in names
-            if name.endswith(STRAY_SUFFIX) or (parse_folder(name) is not None and name not in opened)
+            for name in self._disk.list(self.folder)
+            if name.endswith(STRAY_SUFFIX)
+            or (parse_folder(name) is not None and name not in opened and name != METADATA_FOLDER)
         ]
 
     def _set_aside(self, place: TopicPartition) -> None:

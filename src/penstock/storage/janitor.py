@@ -1,0 +1,105 @@
+"""Keeping house: retention, delayed deletes, expired producers, checkpoints, flushes by time.
+
+Driven by one timer. Each round takes the logs in slices, so that ten thousand of them do
+not hold up the event loop. Calls go to log.py and store.py. A log that refuses is left for
+the next round; whoever reads or writes it is told why.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.errors import StorageError
+from penstock.model.ids import TopicPartition
+from penstock.ports.clock import Clock, Timer
+from penstock.storage.log import Log
+from penstock.storage.store import LogStore
+
+TICK_S: Final = 1.0
+LOGS_PER_SLICE: Final = 200
+
+
+class Janitor:
+    """Looks after the logs of one data folder."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        clock: Clock,
+        current_settings: Callable[[], BrokerSettings],
+        high_watermark: Callable[[TopicPartition], int],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._current_settings = current_settings
+        self._high_watermark = high_watermark
+        self._timer: Timer | None = None
+        self._next_retention_ms = self._next_checkpoint_ms = 0
+        self._waiting: list[Log] = []
+
+    def start(self) -> None:
+        now_ms = self._monotonic_ms()
+        self._plan_retention(now_ms)
+        self._plan_checkpoint(now_ms)
+        self._timer = self._clock.call_later(TICK_S, self._tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _tick(self) -> None:
+        self._timer = self._clock.call_later(0 if self.work() else TICK_S, self._tick)
+
+    def work(self) -> bool:
+        """Do what is due, a slice of it; return whether there is more to do at once."""
+        if self._store.failure is not None:
+            return False
+        now_ms = self._monotonic_ms()
+        if not self._waiting and now_ms >= self._next_retention_ms:
+            self._waiting = list(self._store)
+            self._plan_retention(now_ms)
+        for log in self._waiting[-LOGS_PER_SLICE:]:
+            self._look_after(log)
+        del self._waiting[-LOGS_PER_SLICE:]
+        if now_ms >= self._next_checkpoint_ms or self._store.checkpoint_is_due():
+            self._checkpoint()
+            self._plan_checkpoint(now_ms)
+        self._small_chores()
+        return bool(self._waiting)
+
+    def _look_after(self, log: Log) -> None:
+        wall_ms = self._clock.wall_ms()
+        log.expire_producers(wall_ms, self._current_settings().integer("producer.id.expiration.ms"))
+        try:
+            log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=wall_ms)
+        except StorageError:
+            return
+
+    def _small_chores(self) -> None:
+        wall_ms = self._clock.wall_ms()
+        self._store.remove_doomed_folders(wall_ms)
+        for log in self._store:
+            if log.doomed:
+                log.remove_doomed_files(wall_ms)
+            log.flush_if_older_than(wall_ms, log.settings.flush_ms)
+
+    def _checkpoint(self) -> None:
+        try:
+            self._store.checkpoint_recovery_points()
+            self._store.checkpoint_log_starts()
+            self._store.checkpoint_high_watermarks(
+                {log.topic_partition: self._high_watermark(log.topic_partition) for log in self._store}
+            )
+        except StorageError:
+            # A full disk: the next start scans a little more.
+            return
+
+    def _plan_retention(self, now_ms: int) -> None:
+        self._next_retention_ms = now_ms + self._current_settings().integer("log.retention.check.interval.ms")
+
+    def _plan_checkpoint(self, now_ms: int) -> None:
+        self._next_checkpoint_ms = now_ms + self._current_settings().integer("log.flush.offset.checkpoint.interval.ms")
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
