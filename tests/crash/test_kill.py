@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.process import BrokerProcess
+from penstock.testing.process import BrokerProcess
 
 ROUNDS = int(os.environ.get("PENSTOCK_KILL_ROUNDS", "30"))
 PARTITIONS = 3
@@ -70,7 +70,8 @@ class Load:
 def read_back(bootstrap: str) -> dict[tuple[int, int], bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     ends = {
-        index: consumer.get_watermark_offsets(TopicPartition(TOPIC, index), timeout=10)[1] for index in range(PARTITIONS)
+        index: consumer.get_watermark_offsets(TopicPartition(TOPIC, index), timeout=10)[1]
+        for index in range(PARTITIONS)
     }
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     seen: dict[tuple[int, int], bytes] = {}
@@ -91,7 +92,7 @@ def positions(consumer: Consumer) -> dict[int, int]:
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, codec: str) -> None:
     random = Random(codec)
-    broker = BrokerProcess(tmp_path / "data", {"log.segment.bytes": str(2**20)})
+    broker = BrokerProcess({"log.segment.bytes": str(2**20)}, data=tmp_path / "data")
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)

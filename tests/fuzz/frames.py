@@ -63,7 +63,7 @@ def _primitive(kind: Any, random: Random, name: str) -> Any:
         return timedelta(milliseconds=random.choice((0, 1, 10)))
     if described in ("f64", "float"):
         return random.random()
-    if described == "str" or "Name" in described or "Id" in described and not described.startswith("i"):
+    if described == "str" or "Name" in described or ("Id" in described and not described.startswith("i")):
         try:
             return kind(random.choice((TOPIC, "", "a.b", "x" * 300)))
         except (TypeError, ValueError):

@@ -12,14 +12,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.testing.process import BrokerProcess
 from tests.support.eventually import eventually
 from tests.support.ports import answers
-from tests.support.process import BrokerProcess
+from tests.support.process import faults, memory_mb
 
 
 @pytest.fixture
 def broker(tmp_path: Path):  # type: ignore[no-untyped-def]
-    with BrokerProcess(tmp_path / "data", {"max.connections.per.ip": "5000"}) as started:
+    with BrokerProcess(data=tmp_path / "data") as started:
         yield started
 
 
@@ -30,9 +31,9 @@ def test_a_thousand_connections_that_each_promise_99_mb_cost_less_than_100_mb(br
             connection.sendall(struct.pack(">i", 99_000_000) + b"0123456789")
         assert answers(broker.port)
         time.sleep(0.2)
-        assert broker.memory_mb() < 100
+        assert memory_mb(broker) < 100
         assert answers(broker.port)
-    assert broker.faults() == []
+    assert faults(broker) == []
 
 
 def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerProcess) -> None:
@@ -44,8 +45,8 @@ def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerP
             for _ in range(200_000):
                 connection.sendall(metadata)
         assert answers(broker.port)
-        assert broker.memory_mb() < 150
-    assert broker.faults() == []
+        assert memory_mb(broker) < 150
+    assert faults(broker) == []
 
 
 def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None:
@@ -54,18 +55,19 @@ def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None
             connection.sendall(greeting)
             assert connection.recv(100) == b""
     assert answers(broker.port)
-    assert broker.faults() == []
+    assert faults(broker) == []
 
 
 def test_a_flood_of_connections_leaves_the_broker_answering(broker: BrokerProcess) -> None:
     for _ in range(3000):
         socket.create_connection(("127.0.0.1", broker.port), timeout=5).close()
     assert answers(broker.port)
-    assert broker.faults() == []
+    assert faults(broker) == []
 
 
 def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path / "few", {"max.connections.per.ip": "10"}) as broker, contextlib.ExitStack() as held:
+    few = BrokerProcess({"max.connections.per.ip": "10"}, data=tmp_path / "few")
+    with few as broker, contextlib.ExitStack() as held:
         connections = [
             held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=5)) for _ in range(15)
         ]
