@@ -21,7 +21,7 @@ from penstock.cli.client import (
 )
 from penstock.cli.errors import CommandError
 from penstock.cli.position import AtOffset, AtTime, Earliest, Last, Latest, Position, parse_position
-from penstock.cli.record_lines import LineFormat, LineRecord, TextShape, render_json_line, render_text_line
+from penstock.cli.record_lines import Headers, LineFormat, LineRecord, TextShape, render_json_line, render_text_line
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
@@ -143,16 +143,14 @@ class _Reader:
             yield records
 
     def _take(self, message: "Message") -> LineRecord | None:
-        from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
-
         index = message.partition()
         error = message.error()
         if error is not None:
-            if error.code() == KafkaError._PARTITION_EOF:
-                if not self._follow:
-                    self._open.discard(int(index or 0))
-                return None
-            raise CommandError(explain(error, about=f"{self._topic}-{index}"))
+            if error.name() != "_PARTITION_EOF":
+                raise CommandError(explain(error, about=f"{self._topic}-{index}"))
+            if not self._follow:
+                self._open.discard(int(index or 0))
+            return None
         assert index is not None, "a message without an error has a partition"
         offset = message.offset()
         assert offset is not None, "a message without an error has an offset"
@@ -161,12 +159,12 @@ class _Reader:
                 self._open.discard(index)
             if offset >= self._ends[index]:
                 return None
-        kind, timestamp = message.timestamp()
+        _, timestamp = message.timestamp()
         return LineRecord(
             key=_bytes(message.key()),
             value=_bytes(message.value()),
-            headers=[(name, _bytes(value)) for name, value in _pairs(message.headers())],
-            timestamp_ms=None if kind == TIMESTAMP_NOT_AVAILABLE else timestamp,
+            headers=_headers(message.headers()),
+            timestamp_ms=None if timestamp < 0 else timestamp,
             partition=index,
             offset=offset,
             topic=self._topic,
@@ -214,5 +212,8 @@ def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
 
-def _pairs(headers: Any) -> list[tuple[str, Any]]:
-    return list(headers.items()) if isinstance(headers, dict) else list(headers or [])
+def _headers(headers: Any) -> Headers:
+    if not headers:
+        return ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return [(name, _bytes(value)) for name, value in pairs]
