@@ -71,7 +71,7 @@ class Node:
         store = LogStore.load(
             self._disk,
             _data_folder(self.settings),
-            cluster_id=None,
+            cluster_id=self.settings["cluster.id"],
             node_id=self.node_id,
             clock=self._clock,
             entropy=self._entropy,

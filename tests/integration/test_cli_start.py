@@ -70,6 +70,12 @@ def test_a_folder_of_another_node_is_refused(running: BrokerProcess) -> None:
     assert "7" in line
 
 
+def test_a_folder_of_another_cluster_is_refused(running: BrokerProcess) -> None:
+    running.stop()
+    line = refused("--data", str(running.data), "--port", "0", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qg")
+    assert "belongs to cluster" in line
+
+
 def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "sealed"
     folder.mkdir(mode=0o500)

@@ -36,6 +36,10 @@ def start(
     node_id: Annotated[
         int | None, typer.Option("--node-id", min=0, help="The number of this node.", show_default="1")
     ] = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--cluster-id", help="The cluster of this node.", show_default="that of the folder"),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,14 +53,10 @@ def start(
 ) -> None:
     """Run a broker in the foreground. SIGTERM or Ctrl-C ends it cleanly."""
     file = _read_config(config) if config is not None else {}
-    overrides = build_overrides(
-        file,
-        parse_pairs(settings or [], option="--set num.partitions=3"),
-        data=data,
-        host=host,
-        port=port,
-        node_id=node_id,
-    )
+    pairs = parse_pairs(settings or [], option="--set num.partitions=3")
+    if cluster_id is not None:
+        pairs["cluster.id"] = cluster_id
+    overrides = build_overrides(file, pairs, data=data, host=host, port=port, node_id=node_id)
     _configure_logging(log_level)
 
     import asyncio

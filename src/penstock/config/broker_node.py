@@ -61,6 +61,9 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("broker.id", -1, "The old name of node.id; whichever is given counts for both."),
     _list("process.roles", ("broker", "controller"), choices=("broker", "controller"),
           doc="What this process does. A single node is both; Kafka has no default here."),
+    _text("cluster.id", None, own=True,
+          doc="The cluster that this node belongs to. A data folder of another cluster is then refused; a new folder "
+              "gets this id, or a fresh one if none is given."),
     _text("broker.rack", None, "Where this node stands: replicas of one partition are spread over racks."),
     # Listeners
     _list("listeners", ("PLAINTEXT://:9092",), check=check_listeners,
