@@ -78,7 +78,9 @@ def read_back(bootstrap: str) -> dict[tuple[int, int], bytes]:
     while any(position < ends[index] for index, position in positions(consumer).items()):
         for message in consumer.consume(10_000, timeout=5):
             assert message.error() is None, message.error()
-            seen[message.partition(), message.offset()] = message.value()
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None and offset is not None and value is not None
+            seen[partition, offset] = value
     consumer.close()
     return seen
 

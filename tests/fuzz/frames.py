@@ -34,7 +34,7 @@ def sound_frames(random: Random) -> list[bytes]:
 
 def _made(kind: Any, random: Random, name: str = "") -> Any:
     """A value of a kio type: small, legal, and now and then what the field's name calls for."""
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         return kind(
             **{
                 field.name: field.default

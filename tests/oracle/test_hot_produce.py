@@ -1,6 +1,8 @@
 """Our Produce codec against kio's, over every version."""
 
+from datetime import timedelta
 from io import BytesIO
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -27,14 +29,12 @@ requests = st.tuples(
 )
 
 
-def encoded_by_kio(version: int, wanted: tuple) -> bytes:  # type: ignore[type-arg]
+def encoded_by_kio(version: int, wanted: Any) -> bytes:
     transactional_id, acks, timeout_ms, topics = wanted
-    schema = load_request_schema(PRODUCE, version)
+    schema: Any = load_request_schema(PRODUCE, version)
     fields = schema.__dataclass_fields__
     topic_type = fields["topic_data"].type.__args__[0]
     partition_type = topic_type.__dataclass_fields__["partition_data"].type.__args__[0]
-    from datetime import timedelta
-
     entity = schema(
         transactional_id=transactional_id,
         acks=acks,
@@ -53,7 +53,7 @@ def encoded_by_kio(version: int, wanted: tuple) -> bytes:  # type: ignore[type-a
 
 
 @given(versions, requests)
-def test_requests_are_read_as_kio_wrote_them(version: int, wanted: tuple) -> None:  # type: ignore[type-arg]
+def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
     body = encoded_by_kio(version, wanted)
     request = read_request(memoryview(bytearray(b"head" + body)), 4, version)
     transactional_id, acks, timeout_ms, topics = wanted
@@ -68,7 +68,7 @@ def test_requests_are_read_as_kio_wrote_them(version: int, wanted: tuple) -> Non
 
 
 @given(versions, requests, st.data())
-def test_a_request_that_ends_early_is_malformed(version: int, wanted: tuple, data: st.DataObject) -> None:  # type: ignore[type-arg]
+def test_a_request_that_ends_early_is_malformed(version: int, wanted: Any, data: st.DataObject) -> None:
     body = encoded_by_kio(version, wanted)
     cut = data.draw(st.integers(0, len(body) - 1))
     with pytest.raises(MalformedRequest):
@@ -95,7 +95,7 @@ def test_kio_reads_the_responses_that_we_write(
     version: int,
     correlation_id: int,
     throttle_ms: int,
-    topics: list[tuple[str, UUID, list[tuple]]],  # type: ignore[type-arg]
+    topics: list[tuple[str, UUID, list[Any]]],
     with_leader: bool,
 ) -> None:
     endpoints = [(1, "localhost", 9092, "rack-a")] if with_leader else []
@@ -105,7 +105,7 @@ def test_kio_reads_the_responses_that_we_write(
         [
             (
                 topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(),
-                [PartitionResult(*row, (1, 5) if with_leader else None) for row in rows],
+                [PartitionResult(*row, current_leader=(1, 5) if with_leader else None) for row in rows],
             )
             for name, topic_id, rows in topics
         ],
@@ -115,7 +115,8 @@ def test_kio_reads_the_responses_that_we_write(
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big", signed=True) == correlation_id
     body = frame[9:] if version >= FLEXIBLE_FROM else frame[8:]
-    response, size = entity_reader(load_response_schema(PRODUCE, version))(body, 0)
+    schema: Any = load_response_schema(PRODUCE, version)
+    response, size = entity_reader(schema)(body, 0)
     assert size == len(body)
     assert response.throttle_time.total_seconds() * 1000 == throttle_ms
     for (name, topic_id, rows), seen_topic in zip(topics, response.responses, strict=True):
