@@ -191,8 +191,10 @@ def test_kio_reads_the_responses_that_we_write(
                 topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(),
                 row["index"],
                 row["error"],
-                *row["marks"],
-                records=slice_,
+                row["marks"][0],
+                row["marks"][1],
+                row["marks"][2],
+                slice_,
             )
             answer.aborted = row["aborted"]
             answer.preferred_read_replica = row["preferred"]

@@ -90,6 +90,12 @@ messages = st.none() | st.text(max_size=20)
 results = st.lists(st.tuples(int32, errors, int64, st.just(-1), int64, details, messages), max_size=3)
 
 
+def made(row: Any, leader: tuple[int, int] | None) -> PartitionResult:
+    result = PartitionResult(*row)
+    result.current_leader = leader
+    return result
+
+
 @given(versions, int32, st.integers(0, 5000), st.lists(st.tuples(names, ids, results), max_size=3), st.booleans())
 def test_kio_reads_the_responses_that_we_write(
     version: int,
@@ -105,7 +111,7 @@ def test_kio_reads_the_responses_that_we_write(
         [
             (
                 topic_id.bytes if version >= TOPIC_ID_FROM else name.encode(),
-                [PartitionResult(*row, current_leader=(1, 5) if with_leader else None) for row in rows],
+                [made(row, (1, 5) if with_leader else None) for row in rows],
             )
             for name, topic_id, rows in topics
         ],
