@@ -79,15 +79,17 @@ def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
 def _commit_record(
     group_id: str, offset: OffsetToCommit, metadata: str, now: int, expire_timestamp: int
 ) -> GroupRecord:
+    # The only version with room for an expiry has none for these two, so they are not kept even till the next restart.
+    is_expiring = expire_timestamp != NO_TIMESTAMP
     return GroupRecord(
         OffsetCommitKey(group_id, offset.topic, offset.partition),
         OffsetCommitValue(
             offset=offset.offset,
-            leader_epoch=offset.leader_epoch,
+            leader_epoch=-1 if is_expiring else offset.leader_epoch,
             metadata=metadata,
             commit_timestamp=now,
             expire_timestamp=expire_timestamp,
-            topic_id=offset.topic_id,
+            topic_id=ZERO_UUID if is_expiring else offset.topic_id,
         ),
     )
 

@@ -81,9 +81,7 @@ WRITTEN: dict[str, tuple[GroupRecord, str, str | None]] = {
     ),
     "a group's tombstone": (GroupRecord(GroupMetadataKey("g"), None), "0002000167", None),
     "a consumer group": (
-        GroupRecord(
-            modern.ConsumerGroupMetadataKey("g"), modern.ConsumerGroupMetadataValue(epoch=4, metadata_hash=99)
-        ),
+        GroupRecord(modern.ConsumerGroupMetadataKey("g"), modern.ConsumerGroupMetadataValue(epoch=4, metadata_hash=99)),
         "0003000167",
         "0000000000040100080000000000000063",
     ),
@@ -187,7 +185,11 @@ WRITTEN: dict[str, tuple[GroupRecord, str, str | None]] = {
 
 READ: dict[str, tuple[object, str, str]] = {
     "offset 0": (offset(), OFFSET_KEY, "0000000000000000002a00046e6f74650000018bcfe56800"),
-    "offset 0 under the oldest key": (offset(), "0000" + OFFSET_KEY[4:], "0000000000000000002a00046e6f74650000018bcfe56800"),
+    "offset 0 under the oldest key": (
+        offset(),
+        "0000" + OFFSET_KEY[4:],
+        "0000000000000000002a00046e6f74650000018bcfe56800",
+    ),
     "offset 2": (offset(), OFFSET_KEY, "0002000000000000002a00046e6f74650000018bcfe56800"),
     "offset 3": (offset(leader_epoch=5), OFFSET_KEY, "0003000000000000002a0000000500046e6f74650000018bcfe56800"),
     "group 0": (

@@ -1,0 +1,306 @@
+"""Drives shards: one for each partition of an internal topic that this node leads.
+
+Loads a shard from its log, runs its commands one after the other, appends the records of
+each, and lets a reply out once everything that it may depend on is committed. Decides
+nothing. Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator for what it does
+not lead, CoordinatorNotAvailable when a record cannot be written or is not committed in time.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from penstock.coordinator.shard import Shard, ShardLog
+from penstock.coordinator.timers import Timers
+from penstock.model.errors import (
+    NO_ERROR,
+    Corruption,
+    MessageTooLarge,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    Refusal,
+    RequestTimedOut,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from penstock.ports.clock import Clock
+from penstock.wire.batch import BatchHeader
+from penstock.wire.records import Record, decode_batch, encode_batch
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+BATCHES_PER_STEP = 100
+"""How many batches a load replays before it lets others on the event loop have a turn."""
+RETRY_MS = 1_000
+"""When a timer whose records could not be written fires again."""
+SPLIT_SIZE = 512 * 1024
+"""A decision that need not be atomic is written in batches of about this size."""
+_RECORD_OVERHEAD = 24
+
+
+class _Phase(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+
+
+class Coordinator(Generic[R]):
+    """All shards of one internal topic on this node, by partition index."""
+
+    def __init__(self, make_shard: Callable[[int], Shard[R]], clock: Clock) -> None:
+        self._make_shard = make_shard
+        self._clock = clock
+        self._runners: dict[int, ShardRunner[R]] = {}
+
+    def lead(self, index: int, shard_log: ShardLog) -> None:
+        """This node has become the leader of the partition: load its shard."""
+        self.resign(index)
+        self._runners[index] = ShardRunner(index, lambda: self._make_shard(index), shard_log, self._clock)
+
+    def resign(self, index: int) -> None:
+        """It no longer is: everybody who waits is sent to look for the new one."""
+        runner = self._runners.pop(index, None)
+        if runner is not None:
+            runner.stop()
+
+    def close(self) -> None:
+        for index in list(self._runners):
+            self.resign(index)
+
+    def submit(self, index: int, command: Any) -> "asyncio.Future[Any]":
+        """Run a command; the future has its reply. Raises at once if the partition is not served here."""
+        runner = self._runners.get(index)
+        if runner is None:
+            raise NotCoordinator
+        return runner.submit(command)
+
+    async def run(self, index: int, command: Any) -> Any:
+        return await self.submit(index, command)
+
+    def active(self) -> Iterator[tuple[int, Shard[R]]]:
+        """The shards that are loaded, to read or to give new settings."""
+        for index, runner in list(self._runners.items()):
+            if runner.is_active:
+                yield index, runner.shard
+
+    async def loaded(self, index: int) -> None:
+        """Wait until the partition's load has ended, well or not."""
+        runner = self._runners.get(index)
+        if runner is not None:
+            await runner.loaded()
+
+
+class ShardRunner(Generic[R]):
+    def __init__(self, index: int, make_shard: Callable[[], Shard[R]], shard_log: ShardLog, clock: Clock) -> None:
+        self._index = index
+        self._make_shard = make_shard
+        self._log = shard_log
+        self._clock = clock
+        self._timers = Timers(clock, self._timer_fired)
+        self._last_ticket = NO_TICKET
+        self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
+        self._parked: deque[tuple[int, list[tuple[Ticket, Any]]]] = deque()
+        """Replies, and the end of the log that must be committed before they leave; in rising order."""
+        self._end = 0
+        self._start_loading()
+
+    # -- commands --------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        return self._phase is _Phase.ACTIVE
+
+    def submit(self, command: Any) -> "asyncio.Future[Any]":
+        if self._phase is _Phase.LOADING:
+            raise CoordinatorLoadInProgress
+        if self._phase is _Phase.FAILED:
+            raise NotCoordinator
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        ticket = self._last_ticket = Ticket(self._last_ticket + 1)
+        self._waiting[ticket] = future
+        error = self._run(command, ticket)
+        if error is not None:
+            self._refuse(ticket, error)
+        return future
+
+    def _timer_fired(self, timer: Hashable) -> None:
+        if self._run(Expired(timer), NO_TICKET) is not None and self.is_active:
+            # Nobody else would ever do what was due.
+            self._timers.set(timer, RETRY_MS)
+
+    def _run(self, command: Any, ticket: Ticket) -> Exception | None:
+        """Decide and carry out; gives back what kept it from being done. Nothing has changed then."""
+        now = self._clock.wall_ms()
+        try:
+            decision = self.shard.decide(command, ticket=ticket, now=now)
+            self._append(decision, now)
+        except Refusal as refusal:
+            return _for_client(refusal)
+        except Exception as error:
+            log.exception("shard %d could not decide on %r", self._index, command)
+            return error
+        try:
+            self._carry_out(decision)
+        except Exception as error:
+            # The log and the state may have parted: only the log counts.
+            log.exception("shard %d failed on its own records; it is loaded again", self._index)
+            self._reload()
+            return error
+        return None
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _append(self, decision: Decision[R], now: int) -> None:
+        written = False
+        for records in self._batches(decision, now):
+            try:
+                end = self._log.append(encode_batch(records))
+            except Refusal:
+                if written:
+                    self._reload()
+                raise
+            written = True
+            self._end = end
+            if self._log.high_watermark < end:
+                self._log.when_committed(end, lambda code, end=end: self._settled(end, code))  # type: ignore[misc]
+
+    def _batches(self, decision: Decision[R], now: int) -> Iterator[list[Record]]:
+        batch: list[Record] = []
+        size = 0
+        for record in decision.records:
+            key, value = self.shard.encode(record)
+            batch.append(Record(timestamp=now, key=key, value=value))
+            size += len(key) + len(value or b"") + _RECORD_OVERHEAD
+            if size >= SPLIT_SIZE and not decision.is_atomic:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _carry_out(self, decision: Decision[R]) -> None:
+        self.shard.adopt(decision.drafts)
+        for record in decision.records:
+            self.shard.apply(record)
+        for timer, delay_ms in decision.timers.items():
+            if delay_ms is None:
+                self._timers.cancel(timer)
+            else:
+                self._timers.set(timer, delay_ms)
+        if not decision.replies:
+            return
+        if self._log.high_watermark >= self._end:
+            self._send(decision.replies)
+        else:
+            self._parked.append((self._end, decision.replies))
+
+    # -- answering -------------------------------------------------------------------------
+
+    def _settled(self, end: int, code: int) -> None:
+        """Everything below the end is committed, or will not be known to be in time."""
+        if code not in (NO_ERROR, RequestTimedOut.code):
+            self._fail(code)
+            return
+        while self._parked and self._parked[0][0] <= end:
+            _, replies = self._parked.popleft()
+            if code == NO_ERROR:
+                self._send(replies)
+            else:
+                for ticket, _ in replies:
+                    self._refuse(ticket, CoordinatorNotAvailable())
+
+    def _send(self, replies: list[tuple[Ticket, Any]]) -> None:
+        for ticket, reply in replies:
+            future = self._waiting.pop(ticket, None)
+            if future is not None and not future.done():
+                future.set_result(reply)
+
+    def _refuse(self, ticket: Ticket, error: Exception) -> None:
+        future = self._waiting.pop(ticket, None)
+        if future is not None and not future.done():
+            future.set_exception(error)
+
+    def _refuse_everybody(self) -> None:
+        self._timers.clear()
+        self._parked.clear()
+        for ticket in list(self._waiting):
+            self._refuse(ticket, NotCoordinator())
+
+    # -- loading and unloading -------------------------------------------------------------
+
+    def _start_loading(self) -> None:
+        self._phase = _Phase.LOADING
+        self.shard = self._make_shard()
+        self._load_task = asyncio.ensure_future(self._load())
+
+    def _reload(self) -> None:
+        self._refuse_everybody()
+        self._start_loading()
+
+    async def loaded(self) -> None:
+        await asyncio.wait((self._load_task,))
+
+    async def _load(self) -> None:
+        try:
+            for count, batch in enumerate(self._log.batches(), start=1):
+                self._replay(batch)
+                if count % BATCHES_PER_STEP == 0:
+                    await asyncio.sleep(0)
+        except (Corruption, Refusal, OSError) as error:
+            log.error("shard %d cannot be loaded: %s", self._index, error)
+            self._phase = _Phase.FAILED
+            return
+        # What is not committed yet is in the state already, so replies wait for it.
+        self._end = self._log.end_offset
+        self._phase = _Phase.ACTIVE
+        if self._log.high_watermark < self._end:
+            end = self._end
+            self._log.when_committed(end, lambda code: self._settled(end, code))
+        self._carry_out(self.shard.loaded(self._clock.wall_ms()))
+
+    def _replay(self, batch: memoryview) -> None:
+        header = BatchHeader.at(batch)
+        if header.is_control:
+            return
+        for record in decode_batch(batch):
+            if record.key is None:
+                raise Corruption(f"the record at offset {record.offset} of an internal topic has no key")
+            decoded = self.shard.decode(record.key, record.value)
+            if decoded is not None:
+                self.shard.apply(decoded)
+
+    def _fail(self, code: int) -> None:
+        """The log is lost to us: nothing that waits on it will be answered."""
+        if self._phase is not _Phase.FAILED:
+            log.warning("shard %d is no longer served: its log failed with error code %d", self._index, code)
+        self._load_task.cancel()
+        self._phase = _Phase.FAILED
+        self._refuse_everybody()
+
+    def stop(self) -> None:
+        self._load_task.cancel()
+        self._phase = _Phase.FAILED
+        self._refuse_everybody()
+
+
+_NOT_AVAILABLE = (UnknownTopicOrPartition, NotEnoughReplicas, RequestTimedOut)
+_NOT_HERE = (NotLeaderOrFollower, StorageError)
+
+
+def _for_client(refusal: Refusal) -> Exception:
+    """What a client is told of an append that was refused: it knows nothing of our topics."""
+    if isinstance(refusal, _NOT_AVAILABLE):
+        return CoordinatorNotAvailable()
+    if isinstance(refusal, _NOT_HERE):
+        return NotCoordinator()
+    if isinstance(refusal, MessageTooLarge | RecordListTooLarge):
+        # Retrying would not help, and it is not the client's records that are too large.
+        return Refusal("the change does not fit into one batch of the internal topic")
+    return refusal

@@ -1,0 +1,31 @@
+"""Whether a live shard and one that was replayed from the same log agree. For tests and the simulator.
+
+A group in the middle of a rebalance is not in the log as such; then only its past can be compared.
+"""
+
+from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.shard import GroupShard
+
+
+def differences(live: GroupShard, replayed: GroupShard) -> list[str]:
+    """Return what a restart would change, in words; nothing if it would change nothing."""
+    found = []
+    if live.offsets.by_group != replayed.offsets.by_group:
+        found.append(f"offsets: {live.offsets.by_group} and {replayed.offsets.by_group}")
+    if live.groups.keys() != replayed.groups.keys():
+        found.append(f"groups: {sorted(live.groups)} and {sorted(replayed.groups)}")
+    for group_id in live.groups.keys() & replayed.groups.keys():
+        one, other = live.groups[group_id], replayed.groups[group_id]
+        if isinstance(one, ClassicGroup) and isinstance(other, ClassicGroup):
+            found += _classic_differences(one, other)
+    return found
+
+
+def _classic_differences(live: ClassicGroup, replayed: ClassicGroup) -> list[str]:
+    if live.state in (State.PREPARING, State.COMPLETING):
+        if replayed.generation > live.generation:
+            return [f"{live.id}: generation {live.generation} and {replayed.generation}"]
+        return []
+    if (live.state, live.to_value(), live.subscribed) != (replayed.state, replayed.to_value(), replayed.subscribed):
+        return [f"{live.id}: {live.state} {live.to_value()} and {replayed.state} {replayed.to_value()}"]
+    return []

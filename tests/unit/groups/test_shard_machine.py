@@ -1,0 +1,259 @@
+"""Anything may happen in any order: joins, syncs, vanishing, commits, restarts. What must hold, holds."""
+
+from typing import Any
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.commands import (
+    DeleteGroups,
+    ForgetTopics,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    OffsetCommit,
+    OffsetDelete,
+    OffsetToCommit,
+    SyncGroup,
+)
+from tests.unit.groups.harness import Harness
+
+GROUPS = st.sampled_from(("g", "h"))
+INSTANCES = st.sampled_from((None, None, None, "a", "b"))
+PARTITIONS = frozenset(range(6))
+SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x06orders"
+PROTOCOLS = st.sampled_from(
+    (
+        (("range", SUBSCRIPTION),),
+        (("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION)),
+        (("sticky", SUBSCRIPTION), ("range", SUBSCRIPTION)),
+        (("sticky", b"garbage"), ("range", b"")),
+    )
+)
+
+
+class Client:
+    """What one consumer knows of itself; it may be out of date."""
+
+    def __init__(self, group_id: str, instance_id: str | None) -> None:
+        self.group_id = group_id
+        self.instance_id = instance_id
+        self.member_id = ""
+        self.generation = -1
+        self.join_ticket: Any = None
+        self.sync_ticket: Any = None
+        self.leads: tuple[str, ...] = ()
+
+
+class GroupMachine(RuleBasedStateMachine):
+    clients = Bundle("clients")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.host = Harness(offsets_retention_ms=120_000, offsets_retention_check_interval_ms=50_000, size_max=4)
+        self.known: list[Client] = []
+        self.acked: dict[tuple[str, int], int] = {}
+        self.next_id = 0
+        self.next_offset = 0
+
+    # -- clients ---------------------------------------------------------------------------
+
+    @rule(target=clients, group_id=GROUPS, instance_id=INSTANCES)
+    def start_client(self, group_id: str, instance_id: str | None) -> Client:
+        client = Client(group_id, instance_id)
+        self.known.append(client)
+        return client
+
+    @rule(client=clients, protocols=PROTOCOLS, is_old=st.booleans(), session_s=st.integers(6, 30))
+    def join(self, client: Client, protocols: Any, is_old: bool, session_s: int) -> None:
+        self.next_id += 1
+        client.join_ticket = self.host.send(
+            JoinGroup(
+                group_id=client.group_id,
+                member_id=client.member_id,
+                instance_id=client.instance_id,
+                session_timeout_ms=session_s * 1000,
+                rebalance_timeout_ms=20_000,
+                protocol_type="consumer",
+                protocols=protocols,
+                fresh_id=UUID(int=self.next_id),
+                must_know_member_id=not is_old,
+                can_skip_assignment=not is_old,
+            )
+        )
+        self.read_replies()
+
+    @rule(client=clients)
+    def sync(self, client: Client) -> None:
+        assignments: tuple[tuple[str, bytes], ...] = ()
+        if client.leads:
+            count = len(client.leads)
+            assignments = tuple(
+                (member_id, bytes(index for index in sorted(PARTITIONS) if index % count == place))
+                for place, member_id in enumerate(client.leads)
+            )
+        client.sync_ticket = self.host.send(
+            SyncGroup(
+                group_id=client.group_id,
+                generation=client.generation,
+                member_id=client.member_id,
+                instance_id=client.instance_id,
+                assignments=assignments,
+            )
+        )
+        self.read_replies()
+
+    @rule(client=clients)
+    def heartbeat(self, client: Client) -> None:
+        if client.group_id in self.host.shard.groups:
+            from penstock.groups.commands import Heartbeat
+
+            error = self.host.ask(
+                Heartbeat(
+                    group_id=client.group_id,
+                    generation=client.generation,
+                    member_id=client.member_id,
+                    instance_id=client.instance_id,
+                )
+            ).error
+            if error in (25, 82):
+                self.forget(client)
+
+    @rule(client=consumes(clients))
+    def leave(self, client: Client) -> None:
+        leaving = LeavingMember(member_id=client.member_id, instance_id=client.instance_id)
+        self.host.ask(LeaveGroup(group_id=client.group_id, members=(leaving,)))
+        self.known.remove(client)
+
+    @rule(client=consumes(clients))
+    def vanish(self, client: Client) -> None:
+        self.known.remove(client)
+
+    def read_replies(self) -> None:
+        for client in self.known:
+            joined = self.host.replies.pop(client.join_ticket, None)
+            if joined is not None:
+                client.leads = ()
+                if joined.error in (0, 79):
+                    client.member_id = joined.member_id
+                    client.generation = joined.generation
+                    if not joined.skip_assignment:
+                        client.leads = tuple(member.member_id for member in joined.members)
+                elif joined.error != 27:
+                    self.forget(client)
+            synced = self.host.replies.pop(client.sync_ticket, None)
+            if synced is not None and synced.error in (25, 82):
+                self.forget(client)
+
+    def forget(self, client: Client) -> None:
+        client.member_id, client.generation, client.leads = "", -1, ()
+
+    # -- offsets ---------------------------------------------------------------------------
+
+    @rule(client=clients, partition=st.sampled_from(sorted(PARTITIONS)), age=st.integers(0, 2))
+    def commit(self, client: Client, partition: int, age: int) -> None:
+        group = self.host.shard.groups.get(client.group_id)
+        generation = client.generation - age
+        self.next_offset += 1
+        (error,) = self.host.ask(
+            OffsetCommit(
+                group_id=client.group_id,
+                generation=generation,
+                member_id=client.member_id,
+                instance_id=client.instance_id,
+                offsets=(OffsetToCommit(topic="orders", partition=partition, offset=self.next_offset),),
+            )
+        ).errors
+        if error == 0:
+            self.acked[client.group_id, partition] = self.next_offset
+            # 33: never from a stale generation, a stranger, or the older self of a static member.
+            if isinstance(group, ClassicGroup) and group.members:
+                assert generation == group.generation
+                assert client.member_id in group.members
+                assert client.instance_id in (None, group.members[client.member_id].instance_id)
+
+    @rule(group_id=GROUPS, partition=st.sampled_from(sorted(PARTITIONS)))
+    def commit_from_outside(self, group_id: str, partition: int) -> None:
+        self.next_offset += 1
+        offset = OffsetToCommit(topic="orders", partition=partition, offset=self.next_offset)
+        if self.host.ask(OffsetCommit(group_id=group_id, offsets=(offset,))).errors == (0,):
+            self.acked[group_id, partition] = self.next_offset
+
+    @rule(group_id=GROUPS)
+    def delete_group(self, group_id: str) -> None:
+        if self.host.ask(DeleteGroups((group_id,))) == (0,):
+            self.drop_acked(group_id)
+
+    @rule(group_id=GROUPS)
+    def delete_offsets(self, group_id: str) -> None:
+        reply = self.host.ask(OffsetDelete(group_id=group_id, topics=(("orders", tuple(PARTITIONS)),)))
+        if reply.errors == (0,):
+            self.drop_acked(group_id)
+
+    @rule()
+    def delete_topic(self) -> None:
+        self.host.ask(ForgetTopics((("orders", UUID(int=1)),)))
+        self.acked.clear()
+
+    def drop_acked(self, group_id: str) -> None:
+        for key in [key for key in self.acked if key[0] == group_id]:
+            del self.acked[key]
+
+    # -- time and faults -------------------------------------------------------------------
+
+    @rule(delay_s=st.integers(0, 15))
+    def wait(self, delay_s: int) -> None:
+        self.pass_time(delay_s * 1000)
+
+    @rule()
+    def restart(self) -> None:
+        self.host.restart()
+        for client in self.known:
+            client.join_ticket = client.sync_ticket = None
+
+    def pass_time(self, delay_ms: int) -> None:
+        self.host.advance(delay_ms)
+        self.read_replies()
+        for group_id, partition in list(self.acked):
+            # What the sweep removed was due: it is checked against the clock in test_offsets.py.
+            if partition not in self.host.shard.offsets.of(group_id).get("orders", {}):
+                del self.acked[group_id, partition]
+
+    # -- what must hold --------------------------------------------------------------------
+
+    @invariant()
+    def committed_offsets_are_the_acknowledged_ones(self) -> None:
+        """32, and live == replay, which the harness checks in every step."""
+        found = {
+            (group_id, partition): value.offset
+            for group_id, topics in self.host.shard.offsets.by_group.items()
+            for partition, value in topics.get("orders", {}).items()
+        }
+        assert found == self.acked
+
+    @invariant()
+    def a_partition_has_one_owner_in_a_generation(self) -> None:
+        """34: what the leader gave each member is what the group holds, and no more than that."""
+        for group in self.host.shard.groups.values():
+            assert isinstance(group, ClassicGroup)
+            if group.state is not State.STABLE:
+                continue
+            owned = [partition for member in group.members.values() for partition in member.assignment]
+            assert len(owned) == len(set(owned))
+
+    def teardown(self) -> None:
+        """Nobody waits for ever: when no more requests come, every one of them is answered in bounded time."""
+        self.pass_time(60_000)
+        assert not self.host.waiting
+        self.pass_time(600_000)
+        for group in self.host.shard.groups.values():
+            assert group.state_name == "Empty"
+        self.pass_time(600_000)
+        assert self.host.shard.groups == {}
+
+
+TestGroupMachine = GroupMachine.TestCase
+TestGroupMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
