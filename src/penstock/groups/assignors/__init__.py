@@ -1,0 +1,23 @@
+"""The server's assignors (KIP-848): who should own which partition.
+
+Pure functions of the members with what they were to own so far, and of the partition counts
+of the topics: the same input gives the same answer, whatever its order. Racks are known but
+do not count, as in Kafka 4.3. Refuses nothing; a topic without a count has no partitions.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from penstock.groups.assignors import range as range_assignor
+from penstock.groups.assignors import uniform
+from penstock.groups.assignors.values import (
+    NOTHING,
+    Assignment,
+    Assignor,
+    GroupAssignment,
+    MemberSubscription,
+)
+
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": uniform.assign, "range": range_assignor.assign}
+
+__all__ = ["ASSIGNORS", "NOTHING", "Assignment", "Assignor", "GroupAssignment", "MemberSubscription"]

@@ -1,0 +1,228 @@
+"""The consumer groups of a shard, behind one door: commands, timers and records of KIP-848.
+
+Stands beside the classic groups in the map of the shard, which hands over what concerns these:
+see `ConsumerGroups`. Decides on the groups as they are and changes nothing; `apply` and the
+adoption of drafts do. Refusals become replies here, and whatever was decided before them is void.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.coordinator.decision import Decision
+from penstock.groups import consumer_classic, consumer_heartbeat
+from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.commands import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    SyncGroup,
+    SyncReply,
+)
+from penstock.groups.consumer_commands import (
+    CONSUMER_REGEX,
+    JOIN_EPOCH,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerGroupHeartbeatReply,
+    ConsumerSettings,
+    DescribedConsumerGroup,
+    revoke_timer,
+    session_timer,
+)
+from penstock.groups.consumer_describe import describe
+from penstock.groups.consumer_fence import expire
+from penstock.groups.consumer_group import ConsumerGroup, ResolvedRegex
+from penstock.groups.consumer_member import MemberState
+from penstock.groups.consumer_migration import upgrade
+from penstock.groups.consumer_regex import matching
+from penstock.groups.consumer_topics import Topics
+from penstock.groups.consumer_update import Update
+from penstock.groups.errors import GroupIdNotFound, InvalidGroupId, InvalidSessionTimeout
+from penstock.groups.group import Group
+from penstock.groups.modern_records import ConsumerGroupMetadataKey
+from penstock.groups.records import GroupRecord
+from penstock.groups.turn import TimerKey, Turn
+from penstock.model.errors import Refusal
+
+
+class ConsumerGroups:
+    """Shares the shard's map of groups; `topics` and `settings_of` are replaced as they change."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        *,
+        has_offsets: Callable[[str], bool],
+        settings_of: Callable[[str], ConsumerSettings] = lambda group_id: ConsumerSettings(),
+        topics: Topics | None = None,
+    ) -> None:
+        self._groups = groups
+        self._has_offsets = has_offsets
+        self.settings_of = settings_of
+        self.topics = topics or Topics()
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        """The group, if it is one of these."""
+        group = self._groups.get(group_id)
+        return group if isinstance(group, ConsumerGroup) else None
+
+    def _update(self, group: ConsumerGroup, turn: Turn) -> Update:
+        return Update(group, turn, self.settings_of(group.id), self.topics)
+
+    # -- commands ----------------------------------------------------------------------------
+
+    def heartbeat(self, command: ConsumerGroupHeartbeat, turn: Turn) -> None:
+        """Any ConsumerGroupHeartbeat, to whatever type of group."""
+        try:
+            consumer_heartbeat.check(command, self.settings_of(command.group_id))
+            update = self._open(command, turn)
+            act = consumer_heartbeat.leave if command.member_epoch < JOIN_EPOCH else consumer_heartbeat.heartbeat
+            reply = act(update, command)
+            update.finish()
+        except Refusal as refusal:
+            turn.decision = Decision()
+            reply = ConsumerGroupHeartbeatReply(error=refusal.code, error_message=refusal.message)
+        turn.answer(reply)
+
+    def _open(self, command: ConsumerGroupHeartbeat, turn: Turn) -> Update:
+        """Find the group of a heartbeat; only a join makes one, or makes one of a classic group."""
+        group = self._groups.get(command.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._update(group, turn)
+        settings = self.settings_of(command.group_id)
+        if command.member_epoch == JOIN_EPOCH and group is None:
+            return Update(ConsumerGroup(command.group_id), turn, settings, self.topics, is_new=True)
+        if command.member_epoch == JOIN_EPOCH and isinstance(group, ClassicGroup):
+            return Update(upgrade(group, turn, settings, self.topics), turn, settings, self.topics, is_new=True)
+        if group is None:
+            raise GroupIdNotFound(f"Consumer group {command.group_id} not found.")
+        raise GroupIdNotFound(f"Group {command.group_id} is not a consumer group.")
+
+    def join(self, group: ConsumerGroup, command: JoinGroup, turn: Turn) -> None:
+        """A JoinGroup to a consumer group that has members. An empty one makes way for a classic group."""
+        update = self._update(group, turn)
+        try:
+            least, most = turn.settings.session_timeout_ms_min, turn.settings.session_timeout_ms_max
+            if not least <= command.session_timeout_ms <= most:
+                raise InvalidSessionTimeout
+            reply = consumer_classic.join(update, command)
+            update.finish()
+        except Refusal as refusal:
+            turn.decision = Decision()
+            reply = JoinReply(error=refusal.code, member_id=command.member_id)
+        turn.answer(reply)
+
+    def make_way(self, group: ConsumerGroup, turn: Turn) -> None:
+        """An empty consumer group is buried under the classic group that was just decided on."""
+        assert group.is_empty
+        turn.decision.records[:0] = group.tombstones()
+
+    def sync(self, group: ConsumerGroup, command: SyncGroup, turn: Turn) -> None:
+        update = self._update(group, turn)
+        try:
+            reply = consumer_classic.sync(update, command)
+            update.finish()
+        except Refusal as refusal:
+            reply = SyncReply(error=refusal.code)
+        turn.answer(reply)
+
+    def classic_heartbeat(self, group: ConsumerGroup, command: Heartbeat, turn: Turn) -> None:
+        update = self._update(group, turn)
+        try:
+            error = consumer_classic.heartbeat(update, command)
+            update.finish()
+        except Refusal as refusal:
+            error = refusal.code
+        turn.answer(HeartbeatReply(error))
+
+    def leave(self, group: ConsumerGroup, command: LeaveGroup, turn: Turn) -> None:
+        update = self._update(group, turn)
+        reply = consumer_classic.leave(update, command)
+        update.finish()
+        turn.answer(reply)
+
+    def describe(self, command: ConsumerGroupDescribe, turn: Turn) -> None:
+        turn.answer(tuple(self._describe(group_id) for group_id in command.group_ids))
+
+    def _describe(self, group_id: str) -> DescribedConsumerGroup:
+        group = self.find(group_id)
+        if not group_id:
+            return DescribedConsumerGroup(error=InvalidGroupId.code, group_id=group_id)
+        if group is None:
+            what = "not found" if group_id not in self._groups else "is not a consumer group"
+            return DescribedConsumerGroup(
+                error=GroupIdNotFound.code, error_message=f"Group {group_id} {what}.", group_id=group_id
+            )
+        return describe(group, self.topics, self.settings_of(group_id).assignors[0])
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def expire(self, timer: TimerKey, turn: Turn) -> None:
+        """A timer of one of the kinds in CONSUMER_TIMERS has fired."""
+        group = self.find(timer.group_id)
+        if group is None:
+            return
+        update = self._update(group, turn)
+        if timer.kind == CONSUMER_REGEX:
+            self._resolve(update)
+        else:
+            expire(update, timer)
+        update.finish()
+
+    def _resolve(self, update: Update) -> None:
+        """Look up which topics the group's regular expressions match, and rebalance if they are others now."""
+        group, describable = update.group, update.volatile.describable
+        update.volatile = replace(update.volatile, is_resolving=False, describable=None)
+        names = self.topics.by_name.keys()
+        must_bump = False
+        topics = frozenset[str]().union(*group.subscriptions)
+        for regex in sorted(group.regexes):
+            matched = matching(regex, names)
+            if describable is not None:
+                matched = describable(matched)
+            topics |= matched
+            known = group.resolved.get(regex)
+            must_bump = must_bump or matched != (known.topics if known else frozenset())
+            resolved = ResolvedRegex(matched, self.topics.version, update.turn.now)
+            update.turn.write(group.regex_record(regex, resolved))
+        metadata_hash = self.topics.hash_of(topics)
+        if must_bump or metadata_hash != group.metadata_hash:
+            update.note_topics_checked(update.bump(metadata_hash))
+
+    def loaded(self, turn: Turn) -> None:
+        """Give every member a new session: nobody could send a heartbeat while the log was read."""
+        for group in self._groups.values():
+            if not isinstance(group, ConsumerGroup):
+                continue
+            session_timeout_ms = self.settings_of(group.id).session_timeout_ms
+            for member in group.members.values():
+                turn.set_timer(session_timer(group.id, member.id), session_timeout_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                    turn.set_timer(revoke_timer(group.id, member.id), member.rebalance_timeout_ms)
+
+    # -- the log -----------------------------------------------------------------------------
+
+    def apply(self, record: GroupRecord) -> None:
+        """Take over a record of one of the types in modern_records.py."""
+        key, value = record
+        group = self.find(key.group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            if group is not None:
+                self._forget(group)
+            return
+        if group is None:
+            # Tombstones of a group that is gone, or that is a classic one by now, have nothing left to bury.
+            if value is None:
+                return
+            # A classic group under the name holds only offsets: any other was buried before this.
+            group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
+        group.apply(record)
+
+    def _forget(self, group: ConsumerGroup) -> None:
+        if self._has_offsets(group.id):
+            # They outlive it and must be found when they expire, as those of a group that only commits.
+            self._groups[group.id] = ClassicGroup(group.id)
+        else:
+            del self._groups[group.id]

@@ -1,0 +1,39 @@
+"""Whether a member may commit: the rules for its epoch, as a whole and for each partition.
+
+The present epoch may commit anything. An older one may commit a partition that the member has
+owned since then (KIP-1251): the reply with the newer epoch may not have reached it yet, and
+nobody else can have touched the partition. Refuses: IllegalGeneration to members of the classic
+protocol, StaleMemberEpoch to the others.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from penstock.groups.consumer_errors import StaleMemberEpoch
+from penstock.groups.consumer_member import Member
+from penstock.groups.errors import IllegalGeneration
+from penstock.model.errors import Refusal
+
+CommitCheck = Callable[[UUID, int], None]
+"""Takes a topic id and a partition; raises if the member may not commit it."""
+
+
+def commit_check(member: Member, generation: int) -> CommitCheck | None:
+    """Check the epoch of a commit; give back what each partition has to be checked with, if needed."""
+    if generation == member.epoch:
+        return None
+    if generation > member.epoch:
+        raise stale(member, generation)
+
+    def check(topic: UUID, partition: int) -> None:
+        given_at = member.assigned.get(topic, {}).get(partition, member.revoking.get(topic, {}).get(partition))
+        if given_at is None or generation < given_at:
+            raise stale(member, generation)
+
+    return check
+
+
+def stale(member: Member, generation: int) -> Refusal:
+    if member.classic is not None:
+        return IllegalGeneration(f"Generation {generation} is not the member's epoch {member.epoch}.")
+    return StaleMemberEpoch(f"Member epoch {generation} is not the member's epoch {member.epoch}.")

@@ -1,0 +1,184 @@
+"""What a group of the consumer protocol is asked, what it answers and what it is set to. Only values."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+from uuid import UUID
+
+from penstock.groups.assignors import Assignment
+from penstock.groups.turn import TimerKey
+from penstock.metadata.fields import ZERO_UUID
+from penstock.model.errors import NO_ERROR
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+CONSUMER_TYPE: Final = "Consumer"
+
+CONSUMER_SESSION: Final = "consumer-session"
+"""A member has not been heard of for its session timeout."""
+CONSUMER_REVOKE: Final = "consumer-revoke"
+"""The time that a member has to give up partitions is over."""
+CONSUMER_JOIN: Final = "consumer-join"
+"""The time that a classic member has to join again is over."""
+CONSUMER_SYNC: Final = "consumer-sync"
+"""The time that a classic member has to fetch its assignment is over."""
+CONSUMER_REGEX: Final = "consumer-regex"
+"""Look up which topics the group's regular expressions match; set without delay, off the heartbeat's path."""
+CONSUMER_TIMERS: Final = frozenset({CONSUMER_SESSION, CONSUMER_REVOKE, CONSUMER_JOIN, CONSUMER_SYNC, CONSUMER_REGEX})
+
+Describable = Callable[[frozenset[str]], frozenset[str]]
+"""Which of these topics the member's principal may describe."""
+
+
+def session_timer(group_id: str, member_id: str) -> TimerKey:
+    return TimerKey(CONSUMER_SESSION, group_id, member_id)
+
+
+def revoke_timer(group_id: str, member_id: str) -> TimerKey:
+    return TimerKey(CONSUMER_REVOKE, group_id, member_id)
+
+
+def join_timer(group_id: str, member_id: str) -> TimerKey:
+    return TimerKey(CONSUMER_JOIN, group_id, member_id)
+
+
+def sync_timer(group_id: str, member_id: str) -> TimerKey:
+    return TimerKey(CONSUMER_SYNC, group_id, member_id)
+
+
+def regex_timer(group_id: str) -> TimerKey:
+    return TimerKey(CONSUMER_REGEX, group_id)
+
+
+class MigrationPolicy(Enum):
+    """Which way groups may move online between the classic and the consumer protocol."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def allows_upgrade(self) -> bool:
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def allows_downgrade(self) -> bool:
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings:
+    """The broker's settings, with those of the group in front of them where it has its own."""
+
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """The first is the default."""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    """The least time between two target assignments (KIP-1263)."""
+    size_max: int = 2**31 - 1
+    regex_refresh_interval_ms: int = 600_000
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    classic_size_max: int = 1_000
+    """group.max.size: a group with more members is not turned into a classic one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeat:
+    """A null field means: as I said before."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    subscribed_topic_names: tuple[str, ...] | None = None
+    subscribed_topic_regex: str | None = None
+    server_assignor: str | None = None
+    topic_partitions: Assignment | None = None
+    """What the member owns at present."""
+    client_id: str = ""
+    client_host: str = ""
+    version: int = 1
+    fresh_id: UUID = ZERO_UUID
+    """Random; becomes the member id if the request has none (version 0)."""
+    describable: Describable | None = None
+    """None if the member may describe every topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupHeartbeatReply:
+    error: int = NO_ERROR
+    error_message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    """None: as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescribe:
+    """Answered with a tuple of DescribedConsumerGroup, one for each group."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedPartitions:
+    topic_id: UUID
+    topic_name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumerMember:
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    subscribed_topic_regex: str
+    assignment: tuple[DescribedPartitions, ...]
+    """With the partitions that the member has still to give up."""
+    target_assignment: tuple[DescribedPartitions, ...]
+    member_type: int
+    """0 for a member that speaks the classic protocol, 1 for the consumer protocol."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribedConsumerGroup:
+    error: int = NO_ERROR
+    error_message: str | None = None
+    group_id: str
+    group_state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor_name: str = ""
+    members: tuple[DescribedConsumerMember, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Volatile:
+    """What a group remembers outside of the log. A restart forgets it and loses nothing but a little work."""
+
+    checked_topics_version: int = -1
+    """The topics that the metadata hash was last compared with."""
+    checked_group_epoch: int = 0
+    """The group epoch that came of it; below it the records were lost and the comparison counts for nothing."""
+    rejoining: frozenset[str] = frozenset()
+    """The classic members whose time to join again is running: it is not to be started anew."""
+    is_resolving: bool = False
+    """Whether regular expressions are about to be looked up."""
+    describable: Describable | None = None
+    """Which topics they may match."""
+
+
+FRESH: Final = Volatile()

@@ -1,0 +1,55 @@
+"""What ConsumerGroupDescribe shows of a group."""
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from penstock.groups.consumer_commands import (
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    DescribedPartitions,
+)
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import Member
+from penstock.groups.consumer_topics import Topics
+
+
+def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedConsumerGroup:
+    votes = group.assignors
+    return DescribedConsumerGroup(
+        group_id=group.id,
+        group_state=group.state_name,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=max(sorted(votes), key=votes.__getitem__, default=default_assignor),
+        members=tuple(_describe_member(group, member, topics) for member in group.members.values()),
+    )
+
+
+def _describe_member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedConsumerMember:
+    # It is responsible for what it has still to give up.
+    owned: dict[UUID, set[int]] = {}
+    for epochs in (member.assigned, member.revoking):
+        for topic, partitions in epochs.items():
+            owned.setdefault(topic, set()).update(partitions)
+    return DescribedConsumerMember(
+        member_id=member.id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topic_names)),
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_describe_partitions(owned, topics),
+        target_assignment=_describe_partitions(group.targets.get(member.id, {}), topics),
+        member_type=0 if member.classic is not None else 1,
+    )
+
+
+def _describe_partitions(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> tuple[DescribedPartitions, ...]:
+    """By topic; a topic that was deleted meanwhile is left out."""
+    return tuple(
+        DescribedPartitions(topic_id=topic_id, topic_name=topic.name, partitions=tuple(sorted(numbers)))
+        for topic_id, numbers in sorted(partitions.items())
+        if (topic := topics.by_id.get(topic_id))
+    )

@@ -1,0 +1,28 @@
+"""What only groups of the consumer protocol (KIP-848) refuse, with Kafka's codes."""
+
+from penstock.model.errors import Refusal
+
+
+class FencedMemberEpoch(Refusal):
+    code = 110
+    meaning = "The member epoch is fenced by the group coordinator; abandon all partitions and rejoin."
+
+
+class UnreleasedInstanceId(Refusal):
+    code = 111
+    meaning = "The instance id is still in use by another member of the group."
+
+
+class UnsupportedAssignor(Refusal):
+    code = 112
+    meaning = "The assignor is not among those of the server."
+
+
+class StaleMemberEpoch(Refusal):
+    code = 113
+    meaning = "The member epoch is stale; use the one from the latest heartbeat."
+
+
+class InvalidRegularExpression(Refusal):
+    code = 128
+    meaning = "The regular expression is not valid."

@@ -1,0 +1,61 @@
+"""Members go: they left, were removed, or were not heard of in time.
+
+Their partitions are free at once and the group epoch rises. When only members of the classic
+protocol are left, the group becomes a classic one again: consumer_migration.py.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.groups.consumer_commands import (
+    CONSUMER_JOIN,
+    CONSUMER_REVOKE,
+    join_timer,
+    revoke_timer,
+    session_timer,
+    sync_timer,
+)
+from penstock.groups.consumer_member import Member, MemberState, member_tombstones
+from penstock.groups.consumer_migration import becomes_classic, downgrade
+from penstock.groups.consumer_update import Update
+from penstock.groups.turn import TimerKey
+
+
+def fence(update: Update, members: Sequence[Member]) -> None:
+    """Remove these members."""
+    if not members:
+        return
+    group, turn = update.group, update.turn
+    for member in members:
+        cancel_timers(update, member.id)
+    if becomes_classic(update, members):
+        downgrade(update, leaving=members, must_rebalance=True)
+        return
+    for member in members:
+        turn.decision.records += member_tombstones(group.id, member.id)
+    gone = Counter(member.topic_regex for member in members if member.topic_regex)
+    for regex, count in gone.items():
+        if group.regexes[regex] == count:
+            turn.write(group.regex_record(regex, None))
+    update.bump(update.topics.hash_of(group.subscribed_names(but=members)))
+
+
+def cancel_timers(update: Update, member_id: str) -> None:
+    for key in (session_timer, revoke_timer, join_timer, sync_timer):
+        update.turn.cancel_timer(key(update.group.id, member_id))
+    if member_id in update.volatile.rejoining:
+        update.volatile = replace(update.volatile, rejoining=update.volatile.rejoining - {member_id})
+
+
+def expire(update: Update, timer: TimerKey) -> None:
+    """A member's time is over."""
+    if timer.kind == CONSUMER_JOIN:
+        update.volatile = replace(update.volatile, rejoining=update.volatile.rejoining - {timer.member_id})
+    member = update.group.members.get(timer.member_id)
+    if member is None:
+        return
+    # A static member that left for a while has given up everything already.
+    is_late = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch >= 0
+    if timer.kind != CONSUMER_REVOKE or is_late:
+        fence(update, [member])

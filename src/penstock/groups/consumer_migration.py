@@ -1,0 +1,235 @@
+"""Groups change protocol while they run (KIP-848): classic to consumer, and back.
+
+A classic group becomes a consumer group when the first member of the consumer protocol joins;
+the others stay, served by consumer_classic.py. It becomes a classic group again when the last of
+them leaves. Either way the records of the one are buried and those of the other written in one
+batch, so there is no moment without the group. Refuses: GroupIdNotFound.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from penstock.groups import rebalance
+from penstock.groups.assignors import Assignment
+from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic_group import Member as ClassicMember
+from penstock.groups.commands import JoinReply, SyncReply
+from penstock.groups.consumer_commands import (
+    ConsumerSettings,
+    join_timer,
+    revoke_timer,
+    session_timer,
+    sync_timer,
+)
+from penstock.groups.consumer_embedded import Malformed, read_assignment, read_subscription, write_assignment
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import Member, target_record, with_epochs
+from penstock.groups.consumer_topics import Topics
+from penstock.groups.consumer_update import Update
+from penstock.groups.errors import GroupIdNotFound, RebalanceInProgress
+from penstock.groups.modern_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from penstock.groups.records import GroupMetadataKey, GroupRecord
+from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn
+
+# -- classic to consumer ---------------------------------------------------------------------
+
+
+def upgrade(classic: ClassicGroup, turn: Turn, settings: ConsumerSettings, topics: Topics) -> ConsumerGroup:
+    """Write the change of protocol, and return the group as it will be, for the join that causes it."""
+    if classic.is_empty:
+        turn.decision.records += classic.tombstones()
+        return ConsumerGroup(classic.id)
+    _check_upgrade(classic, settings)
+    try:
+        members = _to_members(classic, topics)
+    except Malformed as error:
+        raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {error}.") from None
+    _dismiss(classic, turn)
+    records = _group_records(classic, members, topics)
+    group = ConsumerGroup(classic.id)
+    for record in records:
+        group.apply(record)
+    turn.decision.records += [*classic.tombstones(), *records]
+    for member in members:
+        assert member.classic is not None
+        turn.set_timer(session_timer(classic.id, member.id), member.classic.session_timeout_ms)
+    return group
+
+
+def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
+    reason = ""
+    if not settings.migration_policy.allows_upgrade:
+        reason = "online upgrade is disabled"
+    elif classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        reason = "the group does not use the consumer embedded protocol"
+    elif len(classic.members) > settings.size_max:
+        reason = "the group size exceeds the consumer group maximum size"
+    if reason:
+        raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {reason}.")
+
+
+def _to_members(classic: ClassicGroup, topics: Topics) -> list[Member]:
+    """Everybody with what it last was assigned. A rebalance under way is begun anew by the join that comes."""
+    taken: set[tuple[UUID, int]] = set()
+    members = []
+    for member in classic.members.values():
+        subscription = read_subscription(member.subscription(classic.protocol_name) or member.protocols[0][1])
+        assigned = _untaken(_to_ids(read_assignment(member.assignment), topics), taken)
+        members.append(
+            Member(
+                id=member.id,
+                epoch=classic.generation,
+                previous_epoch=classic.generation,
+                instance_id=member.instance_id,
+                rack_id=subscription.rack_id or None,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                topic_names=frozenset(subscription.topics),
+                assigned=with_epochs(assigned, classic.generation),
+                classic=ClassicMemberMetadata(
+                    session_timeout_ms=member.session_timeout_ms,
+                    supported_protocols=tuple(
+                        ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.protocols
+                    ),
+                ),
+            )
+        )
+    return members
+
+
+def _to_ids(assignment: dict[str, frozenset[int]], topics: Topics) -> Assignment:
+    return {topic.id: partitions for name, partitions in assignment.items() if (topic := topics.by_name.get(name))}
+
+
+def _untaken(assignment: Assignment, taken: set[tuple[UUID, int]]) -> Assignment:
+    """Without what a member before it has: clients assign among themselves, and nobody checks them."""
+    left = {
+        topic: frozenset(partition for partition in partitions if (topic, partition) not in taken)
+        for topic, partitions in assignment.items()
+    }
+    taken.update((topic, partition) for topic, partitions in left.items() for partition in partitions)
+    return {topic: partitions for topic, partitions in left.items() if partitions}
+
+
+def _group_records(classic: ClassicGroup, members: list[Member], topics: Topics) -> list[GroupRecord]:
+    names = frozenset[str]().union(*(member.topic_names for member in members))
+    return [
+        *(member.subscription_record(classic.id) for member in members),
+        GroupRecord(
+            ConsumerGroupMetadataKey(classic.id),
+            ConsumerGroupMetadataValue(epoch=classic.generation, metadata_hash=topics.hash_of(names)),
+        ),
+        *(
+            target_record(classic.id, member.id, {topic: frozenset(part) for topic, part in member.assigned.items()})
+            for member in members
+        ),
+        GroupRecord(
+            ConsumerGroupTargetAssignmentMetadataKey(classic.id),
+            ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=classic.generation),
+        ),
+        *(member.assignment_record(classic.id) for member in members),
+    ]
+
+
+def _dismiss(classic: ClassicGroup, turn: Turn) -> None:
+    """Answer whoever waits: a rebalance is beginning, and whoever joins again is in the new group."""
+    for member in classic.members.values():
+        turn.reply(member.join_ticket, JoinReply(error=RebalanceInProgress.code, member_id=member.id))
+        turn.reply(member.sync_ticket, SyncReply(error=RebalanceInProgress.code))
+    for member_id in (*classic.members, *classic.pending):
+        turn.cancel_timer(TimerKey(SESSION, classic.id, member_id))
+    turn.cancel_timer(TimerKey(JOIN, classic.id))
+    turn.cancel_timer(TimerKey(SYNC, classic.id))
+
+
+# -- consumer to classic ---------------------------------------------------------------------
+
+
+def becomes_classic(update: Update, leaving: Sequence[Member]) -> bool:
+    """Whether those who stay all speak the classic protocol, and may become a group of their own."""
+    group = update.group
+    left_count = len(group.members) - len(leaving)
+    classic_count = group.classic_count - sum(member.classic is not None for member in leaving)
+    return 0 < left_count == classic_count and _may_downgrade(update, left_count)
+
+
+def becomes_classic_with(update: Update, replaced: Member) -> bool:
+    """The same if the member is replaced by one that speaks the classic protocol."""
+    group = update.group
+    is_last = replaced.classic is None and group.classic_count == len(group.members) - 1
+    return is_last and _may_downgrade(update, len(group.members))
+
+
+def _may_downgrade(update: Update, member_count: int) -> bool:
+    settings = update.settings
+    return settings.migration_policy.allows_downgrade and member_count <= settings.classic_size_max
+
+
+def downgrade(
+    update: Update, *, leaving: Sequence[Member], joining: Member | None = None, must_rebalance: bool
+) -> ClassicGroup:
+    """Write the change of protocol, and have the classic group adopted."""
+    group, turn = update.group, update.turn
+    gone = {member.id for member in leaving}
+    staying = [member for member in group.members.values() if member.id not in gone]
+    classic = ClassicGroup(group.id, state_timestamp=turn.now)
+    classic.generation = group.epoch
+    classic.protocol_type = CONSUMER_PROTOCOL_TYPE
+    classic.state = State.STABLE
+    targets = {member.id: group.targets.get(member.id, {}) for member in staying}
+    if joining is not None:
+        staying.append(joining)
+        targets[joining.id] = group.target_of(joining.id, joining.instance_id)
+    for member in staying:
+        classic.add(_to_classic(member))
+    classic.protocol_name = classic.choose_protocol()
+    classic.update_subscribed()
+    _give_assignments(classic, targets, update.topics)
+    turn.decision.records += [
+        *group.tombstones(),
+        GroupRecord(GroupMetadataKey(group.id), classic.to_value()),
+    ]
+    turn.decision.drafts[group.id] = classic
+    for member_id in group.members:
+        for timer in (session_timer, revoke_timer, join_timer, sync_timer):
+            turn.cancel_timer(timer(group.id, member_id))
+    for classic_member in classic.members.values():
+        rebalance.keep_session(classic, classic_member, turn)
+    if must_rebalance:
+        rebalance.prepare(classic, turn)
+    return classic
+
+
+def _to_classic(member: Member) -> ClassicMember:
+    assert member.classic is not None, "only members of the classic protocol stay"
+    return ClassicMember(
+        id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        session_timeout_ms=member.classic.session_timeout_ms,
+        protocols=tuple((protocol.name, protocol.metadata) for protocol in member.classic.supported_protocols),
+    )
+
+
+def _give_assignments(classic: ClassicGroup, targets: dict[str, Assignment], topics: Topics) -> None:
+    """Each member is assigned what it was to own, in the version of the protocol that it speaks."""
+    for member in list(classic.members.values()):
+        named = {
+            topic.name: partitions
+            for topic_id, partitions in targets[member.id].items()
+            if (topic := topics.by_id.get(topic_id))
+        }
+        assignment = write_assignment(named, like=member.subscription(classic.protocol_name))
+        classic.update(replace(member, assignment=assignment))

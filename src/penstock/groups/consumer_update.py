@@ -1,0 +1,248 @@
+"""A change to one consumer group, step by step: the member, the epoch, the target, the member's own step.
+
+Shared by consumer_heartbeat.py and consumer_classic.py, whose members differ only in how they
+are spoken to. Writes records into the turn and changes nothing itself: what later steps need
+of earlier ones is handed from step to step. Calls go to assignors and consumer_reconcile.py.
+"""
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSubscription
+from penstock.groups.consumer_commands import (
+    ConsumerSettings,
+    Describable,
+    regex_timer,
+    revoke_timer,
+)
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import Member, MemberState, member_tombstones, target_record
+from penstock.groups.consumer_reconcile import Step, reconcile
+from penstock.groups.consumer_regex import check_regex
+from penstock.groups.consumer_topics import Topics
+from penstock.groups.modern_records import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from penstock.groups.records import GroupRecord
+from penstock.groups.turn import Turn
+
+REGEX_REFRESH_INTERVAL_MS_MIN: Final = 10_000
+"""Expressions are looked up together, and not more often, so that they cause one rebalance and not many."""
+
+
+class RegexChange(Enum):
+    NONE = auto()
+    UNRESOLVED = auto()
+    """Another one, whose topics are not known yet: the rebalance comes when they are."""
+    RESOLVED = auto()
+
+
+class Target(NamedTuple):
+    epoch: int
+    assignment: Assignment
+
+
+class Update:
+    __slots__ = ("group", "is_new", "settings", "topics", "turn", "volatile")
+
+    def __init__(
+        self, group: ConsumerGroup, turn: Turn, settings: ConsumerSettings, topics: Topics, *, is_new: bool = False
+    ) -> None:
+        self.group = group
+        self.turn = turn
+        self.settings = settings
+        self.topics = topics
+        self.volatile = group.volatile
+        self.is_new = is_new
+        """The group is in no map yet: applying the records is what makes it."""
+
+    def finish(self) -> None:
+        """Have what the group remembers adopted, if it changed."""
+        drafts = self.turn.decision.drafts
+        if self.group.id in drafts:
+            # It has become a classic group.
+            return
+        if self.is_new:
+            drafts[self.group.id] = ConsumerGroup(self.group.id).draft(self.volatile)
+        elif self.volatile is not self.group.volatile:
+            drafts[self.group.id] = self.group.draft(self.volatile)
+
+    # -- the member --------------------------------------------------------------------------
+
+    def replace_static(self, old: Member, new_id: str) -> Member:
+        """Write the member down under another id, with all that its older self has."""
+        new = replace(old, id=new_id, epoch=0, previous_epoch=0)
+        group_id = self.group.id
+        self.turn.decision.records += member_tombstones(group_id, old.id)
+        self.turn.write(new.subscription_record(group_id))
+        self.turn.write(target_record(group_id, new_id, self.group.targets.get(old.id, {})))
+        self.turn.write(new.assignment_record(group_id))
+        return new
+
+    def write_subscription(self, old: Member, new: Member) -> bool:
+        """Write the member down if it changed; return whether its topic names did."""
+        if new is old or new == old:
+            return False
+        self.turn.write(new.subscription_record(self.group.id))
+        return new.topic_names != old.topic_names
+
+    def update_regex(self, old: Member, new: Member, describable: Describable | None) -> RegexChange:
+        """Follow the member to another regular expression, and have expressions looked up if it is time."""
+        group, change = self.group, RegexChange.NONE
+        must_resolve = False
+        if new.topic_regex != old.topic_regex:
+            change = RegexChange.UNRESOLVED
+            if old.topic_regex and group.regexes[old.topic_regex] == 1:
+                self.turn.write(group.regex_record(old.topic_regex, None))
+            if not new.topic_regex:
+                change = RegexChange.RESOLVED
+            elif not group.regexes[new.topic_regex]:
+                check_regex(new.topic_regex)
+                must_resolve = True
+            elif new.topic_regex in group.resolved:
+                change = RegexChange.RESOLVED
+        if (group.regexes or must_resolve) and not self.volatile.is_resolving:
+            self._resolve_if_due(old, new, describable, must_resolve)
+        return change
+
+    def _resolve_if_due(self, old: Member, new: Member, describable: Describable | None, must_resolve: bool) -> None:
+        group = self.group
+        last = next(iter(group.resolved.values()), None)
+        if last is not None and self.turn.now <= last.timestamp + REGEX_REFRESH_INTERVAL_MS_MIN:
+            return
+        regexes = group.regexes.copy()
+        regexes[old.topic_regex] -= 1
+        regexes[new.topic_regex] += 1
+        wanted = {regex for regex, count in regexes.items() if regex and count > 0}
+        is_due = (
+            must_resolve
+            or len(wanted) != len(group.resolved)
+            or last is None
+            or last.version < self.topics.created_version
+            or self.turn.now > last.timestamp + self.settings.regex_refresh_interval_ms
+        )
+        if is_due and wanted:
+            self.volatile = replace(self.volatile, is_resolving=True, describable=describable)
+            self.turn.set_timer(regex_timer(group.id), 0)
+
+    # -- the group epoch ---------------------------------------------------------------------
+
+    @property
+    def topics_changed(self) -> bool:
+        """Whether topics may have changed in a way that the group has not looked at yet."""
+        checked = self.volatile
+        return checked.checked_topics_version != self.topics.version or self.group.epoch < checked.checked_group_epoch
+
+    def update_epoch(self, old: Member, new: Member, *, must_bump: bool) -> int:
+        """Raise the group epoch if it must be, or if the subscribed topics are not what they were."""
+        group = self.group
+        metadata_hash = self.topics.hash_of(group.subscribed_names(but=(old,), and_also=new))
+        epoch = group.epoch
+        if must_bump or metadata_hash != group.metadata_hash:
+            epoch = self.bump(metadata_hash)
+        self.note_topics_checked(epoch)
+        if group.has_partition_metadata:
+            self.turn.write(GroupRecord(ConsumerGroupPartitionMetadataKey(group.id), None))
+        return epoch
+
+    def bump(self, metadata_hash: int) -> int:
+        epoch = self.group.epoch + 1
+        self.turn.write(self.group.epoch_record(epoch, metadata_hash))
+        return epoch
+
+    def note_topics_checked(self, epoch: int) -> None:
+        self.volatile = replace(self.volatile, checked_topics_version=self.topics.version, checked_group_epoch=epoch)
+
+    # -- the target assignment ---------------------------------------------------------------
+
+    def update_target(self, group_epoch: int, old: Member, new: Member) -> Target:
+        """Compute a new target if the group epoch is ahead of it and the last one is not too fresh."""
+        group = self.group
+        if group.assignment_epoch >= group_epoch or not self._may_assign:
+            return Target(group.assignment_epoch, group.target_of(new.id, new.instance_id))
+        members = dict(group.members)
+        replaced = group.static_member(new.instance_id)
+        if replaced is not None:
+            del members[replaced.id]
+        members[new.id] = new
+        assignment = ASSIGNORS[self._assignor(old, new)](*self._assignable(members, new))
+        for member_id in sorted(assignment):
+            before = group.targets.get(member_id)
+            if before is not assignment[member_id] and before != assignment[member_id]:
+                self.turn.write(target_record(group.id, member_id, assignment[member_id]))
+        self.turn.write(
+            GroupRecord(
+                ConsumerGroupTargetAssignmentMetadataKey(group.id),
+                ConsumerGroupTargetAssignmentMetadataValue(
+                    assignment_epoch=group_epoch, assignment_timestamp=self.turn.now
+                ),
+            )
+        )
+        return Target(group_epoch, assignment[new.id])
+
+    @property
+    def _may_assign(self) -> bool:
+        last, interval = self.group.assignment_timestamp, self.settings.assignment_interval_ms
+        # An interval of 0 is the way out should the wall clock be set back far.
+        return last == 0 or interval == 0 or self.turn.now >= last + interval
+
+    def _assignor(self, old: Member, new: Member) -> str:
+        """The one that most members ask for; the default if none does."""
+        votes = self.group.assignors.copy()
+        if old.server_assignor is not None:
+            votes[old.server_assignor] -= 1
+        if new.server_assignor is not None:
+            votes[new.server_assignor] += 1
+        served = self.settings.assignors
+        return max(served, key=lambda name: (votes[name], -served.index(name)))
+
+    def _assignable(
+        self, members: dict[str, Member], new: Member
+    ) -> tuple[dict[str, MemberSubscription], dict[UUID, int]]:
+        """Members and topics as assignors see them."""
+        group = self.group
+        ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
+        subscriptions: dict[str, MemberSubscription] = {}
+        for member in members.values():
+            key = member.topic_names, member.topic_regex
+            if key not in ids:
+                ids[key] = self.topics.ids_of(group.topics_of(member))
+            target = group.targets.get(member.id, {}) if member is not new else group.target_of(new.id, new.instance_id)
+            subscriptions[member.id] = MemberSubscription(
+                topics=ids[key], target=target, instance_id=member.instance_id, rack_id=member.rack_id
+            )
+        every = frozenset[UUID]().union(*ids.values())
+        return subscriptions, {topic: self.topics.by_id[topic].partition_count for topic in every}
+
+    # -- the member's step -------------------------------------------------------------------
+
+    def reconcile(
+        self, member: Member, target: Target, *, has_new_subscription: bool, owned: Assignment | None
+    ) -> Member:
+        """Take the member a step towards its target, and watch that it gives up in time what it must."""
+        if not has_new_subscription and member.is_reconciled_to(target.epoch):
+            return member
+        group = self.group
+        step = Step(
+            target_epoch=target.epoch,
+            target=target.assignment,
+            subscribed=self.topics.ids_of(group.topics_of(member)),
+            has_new_subscription=has_new_subscription,
+            owned=owned,
+            owners=group.owners,
+        )
+        after = reconcile(member, step)
+        if after is member or after == member:
+            return member
+        self.turn.write(after.assignment_record(group.id))
+        # Members of the classic protocol are watched while they join and sync.
+        if after.classic is None:
+            if after.state is MemberState.UNREVOKED_PARTITIONS:
+                self.turn.set_timer(revoke_timer(group.id, after.id), after.rebalance_timeout_ms)
+            else:
+                self.turn.cancel_timer(revoke_timer(group.id, after.id))
+        return after
