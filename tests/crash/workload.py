@@ -192,9 +192,10 @@ def check_derived(log: Log) -> None:
         segment = log.segments[slot]
         assert segment.find(header.base_offset) == position
         assert segment.find(header.last_offset) == position
+    for index, segment in enumerate(log.segments):
         segment.ensure_indexed()
-        assert segment.max_timestamp >= header.max_timestamp
-    for segment in log.segments:
+        timestamps = [header.max_timestamp for slot, _, header in batches if slot == index]
+        assert segment.max_timestamp == max(timestamps, default=-1)
         for slot in range(len(segment.offset_index)):
             last_offset, position = segment.offset_index.entry(slot)
             assert BatchHeader.at(segment.file.read(61, position)).last_offset == last_offset

@@ -29,7 +29,7 @@ class Flusher:
         # Folders with names, and small files, that a power loss could still take back.
         self.folders: dict[str, None] = {}
         self.files: list[File] = []
-        # Closed segments with bytes that are not synced yet, each with the offset behind it.
+        # Files of closed segments that are not synced yet, each with the offset below which all is safe then.
         self.rolled: deque[tuple[File, int]] = deque()
 
     def start(self) -> None:
@@ -42,9 +42,9 @@ class Flusher:
         except OSError as error:
             log.directory.fail(error)
             return
-        file, offset = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
+        job = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
         self.busy = True
-        log.directory.disk.sync_later(file, partial(self._finished, self._generation, offset))
+        log.directory.disk.sync_later(job[0], partial(self._finished, self._generation, job))
 
     def forget(self) -> None:
         """Take no notice of the sync under way: the log was cut since."""
@@ -80,7 +80,7 @@ class Flusher:
             self._log.directory.disk.sync_folder(next(iter(self.folders)))
             del self.folders[next(iter(self.folders))]
 
-    def _finished(self, generation: int, offset: int, error: OSError | None) -> None:
+    def _finished(self, generation: int, job: tuple[File, int], error: OSError | None) -> None:
         log = self._log
         self.busy = False
         if error is not None:
@@ -90,9 +90,9 @@ class Flusher:
             return
         advanced = False
         if generation == self._generation:
-            if self.rolled and self.rolled[0][1] <= offset:
+            if self.rolled and self.rolled[0] is job:
                 self.rolled.popleft()
-            advanced = self._advance(offset)
+            advanced = self._advance(job[1])
         # The next sync runs while this one is acknowledged.
         if self.rolled or (log.syncs_appends and log.flushed_offset < log.end_offset):
             self.start()

@@ -296,7 +296,7 @@ class Log(RollingLog):
             self._mend_tail()
         self.flush()
         if self._writer is not None:
-            self.active.close_for_append()
+            self.active.close_for_append(sync=True)
             self._writer = None
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()

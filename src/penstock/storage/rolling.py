@@ -125,8 +125,15 @@ class RollingLog:
 
     @property
     def recovery_point(self) -> int:
-        """Below this, nothing needs to be scanned after a crash."""
-        return self.flushed_offset
+        """Return the offset whose segment is the first that a crash makes us read again."""
+        point = self.flushed_offset
+        if self.flusher.rolled:
+            # A closed segment is not done with before its indexes are synced.
+            return min(point, self.flusher.rolled[0][1])
+        if point == self.end_offset and self._writer is not None and self.active.size:
+            # The very end would name the next segment, if one begins there before the next checkpoint.
+            return point - 1
+        return point
 
     def roll(self) -> None:
         """Close the active segment and begin another, unless it is empty."""
@@ -138,18 +145,23 @@ class RollingLog:
             self.begin_segment(self.end_offset)
         except OSError as error:
             raise StorageError(f"{self.folder}: no new segment: {error}") from error
+        except BadBatch as bad:
+            self._refuse_damage(self.active, bad)
 
     def begin_segment(self, base_offset: int) -> None:
         """Make the next active segment. The old one stays active if that fails."""
         closing = self.active
+        written = closing.open_for_append()
         self.start_at(base_offset)
-        if self.flushed_offset < self.end_offset:
-            self.flusher.rolled.append((closing.open_for_append(), self.end_offset))
         closing.close_for_append()
+        # The recovery point passes the segment when its indexes are safe, too.
+        for path in closing.paths()[1:]:
+            with suppress(OSError):
+                self.flusher.rolled.append((self.directory.disk.open(path), closing.base_offset))
+        self.flusher.rolled.append((written, self.end_offset))
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
-        if self.flusher.rolled:
-            self.flusher.start()
+        self.flusher.start()
 
     def start_at(self, base_offset: int) -> None:
         """Make an empty segment the active one."""

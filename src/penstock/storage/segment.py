@@ -9,6 +9,7 @@ names before it is used. Raises BadBatch where the log itself is broken.
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Final
 
 from penstock.model.errors import Corruption
@@ -122,20 +123,21 @@ class Segment:
             self.directory.open_files.forget(self.path)
         return self._writer
 
-    def save_indexes(self) -> None:
-        """Save what the indexes have in memory. A full disk may refuse: the files are only conveniences."""
+    def save_indexes(self, *, sync: bool = False) -> None:
+        """Save what the indexes have in memory. The disk may refuse: then they are made anew when needed."""
+        disk = self.directory.disk
         try:
-            self.offset_index.save(self.directory.disk)
-            self.time_index.save(self.directory.disk)
+            self.offset_index.save(disk, sync=sync)
+            self.time_index.save(disk, sync=sync)
         except OSError:
-            # Shorter index files are valid; the entries stay in memory for the next attempt.
-            return
+            with suppress(OSError):
+                disk.remove(self.offset_index.path)
 
-    def close_for_append(self) -> None:
+    def close_for_append(self, *, sync: bool = False) -> None:
         """Make this an inactive segment: the largest timestamp goes to the end of the time index."""
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.save_indexes()
+        self.save_indexes(sync=sync)
         self._writer = None
         self.forget_boundaries()
 
@@ -202,7 +204,7 @@ class Segment:
         self.forget_boundaries()
         self._hints.clear()
         self.unindexed = position - (self.offset_index.positions[-1] if len(self.offset_index) else 0)
-        self._restore_max_timestamp()
+        self._find_max_timestamp()
         if position == 0:
             self.first_timestamp = None
 
@@ -228,6 +230,8 @@ class Segment:
 
     def find(self, offset: int) -> int | None:
         """Return the position of the batch that holds the offset or is the first behind it; None at the end."""
+        if offset <= self.base_offset:
+            return 0 if self.size else None
         offsets = self.boundary_offsets
         if offsets and offset >= offsets[0]:
             return self.boundary_positions[bisect_right(offsets, offset) - 1]
@@ -346,14 +350,13 @@ class Segment:
             self.offset_index.load(self.directory.disk, log_size=self.size)
             self.time_index.load(self.directory.disk)
             last = self.offset_index.positions[-1] if len(self.offset_index) else 0
-            if self.size - last > max(INDEX_LAG_MAX, 2 * self.index_interval):
+            if self.size - last > INDEX_LAG_MAX:
                 raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
+            self._indexed = True
+            self.unindexed = self.size - last
+            self._take_max_timestamp(last)
         except (Corruption, FileNotFoundError):
             self.rebuild_indexes()
-            return
-        self._indexed = True
-        self.unindexed = self.size - last
-        self._restore_max_timestamp()
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log's headers and save them."""
@@ -383,18 +386,25 @@ class Segment:
         self._indexed = True
         if self._writer is None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.save_indexes()
+        self.save_indexes(sync=True)
 
-    def _restore_max_timestamp(self) -> None:
-        """Read the largest timestamp: the last of the time index, or one of the few batches behind it."""
+    def _take_max_timestamp(self, last_position: int) -> None:
+        """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""
+        timestamp, offset = self.time_index.last()
+        largest = max((header[8] for _, header in self.headers_from(last_position)), default=NO_TIMESTAMP)
+        if largest > timestamp:
+            raise Corruption(f"{self.time_index.path}: ends before its log")
+        if timestamp >= 0:
+            position = self.find(offset)
+            header = self.header_at(position) if position is not None else None
+            if header is None or header[0] + header[6] != offset or header[8] != timestamp:
+                raise Corruption(f"{self.time_index.path}: the last entry names no batch")
+        self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+
+    def _find_max_timestamp(self) -> None:
+        """Look for the largest timestamp from the last entry of the time index on, after a cut."""
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         timestamp, offset = self.time_index.last()
-        start = self._index_position(offset) if timestamp >= 0 else 0
-        found = timestamp < 0
-        for _, header in self.headers_from(start):
-            last_offset = header[0] + header[6]
-            found = found or (last_offset == offset and header[8] == timestamp)
+        for _, header in self.headers_from(self._index_position(offset) if timestamp >= 0 else 0):
             if header[8] > self.max_timestamp:
-                self.max_timestamp, self.max_timestamp_offset = header[8], last_offset
-        if not found or self.max_timestamp < timestamp:
-            self.rebuild_indexes()
+                self.max_timestamp, self.max_timestamp_offset = header[8], header[0] + header[6]

@@ -1,0 +1,79 @@
+"""Small logs on a disk in memory."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from penstock.config.settings import TopicSettings, default_topic_settings
+from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.sim.disk import SimDisk
+from penstock.storage.log import Appended, Log
+from penstock.wire.batch import BatchHeader, iter_batches
+from penstock.wire.records import Record, encode_batch
+
+NOW_MS = 1_700_000_000_000
+FOLDER = "/data/orders-0"
+PLACE = TopicPartition(TopicName("orders"), PartitionIndex(0))
+TOPIC_ID = TopicId(UUID(int=42))
+
+
+def small_settings(**changes: Any) -> TopicSettings:
+    """Segments of a few batches, an index entry for every other one."""
+    defaults: dict[str, Any] = {"segment_bytes": 2000, "index_interval_bytes": 200}
+    return default_topic_settings(**{**defaults, **changes})
+
+
+def open_log(
+    disk: SimDisk,
+    *,
+    clean: bool = False,
+    recovery_point: int = 0,
+    log_start: int = 0,
+    clock: Callable[[], int] = lambda: NOW_MS,
+    **changes: Any,
+) -> Log:
+    return Log.open(
+        disk,
+        FOLDER,
+        PLACE,
+        TOPIC_ID,
+        small_settings(**changes),
+        clock_wall_ms=clock,
+        clean=clean,
+        recovery_point=recovery_point,
+        log_start=log_start,
+    )
+
+
+def batch(
+    count: int = 1, *, timestamp: int = NOW_MS, value: bytes = b"value", key: bytes | None = b"key", **header: Any
+) -> bytes:
+    """A sealed batch; `header` goes to `encode_batch`."""
+    records = [Record(timestamp=timestamp + index, key=key, value=value) for index in range(count)]
+    return encode_batch(records, **header)
+
+
+def idempotent(count: int = 1, *, sequence: int, producer_id: int = 7, epoch: int = 0, **header: Any) -> bytes:
+    return batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **header)
+
+
+def append(log: Log, sealed: bytes, *, epoch: int = 0, now_ms: int = NOW_MS, **options: Any) -> Appended:
+    return log.append(memoryview(bytearray(sealed)), leader_epoch=epoch, now_ms=now_ms, **options)
+
+
+def fill(log: Log, counts: Sequence[int], *, value: bytes = b"v" * 60, **header: Any) -> list[int]:
+    """Append batches of so many records each; return their base offsets."""
+    return [append(log, batch(count, value=value, **header)).base_offset for count in counts]
+
+
+def stored(log: Log, *, max_bytes: int = 700) -> list[BatchHeader]:
+    """Read everything as a consumer would."""
+    found: list[BatchHeader] = []
+    offset = log.start_offset
+    while offset < log.end_offset:
+        piece = log.read(offset, max_bytes=max_bytes, end=log.end_offset)
+        assert piece is not None
+        for view in iter_batches(piece.file.read(piece.size, piece.position)):
+            found.append(BatchHeader.at(view))
+            offset = found[-1].next_offset
+    return found

@@ -1,0 +1,68 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.errors import Corruption
+from penstock.sim.disk import SimDisk
+from penstock.storage.time_index import TimeIndex
+
+
+def index_of(entries: list[tuple[int, int]]) -> TimeIndex:
+    index = TimeIndex("/a.timeindex", 100)
+    for timestamp, offset in entries:
+        index.append(timestamp, offset)
+    return index
+
+
+def test_only_a_larger_timestamp_makes_an_entry() -> None:
+    index = index_of([(50, 101), (50, 105), (60, 107)])
+    assert list(index.timestamps) == [50, 60]
+    assert index.last() == (60, 107)
+
+
+def test_an_empty_index_ends_at_its_base() -> None:
+    assert index_of([]).last() == (-1, 100)
+
+
+@given(st.lists(st.integers(0, 100), max_size=30), st.integers(-5, 110))
+def test_lookup_finds_the_last_entry_below_the_timestamp(timestamps: list[int], wanted: int) -> None:
+    index = index_of([(timestamp, 101 + place) for place, timestamp in enumerate(sorted(set(timestamps)))])
+    below = [(timestamp, 101 + place) for place, timestamp in enumerate(sorted(set(timestamps))) if timestamp < wanted]
+    assert index.lookup(wanted) == (below[-1] if below else None)
+
+
+def test_entries_are_kafkas_twelve_bytes() -> None:
+    disk = SimDisk()
+    index = index_of([(258, 103)])
+    index.save(disk)
+    assert disk.read_file("/a.timeindex") == bytes.fromhex("0000000000000102 00000003")
+    loaded = TimeIndex("/a.timeindex", 100)
+    loaded.load(disk)
+    assert loaded.last() == (258, 103)
+
+
+def test_a_cut_drops_batches_that_end_at_the_offset_or_behind_it() -> None:
+    disk = SimDisk()
+    index = index_of([(50, 101), (60, 107), (70, 110)])
+    index.save(disk)
+    index.truncate(107)
+    index.save(disk)
+    assert index.last() == (50, 101)
+    assert len(disk.read_file("/a.timeindex")) == 12
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "00",
+        "0000000000000005 00000001 0000000000000005 00000002",
+        "0000000000000005 00000001 0000000000000006 00000001",
+        "ffffffffffffffff 00000001",
+    ],
+    ids=["cut short", "timestamps stand still", "offsets stand still", "no timestamp"],
+)
+def test_a_file_that_cannot_be_a_time_index_is_refused(content: str) -> None:
+    disk = SimDisk()
+    disk.open("/a.timeindex", create=True).write((bytes.fromhex(content),), 0)
+    with pytest.raises(Corruption):
+        TimeIndex("/a.timeindex", 100).load(disk)
