@@ -28,6 +28,7 @@ from penstock.ports.network import Limits, Network
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
+from penstock.storage.janitor import Janitor
 from penstock.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Node:
         self._server = Server(network, Admission(clock, lambda: self.settings))
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
+        self._janitor: Janitor | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -118,6 +120,8 @@ class Node:
         quorum.subscribe(replicas.image_changed)
         await controller.run(lambda image: decide_registration(image, self._registration(store)))
         replicas.start()
+        self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
+        self._janitor.start()
         self._server.serve(Dispatcher(context))
         for stray in store.strays():
             if stray == str(METADATA_PARTITION):
@@ -130,6 +134,8 @@ class Node:
         if self._context is not None:
             context, self._context = self._context, None
             context.replicas.stop()
+            if self._janitor is not None:
+                self._janitor.stop()
             await context.quorum.close()
             context.store.close()
 

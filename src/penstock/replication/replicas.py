@@ -60,6 +60,11 @@ class Replicas:
         topic = self.by_name.get(name.encode())
         return None if topic is None else topic.partitions.get(index)
 
+    def high_watermark(self, place: TopicPartition) -> int:
+        """The mark of a partition; nothing of one that is not served here may be taken away."""
+        partition = self.find(place.topic, place.partition)
+        return 0 if partition is None else partition.high_watermark
+
     def all(self) -> Iterator[Partition]:
         for topic in self.by_name.values():
             yield from topic.partitions.values()
