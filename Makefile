@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run setup test check format bench docs lock clean
+.PHONY: fuzz crash diff help run setup test check format bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,18 @@ bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is the
 
 docs: $(DEV_READY) ## Write docs/configuration.md again from the declarations
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
+
+FRAMES ?= 200000
+SEED ?= 1
+fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=)
+	@PENSTOCK_FUZZ_FRAMES=$(FRAMES) PENSTOCK_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+
+ROUNDS ?= 300
+crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=)
+	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
+
+diff: $(DEV_READY) ## Ask Apache Kafka and Penstock the same, field by field; needs Java and Maven (ARGS=)
+	@$(BIN)/python -m tests.differential $(ARGS)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
