@@ -57,8 +57,6 @@ class _Bytes:
 
     def crash(self, random: Random, kept: float) -> None:
         """Each sector, and the size, is left as it was after some number of the pending changes."""
-        if not self.pending:
-            return
         states = [bytes(self.durable)]
         for position, data in self.pending:
             _apply(self.durable, position, data)
@@ -75,7 +73,9 @@ class _Bytes:
 
 
 def _survivor(states: list[bytes], random: Random, kept: float) -> bytes:
-    return states[-1] if random.random() < kept else random.choice(states)
+    if random.random() < kept:
+        return states[-1]
+    return random.choice(states) if kept else states[0]
 
 
 def _apply(target: bytearray, position: int, data: bytes | None) -> None:

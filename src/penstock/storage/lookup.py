@@ -6,6 +6,7 @@ which batch; only that one batch is opened. Raises Damaged where the log is brok
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import CorruptMessage, InvalidRecord
@@ -42,24 +43,33 @@ def by_time(log: RollingLog, timestamp: int) -> tuple[int, int, int] | None:
 def of_max_timestamp(log: RollingLog) -> tuple[int, int, int]:
     """Return timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
     largest: int = NO_TIMESTAMP
-    holder: Segment | None = None
+    found: tuple[Segment, int, HeaderTuple] | None = None
     for segment in _readable(log):
         try:
             segment.ensure_indexed()
+            if segment.max_timestamp > largest:
+                for position, header in _candidates(segment, log.start_offset):
+                    if header[8] > largest:
+                        largest, found = header[8], (segment, position, header)
         except BadBatch as bad:
             raise Damaged(segment, bad) from bad
-        if segment.max_timestamp > largest and segment.max_timestamp_offset >= log.start_offset:
-            largest, holder = segment.max_timestamp, segment
-    if holder is None:
+    if found is None:
         return NO_TIMESTAMP, NO_OFFSET, NO_EPOCH
+    segment, position, header = found
     try:
-        position = holder.find(holder.max_timestamp_offset)
-        assert position is not None, "the batch with the largest timestamp is in its segment"
-        header = holder.header_at(position)
-        found = _first_record(holder, position, header, largest, log.start_offset)
+        record = _first_record(segment, position, header, largest, log.start_offset)
     except BadBatch as bad:
-        raise Damaged(holder, bad) from bad
-    return (*(found or (largest, header[0])), header[2])
+        raise Damaged(segment, bad) from bad
+    return (*(record or (largest, max(header[0], log.start_offset))), header[2])
+
+
+def _candidates(segment: Segment, start_offset: int) -> Iterable[tuple[int, HeaderTuple]]:
+    """Return the batches among which a segment's largest timestamp is: one, unless that one is hidden."""
+    if segment.max_timestamp_offset >= start_offset:
+        position = segment.find(segment.max_timestamp_offset)
+        return () if position is None else ((position, segment.header_at(position)),)
+    position = segment.find(start_offset)
+    return () if position is None else segment.headers_from(position)
 
 
 def _readable(log: RollingLog) -> list[Segment]:

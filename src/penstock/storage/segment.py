@@ -283,13 +283,18 @@ class Segment:
 
     def _extent_by_headers(self, start: int, limit: int, end: int, at_least_one: bool) -> int:
         stop = start
-        for position, header in self.headers_from(start):
-            behind = position + header[1] + LOG_OVERHEAD
-            if header[0] + header[6] >= end or (behind > limit and not (at_least_one and position == start)):
-                break
-            stop = behind
-            if stop >= limit:
-                break
+        try:
+            for position, header in self.headers_from(start):
+                behind = position + header[1] + LOG_OVERHEAD
+                if header[0] + header[6] >= end or (behind > limit and not (at_least_one and position == start)):
+                    break
+                stop = behind
+                if stop >= limit:
+                    break
+        except BadBatch:
+            # What lies before the damage is served; whoever comes back for more learns of it.
+            if stop == start:
+                raise
         return stop - start
 
     def end_offset(self) -> int:

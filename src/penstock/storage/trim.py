@@ -139,6 +139,7 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     log.start_at(offset)
     log.directory.disk.sync_folder(log.folder)
     log.start_offset = offset
+    log.epochs.clear()
     _end_at(log, offset)
 
 

@@ -1,0 +1,108 @@
+from collections.abc import Callable
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.ports.clock import Timer
+from penstock.sim.disk import SimDisk
+from penstock.storage.janitor import TICK_S, Janitor
+from penstock.storage.store import LogStore
+from tests.unit.storage.support import NOW_MS, append, fill, idempotent, small_settings
+from tests.unit.storage.test_store import FIRST_ID, PLACE, Ids, StillClock
+
+
+class Alarm:
+    def __init__(self, delay_s: float, callback: Callable[[], None]) -> None:
+        self.delay_s = delay_s
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class AlarmClock(StillClock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.alarms: list[Alarm] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        self.alarms.append(Alarm(delay_s, callback))
+        return self.alarms[-1]
+
+
+class House:
+    def __init__(self, settings: BrokerSettings | None = None) -> None:
+        self.disk = SimDisk()
+        self.clock = AlarmClock()
+        self.store = LogStore.load(self.disk, "/data", cluster_id=None, node_id=1, clock=self.clock, entropy=Ids())
+        self.settings = settings or BrokerSettings()
+        self.janitor = Janitor(self.store, self.clock, lambda: self.settings, self.high_watermark)
+
+    def high_watermark(self, place: TopicPartition) -> int:
+        return self.store.logs[place].durable_offset
+
+
+def test_retention_runs_when_its_time_has_come() -> None:
+    house = House()
+    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=1000, file_delete_delay_ms=0))
+    fill(log, [3] * 30, timestamp=NOW_MS - 5000)
+    house.janitor.start()
+    house.janitor.work()
+    assert log.start_offset == 0
+    house.clock.now_ms += 300_000
+    house.janitor.work()
+    assert log.start_offset == log.bases[-1]
+    house.clock.now_ms += 1
+    house.janitor.work()
+    assert not any(name.endswith(".deleted") for name in house.disk.list("/data/orders-3"))
+
+
+def test_ten_thousand_logs_are_looked_after_in_slices() -> None:
+    house = House()
+    for index in range(450):
+        house.store.open(TopicPartition(TopicName("many"), PartitionIndex(index)), FIRST_ID, small_settings())
+    house.janitor.start()
+    house.clock.now_ms += 300_000
+    assert [house.janitor.work() for _ in range(3)] == [True, True, False]
+
+
+def test_silent_producers_are_forgotten() -> None:
+    house = House()
+    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=-1))
+    append(log, idempotent(sequence=0))
+    house.janitor.start()
+    house.clock.now_ms += 86_400_001
+    house.janitor.work()
+    assert log.producers() == []
+
+
+def test_a_roll_is_followed_by_a_checkpoint() -> None:
+    house = House()
+    log = house.store.open(PLACE, FIRST_ID, small_settings())
+    fill(log, [3] * 30)
+    house.janitor.start()
+    house.janitor.work()
+    content = house.disk.read_file("/data/recovery-point-offset-checkpoint").decode()
+    assert f"orders 3 {log.recovery_point}\n" in content
+    assert log.recovery_point >= log.active.base_offset
+
+
+def test_the_janitor_comes_back_until_it_is_stopped() -> None:
+    house = House()
+    house.janitor.start()
+    first = house.clock.alarms[-1]
+    assert first.delay_s == TICK_S
+    first.callback()
+    assert len(house.clock.alarms) == 2
+    house.janitor.stop()
+    assert house.clock.alarms[-1].cancelled
+
+
+def test_a_folder_that_failed_is_left_alone() -> None:
+    house = House()
+    house.store.open(PLACE, FIRST_ID, small_settings())
+    house.store.directory.fail(OSError(5, "gone"))
+    house.janitor.start()
+    calls = house.disk.calls
+    house.janitor.work()
+    assert house.disk.calls == calls

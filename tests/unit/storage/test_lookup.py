@@ -1,0 +1,67 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.sim.disk import SimDisk
+from penstock.wire.records import Record, encode_batch
+from tests.unit.storage.support import NOW_MS, append, batch, open_log
+
+BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=3), min_size=1, max_size=25)
+
+
+@settings(max_examples=60, deadline=None)
+@given(BATCHES, st.integers(0, 62), st.integers(0, 20), st.booleans())
+def test_a_search_by_time_finds_the_first_record_late_enough(
+    batches: list[list[int]], wanted: int, start: int, reopened: bool
+) -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    records: list[tuple[int, int]] = []
+    for timestamps in batches:
+        sealed = encode_batch([Record(timestamp=timestamp, value=b"v" * 60) for timestamp in timestamps])
+        offset = append(log, sealed, epoch=3).base_offset
+        records += [(timestamp, offset + index) for index, timestamp in enumerate(timestamps)]
+    log.advance_start(min(start, log.end_offset))
+    if reopened:
+        log.close()
+        log = open_log(disk, clean=True, log_start=log.start_offset)
+    found = [
+        (timestamp, offset, 3) for timestamp, offset in records if timestamp >= wanted and offset >= log.start_offset
+    ]
+    assert log.lookup_time(wanted) == (found[0] if found else None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(BATCHES, st.booleans())
+def test_the_largest_timestamp_is_that_of_its_first_record(batches: list[list[int]], reopened: bool) -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    records: list[tuple[int, int]] = []
+    for timestamps in batches:
+        sealed = encode_batch([Record(timestamp=timestamp, value=b"v" * 60) for timestamp in timestamps])
+        offset = append(log, sealed).base_offset
+        records += [(timestamp, offset + index) for index, timestamp in enumerate(timestamps)]
+    if reopened:
+        log.close()
+        log = open_log(disk, clean=True)
+    largest = max(timestamp for timestamp, _ in records)
+    assert log.max_timestamp() == (largest, min(offset for timestamp, offset in records if timestamp == largest), 0)
+
+
+def test_an_empty_log_has_no_largest_timestamp() -> None:
+    assert open_log(SimDisk()).max_timestamp() == (-1, -1, -1)
+    assert open_log(SimDisk()).lookup_time(0) is None
+
+
+def test_under_the_brokers_time_the_first_record_of_the_batch_is_found() -> None:
+    log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
+    append(log, batch(3), now_ms=NOW_MS)
+    append(log, batch(3), now_ms=NOW_MS + 10)
+    assert log.lookup_time(NOW_MS + 1) == (NOW_MS + 10, 3, 0)
+
+
+def test_what_is_hidden_by_the_start_is_not_the_largest() -> None:
+    log = open_log(SimDisk())
+    append(log, batch(timestamp=900))
+    append(log, batch(timestamp=100))
+    log.advance_start(1)
+    assert log.max_timestamp()[:2] == (100, 1)

@@ -1,0 +1,274 @@
+"""What a start makes of a folder: torn tails, rot, and files that can be made again (invariants 44-47)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.sim.disk import SimDisk
+from penstock.storage.damage import QUARANTINE_FILE
+from penstock.storage.log import Log
+from penstock.wire.batch import BatchHeader
+from tests.unit.storage.support import FOLDER, append, batch, fill, idempotent, open_log, stored
+
+
+def written(counts: list[int], *, clean: bool = False) -> tuple[SimDisk, list[int]]:
+    """A folder with batches of so many records each, and their base offsets."""
+    disk = SimDisk()
+    log = open_log(disk)
+    bases = fill(log, counts)
+    if clean:
+        log.close()
+    return disk, bases
+
+
+def last_log(disk: SimDisk) -> str:
+    return f"{FOLDER}/{max(name for name in disk.list(FOLDER) if name.endswith('.log'))}"
+
+
+def test_a_torn_tail_is_cut_and_reported() -> None:
+    disk, bases = written([2] * 6)
+    path = last_log(disk)
+    file = disk.open(path)
+    file.truncate(file.size() - 10)
+    log = open_log(disk)
+    assert (log.end_offset, log.damage) == (bases[-1], None)
+    assert "are cut" in log.recovery_notes[0]
+    assert append(log, batch()).base_offset == bases[-1]
+
+
+def test_garbage_behind_the_last_batch_is_cut() -> None:
+    disk, _ = written([2] * 6)
+    file = disk.open(last_log(disk))
+    file.write((b"\x00" * 700,), file.size())
+    log = open_log(disk)
+    assert (log.end_offset, log.damage) == (12, None)
+
+
+def test_rot_in_the_middle_is_kept_reported_and_never_served() -> None:
+    disk, bases = written([2] * 6)
+    path = last_log(disk)
+    before = disk.read_file(path)
+    disk.flip(path, len(before) // 2)
+    rotten = disk.read_file(path)
+    log = open_log(disk)
+    assert log.damage is not None and path in log.damage
+    assert log.damaged_from in bases
+    assert disk.read_file(path) == rotten
+    for offset in range(log.end_offset):
+        if offset < log.damaged_from:
+            piece = log.read(offset, max_bytes=10_000, end=log.end_offset)
+            assert piece is not None
+            content = piece.file.read(piece.size, piece.position)
+            assert content == before[piece.position : piece.position + piece.size]
+        else:
+            with pytest.raises(StorageError):
+                log.read(offset, max_bytes=10_000, end=log.end_offset)
+    with pytest.raises(StorageError):
+        append(log, batch())
+
+
+def test_a_damaged_log_knows_where_it_ended() -> None:
+    disk, bases = written([2] * 6)
+    disk.flip(last_log(disk), 100)
+    assert open_log(disk).end_offset == bases[-1] + 2
+
+
+def test_rot_in_the_last_batch_is_rot_if_it_was_synced_before_the_checkpoint() -> None:
+    disk, bases = written([2] * 6)
+    path = last_log(disk)
+    disk.flip(path, len(disk.read_file(path)) - 1)
+    log = open_log(disk, recovery_point=12)
+    assert log.damage is not None and log.damaged_from == bases[-1]
+
+
+def test_a_zeroed_page_below_the_recovery_point_is_rot() -> None:
+    disk, _ = written([2] * 6)
+    disk.open(last_log(disk)).write((bytes(512),), 512)
+    assert open_log(disk, recovery_point=12).damage is not None
+
+
+def test_a_lost_write_above_the_recovery_point_is_cut_and_what_follows_is_kept_aside() -> None:
+    disk, _ = written([2] * 7)
+    path = last_log(disk)
+    disk.open(path).write((bytes(512),), 512)
+    log = open_log(disk)
+    assert log.damage is None
+    assert 0 < log.end_offset < 14
+    assert any(name.endswith(".cut") for name in disk.list(FOLDER))
+
+
+def test_damage_stays_known_after_a_clean_shutdown() -> None:
+    disk, _ = written([2] * 6, clean=True)
+    disk.flip(last_log(disk), 100)
+    damaged = open_log(disk, recovery_point=12)
+    assert damaged.damage is not None
+    damaged.close()
+    again = open_log(disk, clean=True, recovery_point=12)
+    assert (again.damage, again.damaged_from) == (damaged.damage, damaged.damaged_from)
+
+
+def test_repair_lifts_the_quarantine() -> None:
+    disk, _ = written([2] * 6)
+    path = last_log(disk)
+    disk.flip(path, 100)
+    assert open_log(disk).damage is not None
+    disk.flip(path, 100)
+    log = open_log(disk, clean=True, recovery_point=12)
+    assert (log.damage, log.end_offset) == (None, 12)
+    assert not disk.exists(f"{FOLDER}/{QUARANTINE_FILE}")
+
+
+def test_synced_batches_that_are_gone_are_damage() -> None:
+    disk, _ = written([2] * 6)
+    disk.open(last_log(disk)).truncate(0)
+    log = open_log(disk, recovery_point=12)
+    assert log.damage is not None
+    with pytest.raises(StorageError):
+        append(log, batch())
+
+
+def test_a_missing_segment_is_damage_where_it_was_synced() -> None:
+    disk, _ = written([3] * 30)
+    logs = [name for name in disk.list(FOLDER) if name.endswith(".log")]
+    disk.remove(f"{FOLDER}/{logs[1]}")
+    log = open_log(disk, recovery_point=int(logs[1][:20]) - 1)
+    assert log.damage is None or log.damaged_from == int(logs[1][:20])
+
+
+def test_rot_that_a_read_meets_is_quarantined_at_once() -> None:
+    disk, bases = written([3] * 30, clean=True)
+    log = open_log(disk, clean=True, recovery_point=90)
+    first = f"{FOLDER}/{0:020d}.log"
+    position = log.segments[0].find(bases[4])
+    assert position is not None
+    disk.flip(first, position + 16, 0xFF)
+    log = open_log(disk, clean=True, recovery_point=90)
+    assert log.damage is None
+    with pytest.raises(StorageError):
+        log.read(bases[4], max_bytes=100, end=90)
+    assert log.damaged_from == bases[4]
+    assert log.read(bases[2], max_bytes=100, end=90) is not None
+    assert open_log(disk, clean=True, recovery_point=90).damaged_from == bases[4]
+
+
+def test_rot_in_an_old_segment_does_not_touch_the_ones_before_it() -> None:
+    disk, _ = written([3] * 30)
+    second = sorted(name for name in disk.list(FOLDER) if name.endswith(".log"))[1]
+    disk.flip(f"{FOLDER}/{second}", 200)
+    log = open_log(disk)
+    assert log.damaged_from is not None and log.damaged_from >= int(second[:20])
+    assert [header.base_offset for header in stored_before(log)] == list(range(0, log.damaged_from, 3))
+
+
+def stored_before(log: Log) -> list[BatchHeader]:
+    log.end_offset = log.damaged_from or log.end_offset
+    return stored(log)
+
+
+SPOILERS: dict[str, Callable[[SimDisk, str], None]] = {
+    "removed": lambda disk, path: disk.remove(path),
+    "emptied": lambda disk, path: disk.open(path).truncate(0),
+    "cut": lambda disk, path: disk.open(path).truncate(max(disk.open(path).size() - 5, 0)),
+    "zeroed": lambda disk, path: _overwrite(disk, path, b"\x00"),
+    "garbage": lambda disk, path: _overwrite(disk, path, b"\xa5"),
+    "flipped": lambda disk, path: disk.flip(path, disk.open(path).size() // 2) if disk.open(path).size() else None,
+}
+
+
+def _overwrite(disk: SimDisk, path: str, byte: bytes) -> None:
+    file = disk.open(path)
+    file.write((byte * file.size(),), 0)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("spoiler", SPOILERS)
+def test_files_that_can_be_made_again_may_be_damaged_in_any_way(spoiler: str, clean: bool) -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for number in range(40):
+        append(log, idempotent(2, sequence=2 * number, value=b"v" * 60, timestamp=number * 10), epoch=number // 15)
+    expected = answers(log)
+    if clean:
+        log.close()
+    for name in disk.list(FOLDER):
+        if not name.endswith(".log"):
+            SPOILERS[spoiler](disk, f"{FOLDER}/{name}")
+    again = open_log(disk, clean=clean, recovery_point=80 if clean else 0)
+    assert again.damage is None
+    assert answers(again) == expected
+
+
+def answers(log: Log) -> list[object]:
+    """Everything that a client can see of a log."""
+    return [
+        [(header.base_offset, header.leader_epoch) for header in stored(log)],
+        [log.lookup_time(timestamp) for timestamp in range(0, 420, 7)],
+        log.max_timestamp(),
+        [log.epoch_end(epoch) for epoch in range(-1, 5)],
+        {each.producer_id: (each.epoch, list(each.batches)) for each in log.producers()},
+    ]
+
+
+def test_a_flipped_byte_in_any_segment_is_found_by_a_full_scan() -> None:
+    disk, _ = written([2] * 4)
+    path = last_log(disk)
+    for position in range(0, len(disk.read_file(path)), 3):
+        # Offset and epoch lie outside the checksum: they are held against their neighbours, as far as that goes.
+        if position % 3 == 0 and not _in_checked_part(disk, path, position):
+            continue
+        disk.flip(path, position, 0x10)
+        log = open_log(disk, recovery_point=8)
+        assert log.damage is not None, f"a flipped byte at {position} went unnoticed"
+        disk.flip(path, position, 0x10)
+        open_log(disk, recovery_point=8)
+
+
+def _in_checked_part(disk: SimDisk, path: str, position: int) -> bool:
+    content, start = disk.read_file(path), 0
+    while start < len(content):
+        size = int.from_bytes(content[start + 8 : start + 12]) + 12
+        if position < start + size:
+            return position - start >= 16
+        start += size
+    return False
+
+
+def test_leftovers_of_interrupted_changes_are_swept() -> None:
+    disk, _ = written([2])
+    for name in ("00000000000000000099.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000055.index"):
+        disk.open(f"{FOLDER}/{name}", create=True)
+    open_log(disk)
+    assert not any(
+        name.endswith((".deleted", ".tmp")) or name.startswith("00000000000000000055") for name in disk.list(FOLDER)
+    )
+
+
+def test_the_start_of_the_log_is_kept() -> None:
+    disk, _ = written([3] * 5)
+    log = open_log(disk, log_start=7)
+    assert log.start_offset == 7
+    with pytest.raises(OffsetOutOfRange):
+        log.read(6, max_bytes=100, end=15)
+
+
+def test_a_start_beyond_the_end_begins_anew_there() -> None:
+    disk, _ = written([3] * 5)
+    log = open_log(disk, log_start=100)
+    assert (log.start_offset, log.end_offset) == (100, 100)
+    assert append(log, batch()).base_offset == 100
+
+
+def test_an_empty_folder_begins_at_its_start() -> None:
+    log = open_log(SimDisk(), log_start=30)
+    assert (log.start_offset, log.end_offset, log.bases) == (30, 30, [30])
+
+
+def test_segments_below_the_recovery_point_are_not_read() -> None:
+    disk, _ = written([3] * 30)
+    log = open_log(disk)
+    log.close()
+    disk.trace.clear()
+    open_log(disk, recovery_point=log.bases[-1])
+    # One header at most: the epoch that is said to begin there is held against it.
+    assert sum(kind == "read" and path.endswith(f"{0:020d}.log") for kind, path in disk.trace) <= 1

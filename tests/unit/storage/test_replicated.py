@@ -1,0 +1,79 @@
+import pytest
+
+from penstock.model.errors import CorruptMessage, InvalidRecord, StorageError
+from penstock.sim.disk import SimDisk
+from tests.unit.storage.support import NOW_MS, batch, idempotent, open_log, stored
+
+
+def test_batches_keep_their_offsets_and_epochs() -> None:
+    log = open_log(SimDisk())
+    first = batch(3, base_offset=0, leader_epoch=2)
+    second = idempotent(2, sequence=0, base_offset=3, leader_epoch=4)
+    appended = log.append_replicated(memoryview(first + second), now_ms=NOW_MS)
+    assert (appended.base_offset, appended.last_offset) == (0, 4)
+    assert [(header.base_offset, header.leader_epoch) for header in stored(log)] == [(0, 2), (3, 4)]
+    assert log.epochs.entries() == [(2, 0), (4, 3)]
+    assert [each.producer_id for each in log.producers()] == [7]
+
+
+def test_a_copy_is_byte_for_byte_its_leaders() -> None:
+    leader, follower = open_log(SimDisk()), open_log(SimDisk())
+    for sequence in range(0, 60, 3):
+        leader.append(
+            memoryview(bytearray(idempotent(3, sequence=sequence, value=b"v" * 40))), leader_epoch=1, now_ms=NOW_MS
+        )
+    offset = 0
+    while offset < leader.end_offset:
+        piece = leader.read(offset, max_bytes=900, end=leader.end_offset)
+        assert piece is not None
+        follower.append_replicated(memoryview(piece.file.read(piece.size, piece.position)), now_ms=NOW_MS)
+        offset = follower.end_offset
+    assert read_bytes(leader) == read_bytes(follower)
+    assert {each.producer_id: list(each.batches) for each in leader.producers()} == {
+        each.producer_id: list(each.batches) for each in follower.producers()
+    }
+
+
+def read_bytes(log: object) -> bytes:
+    return b"".join(segment.file.read(segment.size, 0) for segment in log.segments)  # type: ignore[attr-defined]
+
+
+def test_offsets_may_leave_gaps_and_reads_step_over_them() -> None:
+    log = open_log(SimDisk())
+    for base_offset in (0, 10, 11, 40):
+        log.append_replicated(memoryview(batch(base_offset=base_offset)), now_ms=NOW_MS)
+    for offset, holder in ((0, 0), (1, 10), (10, 10), (12, 40), (40, 40)):
+        piece = log.read(offset, max_bytes=1, end=log.end_offset)
+        assert piece is not None
+        assert int.from_bytes(piece.file.read(8, piece.position)) == holder
+
+
+def test_offsets_may_not_go_back() -> None:
+    log = open_log(SimDisk())
+    log.append_replicated(memoryview(batch(3)), now_ms=NOW_MS)
+    with pytest.raises(InvalidRecord):
+        log.append_replicated(memoryview(batch(base_offset=2)), now_ms=NOW_MS)
+    with pytest.raises(InvalidRecord):
+        log.append_replicated(memoryview(batch(base_offset=9) + batch(base_offset=9)), now_ms=NOW_MS)
+    assert log.end_offset == 3
+
+
+def test_damage_on_the_way_is_noticed_before_anything_is_written() -> None:
+    log = open_log(SimDisk())
+    broken = bytearray(batch() + batch(base_offset=1))
+    broken[-1] ^= 1
+    with pytest.raises(CorruptMessage):
+        log.append_replicated(memoryview(broken), now_ms=NOW_MS)
+    assert log.size == 0
+
+
+def test_nothing_at_all_is_refused() -> None:
+    with pytest.raises(InvalidRecord):
+        open_log(SimDisk()).append_replicated(memoryview(b""), now_ms=NOW_MS)
+
+
+def test_a_folder_that_failed_takes_no_copies() -> None:
+    log = open_log(SimDisk())
+    log.directory.fail(OSError(5, "gone"))
+    with pytest.raises(StorageError):
+        log.append_replicated(memoryview(batch()), now_ms=NOW_MS)

@@ -1,0 +1,310 @@
+import errno
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from penstock.model.errors import StartupError, StorageError
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.ports.clock import Timer
+from penstock.sim.disk import SimDisk
+from penstock.storage.meta_properties import encode_uuid
+from penstock.storage.store import LogStore, parse_folder
+from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
+
+PLACE = TopicPartition(TopicName("orders"), PartitionIndex(3))
+FIRST_ID, SECOND_ID = UUID(int=1), UUID(int=2)
+
+
+class StillClock:
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        raise AssertionError("nothing waits")
+
+
+class Ids:
+    def __init__(self) -> None:
+        self._random = Random(1)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128))
+
+    def stream(self, name: str) -> Random:
+        return Random(name)
+
+
+def load(
+    disk: SimDisk, *, cluster_id: str | None = None, node_id: int = 1, clock: StillClock | None = None
+) -> LogStore:
+    return LogStore.load(
+        disk, "/data", cluster_id=cluster_id, node_id=node_id, clock=clock or StillClock(), entropy=Ids()
+    )
+
+
+def test_a_new_folder_becomes_this_nodes() -> None:
+    disk = SimDisk()
+    store = load(disk, cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=7)
+    lines = disk.read_file("/data/meta.properties").decode().splitlines()
+    assert "cluster.id=MkU3OEVBNTcwNTJENDM2Qg" in lines
+    assert "node.id=7" in lines
+    assert "version=1" in lines
+    assert f"directory.id={encode_uuid(store.directory_id)}" in lines
+
+
+def test_the_identity_of_a_folder_stays() -> None:
+    disk = SimDisk()
+    first = load(disk)
+    first.close()
+    second = load(disk)
+    assert (second.cluster_id, second.directory_id) == (first.cluster_id, first.directory_id)
+
+
+def test_a_folder_of_another_node_is_refused_in_one_line() -> None:
+    disk = SimDisk()
+    load(disk, node_id=1).close()
+    with pytest.raises(StartupError, match="belongs to node 1, this is node 2"):
+        load(disk, node_id=2)
+
+
+def test_a_folder_of_another_cluster_is_refused_in_one_line() -> None:
+    disk = SimDisk()
+    load(disk, cluster_id="a").close()
+    with pytest.raises(StartupError, match="belongs to cluster a"):
+        load(disk, cluster_id="b")
+
+
+def test_a_second_process_on_the_same_folder_is_refused() -> None:
+    disk = SimDisk()
+    load(disk)
+    with pytest.raises(StartupError, match="in use by another process"):
+        load(disk)
+
+
+def test_a_refused_start_gives_the_folder_back() -> None:
+    disk = SimDisk()
+    load(disk, node_id=1).close()
+    with pytest.raises(StartupError):
+        load(disk, node_id=2)
+    load(disk, node_id=1)
+
+
+def test_logs_without_an_owner_are_not_claimed() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.close()
+    disk.remove("/data/meta.properties")
+    with pytest.raises(StartupError, match=r"no meta\.properties"):
+        load(disk)
+
+
+def test_an_unreadable_identity_is_refused() -> None:
+    disk = SimDisk()
+    load(disk).close()
+    disk.replace_file("/data/meta.properties", b"version=1\n")
+    with pytest.raises(StartupError, match="cannot be read"):
+        load(disk)
+
+
+def test_an_unwritable_folder_is_refused() -> None:
+    disk = SimDisk()
+    disk.failing["make_folder"] = errno.EACCES
+    with pytest.raises(StartupError, match="cannot be used"):
+        load(disk)
+
+
+def test_a_partitions_folder_says_whose_it_is() -> None:
+    disk = SimDisk()
+    load(disk).open(PLACE, FIRST_ID, small_settings())
+    assert disk.read_file("/data/orders-3/partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_after_a_clean_close_nothing_is_scanned_and_everything_is_there() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    fill(log, [3] * 30)
+    log.advance_start(5)
+    store.close()
+    assert disk.exists("/data/.kafka_cleanshutdown")
+    store = load(disk)
+    assert store.was_clean and not disk.exists("/data/.kafka_cleanshutdown")
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    assert (log.start_offset, log.end_offset) == (5, 90)
+    assert stored(log)[-1].next_offset == 90
+
+
+def test_without_a_clean_close_the_next_start_recovers() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    fill(store.open(PLACE, FIRST_ID, small_settings()), [3] * 30)
+    store.close(clean=False)
+    store = load(disk)
+    assert not store.was_clean
+    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 90
+
+
+def test_a_topic_made_again_under_its_name_shows_nothing_of_the_old_one() -> None:
+    disk, clock = SimDisk(), StillClock()
+    store = load(disk, clock=clock)
+    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    store.delete(PLACE, FIRST_ID)
+    log = store.open(PLACE, SECOND_ID, small_settings())
+    assert (log.start_offset, log.end_offset) == (0, 0)
+
+
+def test_a_deleted_folder_is_renamed_at_once_and_removed_after_the_delay() -> None:
+    disk, clock = SimDisk(), StillClock()
+    store = load(disk, clock=clock)
+    store.open(PLACE, FIRST_ID, small_settings(file_delete_delay_ms=1000))
+    store.delete(PLACE, FIRST_ID)
+    renamed = [name for name in disk.list("/data") if name.endswith("-delete")]
+    assert len(renamed) == 1 and renamed[0].startswith("orders-3.")
+    store.remove_doomed_folders(clock.wall_ms() + 999)
+    assert renamed[0] in disk.list("/data")
+    store.remove_doomed_folders(clock.wall_ms() + 1000)
+    assert renamed[0] not in disk.list("/data")
+
+
+def test_a_deletion_that_a_restart_interrupts_is_finished() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.delete(PLACE, FIRST_ID)
+    store.close()
+    store = load(disk)
+    store.remove_doomed_folders(NOW_MS)
+    assert not any(name.endswith("-delete") for name in disk.list("/data"))
+
+
+def test_deleting_another_topic_of_the_same_name_changes_nothing() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    append(store.open(PLACE, FIRST_ID, small_settings()), batch())
+    store.delete(PLACE, SECOND_ID)
+    assert store.get(PLACE) is not None and disk.exists("/data/orders-3")
+
+
+def test_a_folder_of_another_topic_id_is_set_aside_and_never_deleted() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    store.close()
+    store = load(disk)
+    assert store.open(PLACE, SECOND_ID, small_settings()).end_offset == 0
+    strays = store.strays()
+    assert len(strays) == 1 and strays[0].endswith("-stray")
+    store.remove_doomed_folders(NOW_MS + 10**10)
+    assert disk.exists(f"/data/{strays[0]}/{0:020d}.log")
+
+
+def test_a_folder_without_a_topic_id_is_taken_with_its_records() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    store.close()
+    disk.remove("/data/orders-3/partition.metadata")
+    store = load(disk)
+    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 5
+    assert disk.exists("/data/orders-3/partition.metadata")
+
+
+def test_folders_that_nobody_opens_are_named_and_left_alone() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.close()
+    disk.make_folder("/data/__cluster_metadata-0")
+    assert load(disk).strays() == ["orders-3"]
+
+
+def test_offsets_of_logs_that_are_not_open_stay_in_the_checkpoints() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    fill(log, [3] * 30)
+    log.advance_start(5)
+    store.close()
+    store = load(disk)
+    store.checkpoint_recovery_points()
+    store.checkpoint_log_starts()
+    store.close()
+    assert load(disk).open(PLACE, FIRST_ID, small_settings()).start_offset == 5
+
+
+def test_a_checkpoint_is_due_when_a_crash_would_scan_more_than_the_active_segment() -> None:
+    store = load(SimDisk())
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    append(log, batch())
+    assert not store.checkpoint_is_due()
+    log.roll()
+    assert store.checkpoint_is_due()
+    store.checkpoint_recovery_points()
+    assert not store.checkpoint_is_due()
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_storage_error() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    append(log, batch())
+    store.checkpoint_recovery_points()
+    append(log, batch())
+    disk.failing["write"] = errno.ENOSPC
+    with pytest.raises(StorageError):
+        store.checkpoint_recovery_points()
+
+
+def test_high_watermarks_are_kept() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.checkpoint_high_watermarks({PLACE: 12})
+    store.close()
+    assert load(disk).high_watermarks == {PLACE: 12}
+
+
+def test_a_failed_sync_is_told_and_remembered() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    told: list[bool] = []
+    store.on_failure = lambda: told.append(True)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    disk.failing["sync"] = errno.EIO
+    append(log, batch())
+    disk.failing.clear()
+    assert told == [True] and store.failure is not None
+    store.close()
+    assert not disk.exists("/data/.kafka_cleanshutdown")
+
+
+def test_long_topic_names_give_way_to_the_suffix() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    place = TopicPartition(TopicName("t" * 249), PartitionIndex(0))
+    store.open(place, FIRST_ID, small_settings())
+    store.delete(place, FIRST_ID)
+    assert all(len(name) <= 255 for name in disk.list("/data"))
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("orders-3", PLACE),
+        ("a-b.c_d-12", TopicPartition(TopicName("a-b.c_d"), PartitionIndex(12))),
+        ("orders", None),
+        ("orders-x", None),
+        ("orders-3.00ff-delete", None),
+        ("meta.properties", None),
+    ],
+)
+def test_folders_are_named_after_their_partition(name: str, place: TopicPartition | None) -> None:
+    assert parse_folder(name) == place

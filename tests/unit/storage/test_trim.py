@@ -1,0 +1,145 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.errors import OffsetOutOfRange
+from penstock.sim.disk import SimDisk
+from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
+
+OLD_MS = NOW_MS - 10_000
+
+
+def test_segments_leave_by_age_of_their_newest_record() -> None:
+    log = open_log(SimDisk(), retention_ms=5000)
+    fill(log, [3] * 10, timestamp=OLD_MS)
+    log.roll()
+    fill(log, [3] * 10, timestamp=NOW_MS)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert log.start_offset == 30
+    assert [header.base_offset for header in stored(log)] == list(range(30, 60, 3))
+
+
+def test_segments_leave_by_size_oldest_first() -> None:
+    log = open_log(SimDisk(), retention_bytes=3000)
+    fill(log, [3] * 40)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert 3000 <= log.size < 3000 + 2000
+    assert log.start_offset == log.bases[0]
+
+
+def test_the_active_segment_never_leaves() -> None:
+    log = open_log(SimDisk(), retention_ms=1, retention_bytes=0)
+    fill(log, [3] * 40, timestamp=OLD_MS)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert len(log.segments) == 1
+    assert log.start_offset == log.bases[0] < log.end_offset
+
+
+def test_nothing_at_or_above_the_high_watermark_leaves() -> None:
+    log = open_log(SimDisk(), retention_ms=1)
+    fill(log, [3] * 40, timestamp=OLD_MS)
+    mark = log.bases[2] + 1
+    log.delete_old_segments(high_watermark=mark, now_ms=NOW_MS)
+    assert log.start_offset == log.bases[0] <= mark
+
+
+def test_without_delete_in_the_policy_only_what_is_hidden_leaves() -> None:
+    log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}), retention_ms=1)
+    fill(log, [3] * 40, timestamp=OLD_MS)
+    bases = list(log.bases)
+    assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 0
+    log.advance_start(bases[2] + 1)
+    assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 2
+    assert log.start_offset == bases[2] + 1
+
+
+def test_unlimited_retention_keeps_everything() -> None:
+    log = open_log(SimDisk(), retention_ms=-1, retention_bytes=-1)
+    fill(log, [3] * 40, timestamp=5)
+    assert log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS) == 0
+
+
+def test_files_are_renamed_first_and_removed_after_the_delay() -> None:
+    disk = SimDisk()
+    log = open_log(disk, retention_bytes=0, file_delete_delay_ms=1000)
+    fill(log, [3] * 20)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    log.remove_doomed_files(NOW_MS + 999)
+    assert f"{0:020d}.log.deleted" in disk.list(FOLDER)
+    log.remove_doomed_files(NOW_MS + 1000)
+    assert not any(name.endswith(".deleted") for name in disk.list(FOLDER))
+
+
+def test_the_start_is_written_down_before_files_go() -> None:
+    log = open_log(SimDisk(), retention_bytes=0)
+    fill(log, [3] * 20)
+    seen: list[tuple[int, bool]] = []
+    disk = log.directory.disk
+    log.on_start_advanced = lambda: seen.append((log.start_offset, disk.exists(f"{FOLDER}/{0:020d}.log")))
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert seen == [(log.bases[0], True)]
+
+
+def test_the_start_never_moves_back_nor_beyond_the_end() -> None:
+    log = open_log(SimDisk())
+    fill(log, [3] * 5)
+    log.advance_start(7)
+    log.advance_start(3)
+    assert log.start_offset == 7
+    with pytest.raises(OffsetOutOfRange):
+        log.advance_start(16)
+    log.advance_start(15)
+    assert log.read(15, max_bytes=100, end=15) is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=2, max_size=30), st.integers(0, 120), st.booleans())
+def test_a_truncated_log_is_one_that_was_never_longer(counts: list[int], offset: int, reopened: bool) -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    bases = []
+    for number, count in enumerate(counts):
+        sealed = idempotent(count, sequence=sum(counts[:number]), value=b"v" * 60, timestamp=1000 - number)
+        bases.append(append(log, sealed, epoch=number // 5).base_offset)
+    offset = min(offset, log.end_offset)
+    log.truncate_to(offset)
+    kept = [base for base, count in zip(bases, counts, strict=True) if base + count <= offset]
+    end = (kept[-1] + counts[len(kept) - 1]) if kept else 0
+    if reopened:
+        log = open_log(disk)
+    assert [header.base_offset for header in stored(log)] == kept
+    assert log.end_offset == (offset if offset in (end, 0) else end)
+    assert log.epochs.entries() == [(epoch, bases[epoch * 5]) for epoch in range(len(counts)) if epoch * 5 < len(kept)]
+    states = log.producers()
+    assert [batch.base_offset for each in states for batch in each.batches] == kept[-5:]
+    assert append(log, batch(), epoch=9).base_offset == log.end_offset - 1
+
+
+def test_a_truncated_log_forgets_later_timestamps() -> None:
+    log = open_log(SimDisk())
+    for timestamp in (10, 30, 20, 50):
+        append(log, batch(timestamp=timestamp))
+    log.truncate_to(3)
+    assert log.max_timestamp()[:2] == (30, 1)
+
+
+def test_the_recovery_point_is_lowered_before_anything_is_cut() -> None:
+    log = open_log(SimDisk())
+    fill(log, [3] * 20)
+    seen: list[tuple[int, int]] = []
+    log.on_truncating = lambda: seen.append((log.recovery_point, log.size))
+    size = log.size
+    log.truncate_to(6)
+    assert seen == [(6, size)]
+
+
+def test_everything_can_be_dropped_to_begin_anew() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    for sequence in range(30):
+        append(log, idempotent(sequence=sequence, value=b"v" * 60), epoch=2)
+    log.truncate_fully_and_start_at(500)
+    assert (log.start_offset, log.end_offset, log.producers(), log.latest_epoch) == (500, 500, [], -1)
+    assert append(log, batch(), epoch=3).base_offset == 500
+    again = open_log(disk)
+    assert (again.start_offset, again.end_offset, again.epochs.entries()) == (500, 501, [(3, 500)])

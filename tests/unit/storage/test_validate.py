@@ -1,0 +1,176 @@
+from struct import pack_into
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    InvalidTxnState,
+    MessageTooLarge,
+    Refusal,
+    UnsupportedCompressionType,
+)
+from penstock.sim.disk import SimDisk
+from penstock.storage.validate import check_records
+from penstock.wire.batch import (
+    ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
+    LAST_OFFSET_DELTA_AT,
+    LENGTH_AT,
+    MAGIC_AT,
+    RECORD_COUNT_AT,
+    BatchHeader,
+    patch_crc,
+)
+from penstock.wire.compression import Codec
+from penstock.wire.records import Record, decode_batch, encode_batch
+from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log
+
+
+def changed(sealed: bytes, position: int, layout: str, value: int, *, reseal: bool = True) -> bytes:
+    """The batch with one header field replaced."""
+    copy = bytearray(sealed)
+    pack_into(layout, copy, position, value)
+    if reseal:
+        patch_crc(copy, 0, len(copy))
+    return bytes(copy)
+
+
+BAD = {
+    "magic 1": (changed(batch(), MAGIC_AT, ">b", 1), InvalidRecord),
+    "length below the header": (changed(batch(), LENGTH_AT, ">i", 10), CorruptMessage),
+    "negative length": (changed(batch(), LENGTH_AT, ">i", -1), CorruptMessage),
+    "length beyond the bytes": (changed(batch(), LENGTH_AT, ">i", 5000), CorruptMessage),
+    "two batches": (batch() + batch(), InvalidRecord),
+    "a flipped bit": (batch()[:-3] + b"~" + batch()[-2:], CorruptMessage),
+    "no records": (changed(batch(), RECORD_COUNT_AT, ">i", 0), InvalidRecord),
+    "a negative count": (changed(batch(), RECORD_COUNT_AT, ">i", -1), InvalidRecord),
+    "count and offsets differ": (changed(batch(2), LAST_OFFSET_DELTA_AT, ">i", 7), InvalidRecord),
+    "a control batch": (batch(is_control=True), InvalidRecord),
+    "no sequence": (changed(idempotent(sequence=0), BASE_SEQUENCE_AT, ">i", -1), InvalidRecord),
+    "the broker's timestamp type": (changed(batch(), ATTRIBUTES_AT, ">h", 8), InvalidTimestamp),
+    "an unknown codec": (changed(batch(), ATTRIBUTES_AT, ">h", 5), UnsupportedCompressionType),
+    "not compressed at all": (changed(batch(), ATTRIBUTES_AT, ">h", Codec.ZSTD), CorruptMessage),
+    "a transaction nobody opened": (
+        idempotent(sequence=0, is_transactional=True),
+        InvalidTxnState,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_batch_is_refused_by_its_name_and_leaves_no_trace(name: str) -> None:
+    sealed, refusal = BAD[name]
+    log = open_log(SimDisk())
+    with pytest.raises(refusal):
+        append(log, sealed)
+    assert (log.end_offset, log.size, len(log.producers())) == (0, 0, 0)
+
+
+def test_more_records_than_fit_are_refused_without_opening_them() -> None:
+    many = changed(changed(batch(), RECORD_COUNT_AT, ">i", 1 << 20), LAST_OFFSET_DELTA_AT, ">i", (1 << 20) - 1)
+    with pytest.raises(InvalidRecord):
+        append(open_log(SimDisk()), many)
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_compressed_batches_pass_unopened(codec: int) -> None:
+    log = open_log(SimDisk())
+    sealed = batch(3, value=b"v" * 100, codec=codec)
+    append(log, sealed)
+    assert stored_bytes(log)[16:] == sealed[16:]
+
+
+def stored_bytes(log: Any) -> bytes:
+    piece = log.read(log.start_offset, max_bytes=1 << 20, end=log.end_offset)
+    content: bytes = piece.file.read(piece.size, piece.position)
+    return content
+
+
+def test_a_large_batch_is_too_large() -> None:
+    with pytest.raises(MessageTooLarge):
+        append(open_log(SimDisk(), max_message_bytes=200), batch(value=b"x" * 200))
+
+
+def test_a_compacted_topic_names_the_records_without_a_key() -> None:
+    records = [Record(timestamp=NOW_MS, key=key, value=b"v") for key in (b"a", None, b"b", None)]
+    with pytest.raises(InvalidRecord) as refused:
+        append(open_log(SimDisk(), cleanup_policy=frozenset({"compact"})), encode_batch(records))
+    assert [index for index, _ in refused.value.record_errors] == [1, 3]
+
+
+def test_a_compacted_topic_takes_records_with_keys() -> None:
+    log = open_log(SimDisk(), cleanup_policy=frozenset({"compact"}))
+    assert append(log, batch(2)).last_offset == 1
+
+
+def test_a_timestamp_too_far_ahead_is_named() -> None:
+    records = [Record(timestamp=NOW_MS + ahead, value=b"v") for ahead in (0, 3_600_001)]
+    with pytest.raises(InvalidTimestamp) as refused:
+        append(open_log(SimDisk()), encode_batch(records))
+    assert [index for index, _ in refused.value.record_errors] == [1]
+
+
+def test_a_timestamp_too_old_is_named_where_the_topic_bounds_it() -> None:
+    log = open_log(SimDisk(), message_timestamp_before_max_ms=1000)
+    with pytest.raises(InvalidTimestamp):
+        append(log, batch(timestamp=NOW_MS - 1001))
+    assert append(log, batch(timestamp=NOW_MS - 1000)).base_offset == 0
+
+
+def test_records_without_a_timestamp_are_in_no_bounds() -> None:
+    log = open_log(SimDisk(), message_timestamp_before_max_ms=1000)
+    assert append(log, batch(timestamp=-1)).base_offset == 0
+
+
+def test_the_brokers_time_is_stamped_on_the_batch() -> None:
+    log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
+    appended = append(log, batch(2, timestamp=5), now_ms=NOW_MS + 77)
+    assert appended.log_append_time_ms == NOW_MS + 77
+    content = stored_bytes(log)
+    assert BatchHeader.at(content).is_log_append_time
+    assert [record.timestamp for record in decode_batch(content)] == [NOW_MS + 77] * 2
+
+
+def test_a_duplicate_under_the_brokers_time_is_answered_with_its_first_time() -> None:
+    log = open_log(SimDisk(), message_timestamp_type="LogAppendTime")
+    append(log, idempotent(sequence=0), now_ms=NOW_MS)
+    assert append(log, idempotent(sequence=0), now_ms=NOW_MS + 5).log_append_time_ms == NOW_MS
+
+
+@pytest.mark.parametrize("wanted", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topics_codec_recompresses_what_came_in_another(wanted: str) -> None:
+    log = open_log(SimDisk(), compression_type=wanted)
+    sent = [Record(timestamp=NOW_MS + index, key=b"k%d" % index, value=b"v" * 50) for index in range(5)]
+    codec = Codec.NONE if wanted != "uncompressed" else Codec.GZIP
+    append(log, encode_batch(sent, codec=codec, producer_id=3, producer_epoch=1, base_sequence=0), epoch=6)
+    content = stored_bytes(log)
+    header = BatchHeader.at(content)
+    assert header.codec == {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}[wanted]
+    assert (header.producer_id, header.base_sequence, header.leader_epoch) == (3, 0, 6)
+    assert [(record.timestamp, record.key, record.value) for record in decode_batch(content)] == [
+        (record.timestamp, record.key, record.value) for record in sent
+    ]
+
+
+def test_a_batch_that_is_too_large_after_recompression_is_refused() -> None:
+    log = open_log(SimDisk(), compression_type="uncompressed", max_message_bytes=300)
+    with pytest.raises(MessageTooLarge):
+        append(log, batch(value=b"x" * 900, codec=Codec.GZIP))
+
+
+def test_garbage_inside_a_good_frame_is_a_refusal() -> None:
+    log = open_log(SimDisk(), compression_type="lz4")
+    sealed = bytearray(batch(3, value=b"v" * 100, codec=Codec.ZSTD))
+    sealed[70:80] = b"\xff" * 10
+    patch_crc(sealed, 0, len(sealed))
+    with pytest.raises(Refusal):
+        append(log, bytes(sealed))
+
+
+def test_records_can_be_checked_one_by_one() -> None:
+    check_records(memoryview(batch(3)))
+    with pytest.raises(InvalidRecord):
+        check_records(memoryview(changed(batch(3), RECORD_COUNT_AT, ">i", 2)))
