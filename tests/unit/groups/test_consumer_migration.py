@@ -1,0 +1,371 @@
+"""Groups that change protocol online, either way, and classic members inside of a consumer group."""
+
+from struct import pack
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.commands import (
+    Heartbeat,
+    HeartbeatReply,
+    JoinGroup,
+    JoinReply,
+    LeaveGroup,
+    LeaveReply,
+    LeavingMember,
+    SyncGroup,
+    SyncReply,
+)
+from penstock.groups.consumer_commands import MigrationPolicy
+from penstock.groups.consumer_embedded import Malformed, read_assignment, read_subscription, write_assignment
+from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer_member import MemberState
+from penstock.groups.records import GroupMetadataKey
+from tests.unit.groups.consumer_world import GROUP, World, topic_id
+
+FOO = topic_id("foo")
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+ILLEGAL_GENERATION = 22
+INCONSISTENT_GROUP_PROTOCOL = 23
+UNKNOWN_MEMBER_ID = 25
+REBALANCE_IN_PROGRESS = 27
+GROUP_ID_NOT_FOUND = 69
+MEMBER_ID_REQUIRED = 79
+
+
+def text(value: str) -> bytes:
+    return pack(">h", len(value)) + value.encode()
+
+
+def subscription(*topics: str, owned: tuple[int, ...] = (), version: int = 1, rack: str | None = None) -> bytes:
+    out = pack(">hi", version, len(topics)) + b"".join(map(text, topics)) + pack(">i", -1)
+    if version >= 1:
+        out += pack(">i", bool(owned))
+        if owned:
+            out += text("foo") + pack(">i", len(owned)) + b"".join(pack(">i", number) for number in owned)
+    if version >= 2:
+        out += pack(">i", 7)
+    if version >= 3:
+        out += pack(">h", -1) if rack is None else text(rack)
+    return out
+
+
+def join(member_id: str = "", *, owned: tuple[int, ...] = (), fresh: int = 1, **more: Any) -> JoinGroup:
+    values: dict[str, Any] = {
+        "protocol_type": "consumer",
+        "protocols": (("range", subscription("foo", owned=owned)),),
+        "must_know_member_id": False,
+        **more,
+    }
+    return JoinGroup(
+        group_id=GROUP,
+        member_id=member_id,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        fresh_id=UUID(int=fresh),
+        **values,
+    )
+
+
+def sync(member_id: str, generation: int, **more: Any) -> SyncGroup:
+    return SyncGroup(
+        group_id=GROUP,
+        member_id=member_id,
+        generation=generation,
+        protocol_type="consumer",
+        protocol_name="range",
+        **more,
+    )
+
+
+def beat(member_id: str, generation: int) -> Heartbeat:
+    return Heartbeat(group_id=GROUP, member_id=member_id, generation=generation)
+
+
+def classic_group(world: World, *, instance_id: str | None = None) -> str:
+    """Make a stable classic group with one member that owns all of foo; return its id."""
+    ticket = world.send(join(instance_id=instance_id))
+    world.settle()
+    joined = world.replies.pop(ticket)
+    assigned = write_assignment({"foo": frozenset({0, 1})}, like=subscription("foo"))
+    synced = world.ask(sync(joined.member_id, 1, instance_id=instance_id, assignments=((joined.member_id, assigned),)))
+    assert (synced.error, synced.assignment) == (0, assigned)
+    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+    member_id = joined.member_id
+    assert isinstance(member_id, str)
+    return member_id
+
+
+# -- upgrade ---------------------------------------------------------------------------------
+
+
+def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_it() -> None:
+    world = World({"foo": 2})
+    old = classic_group(world)
+    new = world.join("n", "foo")
+    assert (new.error, new.member_epoch, new.assignment) == (0, 2, {})
+    group = world.group
+    assert (group.epoch, group.assignment_epoch, group.members[old].epoch) == (2, 2, 1)
+    assert group.members[old].assigned == {FOO: {0: 1, 1: 1}}
+    assert world.ask(beat(old, 1)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    # It rejoins with all it has, is asked to give up a part, syncs, and rejoins without it.
+    asked = world.ask(join(old, owned=(0, 1)))
+    assert (asked.error, asked.generation, asked.protocol_name, asked.leader) == (0, 1, "range", "")
+    left = read_assignment(world.ask(sync(old, 1)).assignment)["foo"]
+    assert len(left) == 1
+    assert world.ask(beat(old, 1)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    (kept,) = left
+    again = world.ask(join(old, owned=(kept,)))
+    assert again.generation == 2
+    assert read_assignment(world.ask(sync(old, 2)).assignment) == {"foo": left}
+    assert world.ask(beat(old, 2)) == HeartbeatReply(0)
+    assert world.beat("n", 2).assignment == {FOO: frozenset({0, 1}) - left}
+    assert group.state_name == "Stable"
+
+
+def test_an_empty_classic_group_makes_way_for_a_consumer_group() -> None:
+    world = World({"foo": 2})
+    old = classic_group(world)
+    world.ask(LeaveGroup(group_id=GROUP, members=(LeavingMember(member_id=old),)))
+    assert world.join("n", "foo").assignment == {FOO: {0, 1}}
+    assert isinstance(world.shelf.groups[GROUP], ConsumerGroup)
+
+
+def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
+    world = World({"foo": 2})
+    old = classic_group(world)
+    waiting = world.send(join(fresh=2))
+    world.settle()
+    assert waiting not in world.replies
+    world.join("n", "foo")
+    assert world.replies[waiting].error == REBALANCE_IN_PROGRESS
+    assert old in world.group.members
+    assert {key.kind for key in world.timers} <= {"consumer-session", "consumer-regex"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
+def test_a_policy_without_upgrade_keeps_consumer_members_out(policy: MigrationPolicy) -> None:
+    world = World({"foo": 2}, migration_policy=policy)
+    classic_group(world)
+    assert world.join("n", "foo").error == GROUP_ID_NOT_FOUND
+    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+
+
+def test_groups_of_another_kind_too_large_or_with_custom_user_data_are_not_turned() -> None:
+    other = World({"foo": 2})
+    other.send(join(protocol_type="connect", protocols=(("compatible", b""),)))
+    assert other.join("n", "foo").error == GROUP_ID_NOT_FOUND
+    large = World({"foo": 2}, size_max=0)
+    classic_group(large)
+    assert large.join("n", "foo").error == GROUP_ID_NOT_FOUND
+    custom = World({"foo": 2})
+    old = classic_group(custom)
+    data = write_assignment({}, like=subscription("foo"))[:-4] + pack(">i", 1) + b"x"
+    ticket = custom.send(join(old, owned=(0, 1)))
+    custom.settle()
+    generation = custom.replies.pop(ticket).generation
+    assert custom.ask(sync(old, generation, assignments=((old, data),))).error == 0
+    assert custom.join("n", "foo").error == GROUP_ID_NOT_FOUND
+
+
+def test_a_static_classic_member_comes_back_with_the_consumer_protocol() -> None:
+    world = World({"foo": 2})
+    old = classic_group(world, instance_id="i")
+    new = world.join("n", "foo", instance_id="i")
+    assert (new.error, new.assignment) == (0, {FOO: {0, 1}})
+    assert list(world.group.members) == ["n"]
+    assert world.group.classic_count == 0
+    assert old not in world.group.targets
+
+
+# -- downgrade -------------------------------------------------------------------------------
+
+
+def mixed(world: World, **more: Any) -> str:
+    """A classic and a consumer member, `n`, in one group; return the id of the former."""
+    old = classic_group(world)
+    world.join("n", "foo", **more)
+    world.ask(join(old, owned=(0,)))
+    world.ask(sync(old, 2))
+    world.beat("n", 2, owned={FOO: frozenset({1})})
+    return old
+
+
+def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_rebalances() -> None:
+    world = World({"foo": 2})
+    old = mixed(world)
+    assert world.beat("n", -1).error == 0
+    group = world.shelf.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation, list(group.members)) == (State.PREPARING, 2, [old])
+    assert world.last[-1].key == GroupMetadataKey(GROUP)
+    assert world.ask(beat(old, 2)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
+    ticket = world.send(join(old, owned=(0,)))
+    world.settle()
+    joined = world.replies.pop(ticket)
+    assert (joined.generation, joined.leader) == (3, old)
+    world.restart()
+    restored = world.shelf.groups[GROUP]
+    assert isinstance(restored, ClassicGroup)
+    assert restored.state is State.STABLE and restored.members[old].assignment
+
+
+def test_when_its_session_ends_the_same_happens() -> None:
+    world = World({"foo": 2}, session_timeout_ms=5_000)
+    mixed(world)
+    world.advance(5_000)
+    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"migration_policy": MigrationPolicy.UPGRADE}, {"classic_size_max": 0}, {"classic_size_max": 1}]
+)
+def test_a_group_that_may_not_become_classic_stays_what_it_is(settings: dict[str, Any]) -> None:
+    world = World({"foo": 2}, **settings)
+    old = mixed(world)
+    world.beat("n", -1)
+    stays = settings.get("classic_size_max") != 1
+    assert isinstance(world.shelf.groups[GROUP], ConsumerGroup) == stays
+    if stays:
+        assert world.ask(join(old, owned=(0,))).generation == 3
+        assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
+
+
+def test_a_static_member_that_comes_back_classic_can_be_the_last_one() -> None:
+    world = World({"foo": 2})
+    old = mixed(world, instance_id="i")
+    joined = world.ask(join(instance_id="i", fresh=9))
+    group = world.shelf.groups[GROUP]
+    assert isinstance(group, ClassicGroup)
+    assert (joined.error, joined.generation, group.state) == (0, 2, State.STABLE)
+    assert set(group.members) == {old, joined.member_id}
+    got = world.ask(sync(joined.member_id, 2, instance_id="i"))
+    assert read_assignment(got.assignment) == {"foo": {1}}
+
+
+def test_an_empty_consumer_group_makes_way_for_a_classic_group() -> None:
+    world = World({"foo": 2})
+    world.join("n", "foo")
+    world.beat("n", -1)
+    classic_group(world)
+    world.restart()
+    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+
+
+# -- classic members in a consumer group -----------------------------------------------------
+
+
+def test_a_classic_member_joins_a_consumer_group() -> None:
+    world = World({"foo": 2})
+    world.join("n", "foo")
+    required = world.ask(join(must_know_member_id=True))
+    assert required.error == MEMBER_ID_REQUIRED and required.member_id
+    joined = world.ask(join(required.member_id))
+    assert (joined.error, joined.generation) == (0, 3)
+    member = world.group.members[required.member_id]
+    assert member.state is MemberState.UNRELEASED_PARTITIONS
+    assert read_assignment(world.ask(sync(member.id, 3)).assignment) == {}
+    assert world.ask(beat(member.id, 3)) == HeartbeatReply(0), "it waits for the other member"
+    world.beat("n", 2, owned={FOO: frozenset({0, 1})})
+    world.beat("n", 2, owned={FOO: frozenset({0})})
+    assert world.ask(beat(member.id, 3)) == HeartbeatReply(REBALANCE_IN_PROGRESS), "now it is free"
+    world.ask(join(member.id))
+    assert read_assignment(world.ask(sync(member.id, 3)).assignment) == {"foo": {1}}
+
+
+@pytest.mark.parametrize(
+    ("command", "reply"),
+    [
+        (sync("x", 3), SyncReply(error=UNKNOWN_MEMBER_ID)),
+        (sync("n", 2), SyncReply(error=UNKNOWN_MEMBER_ID)),
+        (sync("c", 9), SyncReply(error=ILLEGAL_GENERATION)),
+        (beat("x", 3), HeartbeatReply(UNKNOWN_MEMBER_ID)),
+        (beat("n", 2), HeartbeatReply(UNKNOWN_MEMBER_ID)),
+        (beat("c", 9), HeartbeatReply(ILLEGAL_GENERATION)),
+        (
+            SyncGroup(group_id=GROUP, member_id="c", generation=3, protocol_type="consumer", protocol_name="other"),
+            SyncReply(error=INCONSISTENT_GROUP_PROTOCOL),
+        ),
+        (join("d", protocol_type="connect"), JoinReply(error=INCONSISTENT_GROUP_PROTOCOL, member_id="d")),
+        (join("d", protocols=(("sticky", b"?"),)), JoinReply(error=INCONSISTENT_GROUP_PROTOCOL, member_id="d")),
+        (join("d", protocols=(("range", b"?"),)), JoinReply(error=INCONSISTENT_GROUP_PROTOCOL, member_id="d")),
+        (join("d", instance_id="j"), JoinReply(error=UNKNOWN_MEMBER_ID, member_id="d")),
+        (
+            LeaveGroup(
+                group_id=GROUP, members=(LeavingMember(member_id="x"), LeavingMember(instance_id="j", member_id=""))
+            ),
+            LeaveReply(errors=(UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID)),
+        ),
+    ],
+)
+def test_what_classic_members_are_refused(command: Any, reply: Any) -> None:
+    world = World({"foo": 2})
+    world.join("n", "foo")
+    world.ask(join("c"))
+    before = len(world.log)
+    assert world.ask(command) == reply
+    assert len(world.log) == before
+
+
+def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
+    late_to_sync = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    late_to_sync.join("n", "foo")
+    late_to_sync.ask(join("c"))
+    for _ in range(7):
+        late_to_sync.ask(beat("c", 3))
+        late_to_sync.advance(9_000)
+    assert list(late_to_sync.group.members) == ["n"]
+
+    late_to_join = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    late_to_join.join("n", "foo")
+    late_to_join.ask(join("c"))
+    late_to_join.ask(sync("c", 3))
+    late_to_join.join("m", "foo")
+    for _ in range(7):
+        late_to_join.ask(beat("c", 3))
+        late_to_join.advance(9_000)
+    assert list(late_to_join.group.members) == ["n", "m"]
+
+
+def test_members_of_either_protocol_are_removed_by_an_administrator() -> None:
+    world = World({"foo": 2})
+    world.join("n", "foo", instance_id="i")
+    world.join("m", "foo")
+    reply = world.ask(
+        LeaveGroup(group_id=GROUP, members=(LeavingMember(instance_id="i"), LeavingMember(member_id="m")))
+    )
+    assert reply == LeaveReply(errors=(0, 0))
+    assert world.group.is_empty
+
+
+def test_a_disabled_policy_keeps_classic_members_out() -> None:
+    world = World({"foo": 2}, migration_policy=MigrationPolicy.DISABLED)
+    world.join("n", "foo")
+    assert world.ask(join()).error == INCONSISTENT_GROUP_PROTOCOL
+
+
+# -- the embedded protocol -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 9])
+def test_subscriptions_of_all_versions_are_read(version: int) -> None:
+    found = read_subscription(subscription("foo", "bar", owned=(1, 2), version=version, rack="r"))
+    assert found.topics == ("foo", "bar")
+    assert found.owned == ({"foo": {1, 2}} if version >= 1 else {})
+    assert found.rack_id == ("r" if version >= 3 else None)
+
+
+@pytest.mark.parametrize("size", range(len(subscription("foo", owned=(1,), version=3, rack="r"))))
+def test_a_subscription_cut_short_is_malformed(size: int) -> None:
+    with pytest.raises(Malformed):
+        read_subscription(subscription("foo", owned=(1,), version=3, rack="r")[:size])
+
+
+@pytest.mark.parametrize("data", [pack(">h", -1), pack(">hi", 1, 1 << 30), pack(">hih", 1, 1, 1) + b"\xff"])
+def test_a_subscription_that_lies_is_malformed(data: bytes) -> None:
+    with pytest.raises(Malformed):
+        read_subscription(data)
