@@ -5,12 +5,13 @@ from uuid import UUID
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from penstock.groups.classic_group import ClassicGroup, State
 from penstock.groups.commands import (
     DeleteGroups,
     ForgetTopics,
+    Heartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
@@ -21,10 +22,14 @@ from penstock.groups.commands import (
 )
 from tests.unit.groups.harness import Harness
 
-GROUPS = st.sampled_from(("g", "h"))
+GROUPS = st.sampled_from(("g", "g", "g", "h"))
 INSTANCES = st.sampled_from((None, None, None, "a", "b"))
 PARTITIONS = frozenset(range(6))
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x06orders"
+BOTH = (("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))
+SIZE_MAX = 4
+UNKNOWN_MEMBER_ID = 25
+FENCED_INSTANCE_ID = 82
 PROTOCOLS = st.sampled_from(
     (
         (("range", SUBSCRIPTION),),
@@ -53,13 +58,22 @@ class GroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.host = Harness(offsets_retention_ms=120_000, offsets_retention_check_interval_ms=50_000, size_max=4)
+        self.host = Harness(offsets_retention_ms=120_000, offsets_retention_check_interval_ms=50_000, size_max=SIZE_MAX)
         self.known: list[Client] = []
         self.acked: dict[tuple[str, int], int] = {}
         self.next_id = 0
         self.next_offset = 0
 
     # -- clients ---------------------------------------------------------------------------
+
+    @initialize(target=clients, instance_ids=st.lists(INSTANCES, min_size=2, max_size=3))
+    def start_clients(self, instance_ids: list[str | None]) -> Any:
+        """Most of what can go wrong in a group takes two who have agreed."""
+        started = [Client("g", instance_id) for instance_id in instance_ids]
+        self.known += started
+        for _ in range(6):
+            self.live("g")
+        return multiple(*started)
 
     @rule(target=clients, group_id=GROUPS, instance_id=INSTANCES)
     def start_client(self, group_id: str, instance_id: str | None) -> Client:
@@ -69,13 +83,16 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients, protocols=PROTOCOLS, is_old=st.booleans(), session_s=st.integers(6, 30))
     def join(self, client: Client, protocols: Any, is_old: bool, session_s: int) -> None:
+        self.send_join(client, protocols, is_old=is_old, session_ms=session_s * 1000)
+
+    def send_join(self, client: Client, protocols: Any, *, is_old: bool, session_ms: int) -> None:
         self.next_id += 1
         client.join_ticket = self.host.send(
             JoinGroup(
                 group_id=client.group_id,
                 member_id=client.member_id,
                 instance_id=client.instance_id,
-                session_timeout_ms=session_s * 1000,
+                session_timeout_ms=session_ms,
                 rebalance_timeout_ms=20_000,
                 protocol_type="consumer",
                 protocols=protocols,
@@ -88,6 +105,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def sync(self, client: Client) -> None:
+        self.send_sync(client)
+
+    def send_sync(self, client: Client) -> None:
         assignments: tuple[tuple[str, bytes], ...] = ()
         if client.leads:
             count = len(client.leads)
@@ -108,19 +128,66 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def heartbeat(self, client: Client) -> None:
-        if client.group_id in self.host.shard.groups:
-            from penstock.groups.commands import Heartbeat
+        self.beat(client)
 
-            error = self.host.ask(
-                Heartbeat(
-                    group_id=client.group_id,
-                    generation=client.generation,
-                    member_id=client.member_id,
-                    instance_id=client.instance_id,
-                )
-            ).error
-            if error in (25, 82):
-                self.forget(client)
+    def beat(self, client: Client) -> int:
+        reply = self.host.ask(
+            Heartbeat(
+                group_id=client.group_id,
+                generation=client.generation,
+                member_id=client.member_id,
+                instance_id=client.instance_id,
+            )
+        )
+        if reply.error in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
+            self.forget(client)
+        return int(reply.error)
+
+    @rule(client=clients)
+    def crash_and_come_back(self, client: Client) -> None:
+        """A new process of the same consumer: it knows nothing but its instance id."""
+        self.forget(client)
+        client.join_ticket = client.sync_ticket = None
+
+    @rule(client=clients, rounds=st.integers(1, 2))
+    def behave(self, client: Client, rounds: int) -> None:
+        """One client does for a while what clients do."""
+        for _ in range(rounds):
+            self.take_a_turn(client)
+
+    def live(self, group_id: str) -> None:
+        # The leader is among the first, and the interesting case is that it is late.
+        for client in reversed(self.alive(group_id)):
+            self.take_a_turn(client)
+        self.pass_time(3_000)
+
+    @rule(group_id=GROUPS)
+    def settle(self, group_id: str) -> None:
+        """34: within bounded time of good behaviour all are members and every partition has its owner."""
+        for _ in range(40):
+            self.live(group_id)
+        clients = self.alive(group_id)
+        if clients:
+            group = self.host.shard.groups[group_id]
+            assert isinstance(group, ClassicGroup)
+            assert group.state is State.STABLE
+            assert sorted(group.members) == sorted(client.member_id for client in clients)
+            owned = [partition for member in group.members.values() for partition in member.assignment]
+            assert sorted(owned) == sorted(PARTITIONS)
+
+    def take_a_turn(self, client: Client) -> None:
+        if client.join_ticket in self.host.waiting or client.sync_ticket in self.host.waiting:
+            return
+        if client.generation < 0 or self.beat(client) != 0:
+            self.send_join(client, BOTH, is_old=False, session_ms=20_000)
+        if client.generation >= 0 and client.join_ticket not in self.host.waiting:
+            self.send_sync(client)
+
+    def alive(self, group_id: str) -> list[Client]:
+        """As many as the group has room for; of one static instance only the newest."""
+        mine = [client for client in self.known if client.group_id == group_id]
+        newest: dict[object, Client] = {client.instance_id or client: client for client in mine}
+        return list(newest.values())[:SIZE_MAX]
 
     @rule(client=consumes(clients))
     def leave(self, client: Client) -> None:
@@ -145,7 +212,7 @@ class GroupMachine(RuleBasedStateMachine):
                 elif joined.error != 27:
                     self.forget(client)
             synced = self.host.replies.pop(client.sync_ticket, None)
-            if synced is not None and synced.error in (25, 82):
+            if synced is not None and synced.error in (UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID):
                 self.forget(client)
 
     def forget(self, client: Client) -> None:
@@ -244,6 +311,14 @@ class GroupMachine(RuleBasedStateMachine):
             owned = [partition for member in group.members.values() for partition in member.assignment]
             assert len(owned) == len(set(owned))
 
+    @invariant()
+    def members_wait_only_for_what_can_come(self) -> None:
+        for group in self.host.shard.groups.values():
+            assert isinstance(group, ClassicGroup)
+            for member in group.members.values():
+                assert not member.awaits_join or group.state is State.PREPARING
+                assert not member.sync_ticket or group.state is State.COMPLETING
+
     def teardown(self) -> None:
         """Nobody waits for ever: when no more requests come, every one of them is answered in bounded time."""
         self.pass_time(60_000)
@@ -256,4 +331,4 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestGroupMachine.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)

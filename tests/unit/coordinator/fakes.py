@@ -1,0 +1,145 @@
+"""A clock that is moved by hand, a log in memory that commits when told to, and a shard that counts."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock.coordinator.decision import Decision, Expired, Ticket
+from penstock.model.errors import NO_ERROR, Corruption, Refusal
+from penstock.wire.batch import BatchHeader, patch_offset_and_epoch
+
+
+class FakeTimer:
+    def __init__(self, due: float, callback: Callable[[], None]) -> None:
+        self.due = due
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.timers: list[FakeTimer] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.now * 1000)
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> FakeTimer:
+        timer = FakeTimer(self.now + delay_s, callback)
+        self.timers.append(timer)
+        return timer
+
+    def advance(self, delay_s: float) -> None:
+        until = self.now + delay_s
+        while due := [timer for timer in self.timers if not timer.cancelled and timer.due <= until]:
+            first = min(due, key=lambda timer: timer.due)
+            self.timers.remove(first)
+            self.now = first.due
+            first.callback()
+        self.now = until
+
+
+class FakeLog:
+    """Appended batches are committed at once, or, if held, when `commit` is called."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.is_held = False
+        self.refusal: Refusal | None = None
+        self.refuse_after = 0
+        self.waits: list[tuple[int, Callable[[int], None]]] = []
+
+    def append(self, batch: bytes) -> int:
+        if self.refusal is not None:
+            if self.refuse_after == 0:
+                raise self.refusal
+            self.refuse_after -= 1
+        view = memoryview(bytearray(batch))
+        patch_offset_and_epoch(view, 0, self.end_offset, 0)
+        self.end_offset = BatchHeader.at(view).next_offset
+        self.written.append(bytes(view))
+        if not self.is_held:
+            self.commit()
+        return self.end_offset
+
+    def when_committed(self, end: int, done: Callable[[int], None]) -> None:
+        assert end > self.high_watermark
+        self.waits.append((end, done))
+
+    def commit(self, code: int = NO_ERROR) -> None:
+        if code == NO_ERROR:
+            self.high_watermark = self.end_offset
+        waits, self.waits = self.waits, []
+        for _, done in waits:
+            done(code)
+
+    def batches(self) -> Iterator[memoryview]:
+        for batch in list(self.written):
+            yield memoryview(batch)
+
+
+class CountingShard:
+    """Adds numbers; `("wait",)` is answered by the next `("wake",)`."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.waiting: list[Ticket] = []
+        self.loaded_at: int | None = None
+        self.fails_on: int | None = None
+
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int]:
+        decision: Decision[int] = Decision()
+        if isinstance(command, Expired):
+            command = ("add", 1000) if command.timer == "alarm" else ("nothing",)
+        match command:
+            case ("add", *numbers):
+                decision.records += numbers
+                decision.replies.append((ticket, self.total + sum(numbers)))
+            case ("sweep", *numbers):
+                decision.records += numbers
+                decision.is_atomic = False
+                decision.replies.append((ticket, len(numbers)))
+            case ("get",):
+                decision.replies.append((ticket, self.total))
+            case ("wait",):
+                decision.drafts["waiting"] = [*self.waiting, ticket]
+            case ("wake",):
+                decision.replies += [(waiting, "woken") for waiting in self.waiting]
+                decision.replies.append((ticket, len(self.waiting)))
+                decision.drafts["waiting"] = []
+            case ("alarm", delay_ms):
+                decision.timers["alarm"] = delay_ms
+                decision.replies.append((ticket, None))
+            case ("bug",):
+                raise ZeroDivisionError
+        return decision
+
+    def adopt(self, drafts: dict[str, Any]) -> None:
+        self.waiting = drafts.get("waiting", self.waiting)
+
+    def apply(self, record: int) -> None:
+        if record == self.fails_on:
+            raise ZeroDivisionError
+        self.total += record
+
+    def loaded(self, now: int) -> Decision[int]:
+        self.loaded_at = now
+        return Decision(timers={"other": 5_000})
+
+    def encode(self, record: int) -> tuple[bytes, bytes | None]:
+        return b"number", str(record).encode()
+
+    def decode(self, key: bytes, value: bytes | None) -> int | None:
+        if key != b"number":
+            return None
+        try:
+            return int(value or b"")
+        except ValueError as error:
+            raise Corruption("not a number") from error
