@@ -6,8 +6,10 @@ read it anew for each request, never keep it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from penstock.handlers.metadata_views import MetadataViews
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -49,6 +51,7 @@ class Context:
     node_id: "NodeId"
     cluster_id: str
     endpoints: Sequence[Endpoint]
+    metadata_views: MetadataViews = field(default_factory=MetadataViews)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,4 +65,4 @@ class Request:
 
 
 ColdHandler = Callable[[Context, Request], Awaitable[Any]]
-"""Answers with an entity of the API's latest version; the codec writes it in the version asked for."""
+"""Answers with an entity of the API's latest version, which the codec writes in the version asked for, or `Encoded`."""

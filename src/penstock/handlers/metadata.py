@@ -5,65 +5,62 @@ the codec has already turned into null). From v12 a topic can be named by id; if
 ignored, as in Kafka. v0-3 always allow a missing topic to be created, later versions by a flag; a
 topic made that way is in the very answer, with its leader. v6 tells LISTENER_NOT_FOUND apart from
 LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later versions list them as offline.
-Goes to handlers/creation.py for missing topics. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION,
-UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
+Goes to creation.py for missing topics, to metadata_views.py for what is shown. Refuses: per topic,
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v13.request import MetadataRequest
-from kio.schema.metadata.v13.response import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
+from kio.schema.metadata.v10.request import MetadataRequest
 
-from penstock.handlers.cluster_view import controller_for_clients, is_reachable, offline_replicas, reachable_brokers
 from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import create_by_themselves
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
-from penstock.metadata.image import Image, PartitionImage, TopicImage
-from penstock.model.errors import Refusal
-from penstock.model.ids import NO_NODE, NodeId, TopicName
-from penstock.model.topic import is_internal, name_problem
+from penstock.handlers.entities import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from penstock.handlers.metadata_views import View
+from penstock.handlers.reply import Encoded
+from penstock.metadata.image import Image
+from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicId
+from penstock.model.ids import NO_NODE, TopicName
+from penstock.model.topic import name_problem
+from penstock.wire.frame import Header
+from penstock.wire.hot import metadata as wire
 
-NAMES_MISSING_LISTENERS_FROM: Final = 6
 IDS_FROM: Final = 12
-OPERATIONS_UNKNOWN: Final = int32(-(2**31))
+MADE_AT_ONCE_MAX: Final = 4000
+"""So many topics and partitions are made into bytes before others get their turn: a few milliseconds."""
 
 
-async def handle(context: Context, request: Request) -> MetadataResponse:
+async def handle(context: Context, request: Request) -> Encoded:
     body: MetadataRequest = request.body
-    version = request.header.version
+    header = request.header
+    version = header.version
     if body.topics and version < IDS_FROM and any(topic.name is None or topic.topic_id for topic in body.topics):
-        return _refused(body)
+        return _refused(header, body)
     names, unknown_ids = _asked_for(context.quorum.image, body)
     if names is not None and body.allow_auto_topic_creation and context.settings.flag("auto.create.topics.enable"):
         await _create_missing(context, names)
     # Taken after the creation: what was made a moment ago is in this answer.
-    view = _View(context.quorum.image, request.listener, version, body.include_topic_authorized_operations)
-    topics = [_unknown_id(topic_id) for topic_id in unknown_ids]
+    image = context.quorum.image
+    views = context.metadata_views
+    reach = views.reach(image, request.listener)
+    operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else wire.OPERATIONS_UNKNOWN
+    view = views.view(image, reach, version, operations=operations)
+    cluster = reach.cluster(image, version, context.cluster_id, context.node_id)
     if names is None:
-        topics.extend(view.topic(topic) for topic in view.image.topics.values())
+        topic_count, topics = len(image.topics), await _all(view, image)
     else:
-        topics.extend(view.named(name) for name in names)
-    return MetadataResponse(
-        throttle_time=NO_THROTTLE,
-        brokers=tuple(
-            MetadataResponseBroker(
-                node_id=node(broker.node_id), host=end_point.host, port=int32(end_point.port), rack=broker.rack
-            )
-            for broker, end_point in reachable_brokers(view.image, request.listener)
-        ),
-        cluster_id=context.cluster_id,
-        controller_id=node(controller_for_clients(view.image, context.node_id, request.listener)),
-        topics=tuple(topics),
-        error_code=NO_ERROR,
+        pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
+        pieces += await _pieces(view, image, names)
+        topic_count, topics = len(pieces), b"".join(pieces)
+    cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
+    return Encoded(
+        wire.write_response(
+            version, header.correlation_id, cluster, topic_count, topics, cluster_operations=cluster_operations
+        )
     )
 
 
@@ -94,90 +91,42 @@ async def _create_missing(context: Context, names: Iterable[TopicName]) -> None:
             await create_by_themselves(context, missing)
 
 
-class _View:
-    """The image as one request sees it."""
+async def _all(view: View, image: Image) -> bytes:
+    topics = view.known_all(image)
+    if topics is None:
+        topics = b"".join(await _pieces(view, image, image.topics))
+        view.keep_all(image, topics)
+    return topics
 
-    def __init__(self, image: Image, listener: str, version: int, with_operations: bool) -> None:
-        self.image = image
-        self._listener = listener
-        self._version = version
-        self._operations = TOPIC_OPERATIONS if with_operations else OPERATIONS_UNKNOWN
-        self._reachable = {node_id for node_id in image.brokers if is_reachable(image, node_id, listener)}
 
-    def named(self, name: TopicName) -> MetadataResponseTopic:
-        topic = self.image.topics.get(name)
-        if topic is not None:
-            return self.topic(topic)
-        return MetadataResponseTopic(
-            error_code=(
-                ErrorCode.unknown_topic_or_partition
-                if name_problem(name) is None
-                else ErrorCode.invalid_topic_exception
-            ),
-            name=topic_name(name),
-            topic_id=None,
-            is_internal=is_internal(name),
-            partitions=(),
-            topic_authorized_operations=self._operations,
+async def _pieces(view: View, image: Image, names: Iterable[TopicName]) -> list[bytes]:
+    """The topics' pieces. Others get their turn while many are made."""
+    pieces = []
+    made = 0
+    for name in names:
+        topic = image.topics.get(name)
+        piece = None if topic is None else view.known(topic)
+        if piece is None:
+            cost = 1 if topic is None else 1 + len(topic.partitions)
+            made += cost
+            if made > MADE_AT_ONCE_MAX:
+                made = cost
+                await asyncio.sleep(0)
+            piece = view.missing(name) if topic is None else view.topic(topic)
+        pieces.append(piece)
+    return pieces
+
+
+def _unknown_id(version: int, topic_id: UUID) -> bytes:
+    return wire.pack_topic(version, UnknownTopicId.code, None, topic_id, is_internal=False, rows=())
+
+
+def _refused(header: Header, body: MetadataRequest) -> Encoded:
+    topics = [
+        wire.pack_topic(
+            header.version, InvalidRequest.code, topic.name or "", topic.topic_id, is_internal=False, rows=()
         )
-
-    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
-        return MetadataResponseTopic(
-            error_code=NO_ERROR,
-            name=topic_name(topic.name),
-            topic_id=topic.id,
-            is_internal=is_internal(topic.name),
-            partitions=tuple(self._partition(index, partition) for index, partition in enumerate(topic.partitions)),
-            topic_authorized_operations=self._operations,
-        )
-
-    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
-        reachable = self._reachable
-        replicas, in_sync = partition.replicas, partition.isr
-        if self._version == 0:
-            replicas = tuple(node_id for node_id in replicas if node_id in reachable)
-            in_sync = tuple(node_id for node_id in in_sync if node_id in reachable)
-        leader, error = partition.leader, NO_ERROR
-        if leader not in reachable:
-            leader, error = NO_NODE, self._why_leaderless(leader)
-        elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
-            error = ErrorCode.replica_not_available
-        all_there = reachable.issuperset(partition.replicas)
-        return MetadataResponsePartition(
-            error_code=error,
-            partition_index=int32(index),
-            leader_id=node(leader),
-            leader_epoch=int32(partition.leader_epoch),
-            replica_nodes=nodes(replicas),
-            isr_nodes=nodes(in_sync),
-            offline_replicas=() if all_there else nodes(offline_replicas(self.image, partition, self._listener)),
-        )
-
-    def _why_leaderless(self, leader: NodeId) -> ErrorCode:
-        broker = self.image.brokers.get(leader)
-        if broker is None or broker.fenced or self._version < NAMES_MISSING_LISTENERS_FROM:
-            return ErrorCode.leader_not_available
-        return ErrorCode.listener_not_found
-
-
-def _unknown_id(topic_id: UUID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=ErrorCode.unknown_topic_id, name=None, topic_id=topic_id, is_internal=False, partitions=()
-    )
-
-
-def _refused(body: MetadataRequest) -> MetadataResponse:
-    return MetadataResponse(
-        throttle_time=NO_THROTTLE,
-        brokers=(),
-        topics=tuple(
-            MetadataResponseTopic(
-                error_code=ErrorCode.invalid_request,
-                name=topic_name(topic.name or ""),
-                topic_id=topic.topic_id,
-                partitions=(),
-            )
-            for topic in body.topics or ()
-        ),
-        error_code=ErrorCode.invalid_request,
-    )
+        for topic in body.topics or ()
+    ]
+    cluster = wire.pack_cluster(header.version, (), None, NO_NODE)
+    return Encoded(wire.write_response(header.version, header.correlation_id, cluster, len(topics), b"".join(topics)))

@@ -1,7 +1,8 @@
 """Replies that are not ready yet.
 
 A hot handler returns the reply's parts at once, `NO_REPLY` for a request that gets none, or
-a `Parked` that keeps the reply's place in the connection's order until it is ready.
+a `Parked` that keeps the reply's place in the connection's order until it is ready. A cold
+handler that writes its reply itself returns it as `Encoded`.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +11,15 @@ from penstock.ports.network import Part
 
 Parts = Sequence[Part]
 NO_REPLY: Parts = ()
+
+
+class Encoded:
+    """A cold handler's reply as bytes: the whole frame, where others return an entity."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
 
 
 class Parked:

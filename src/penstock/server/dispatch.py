@@ -1,8 +1,9 @@
 """Which handler answers a frame, and how its answer becomes bytes.
 
 Produce and Fetch are called as plain functions with the frame itself. Everything else is
-decoded by wire/codec.py, answered by a coroutine, and encoded again. What cannot be read is
-refused with MalformedRequest; the session then closes the connection.
+decoded by wire/codec.py, answered by a coroutine, and encoded again unless the handler has done
+so itself. What cannot be read is refused with MalformedRequest; the session then closes the
+connection.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from typing import Any
 from penstock.handlers.context import ColdHandler, Context, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.reply import Encoded, Parked, Parts
 from penstock.handlers.table import COLD
 from penstock.ports.network import Connection
 from penstock.wire import codec
@@ -74,10 +75,8 @@ class Dispatcher:
     async def _answer(self, handler: ColdHandler, request: Request, parked: ParkedCold) -> None:
         header = request.header
         try:
-            entity = await handler(self._context, request)
-            # ApiVersions answers a version that it does not know in version 0.
-            version = header.version if APIS[header.api_key].accepts(header.version) else 0
-            body = codec.write_response(header.api_key, version, entity)
+            answer = await handler(self._context, request)
+            parts = answer.parts if type(answer) is Encoded else _encoded(header, answer)
         except Exception:
             # There is no shape for an error of any kind in most replies; a closed connection makes
             # the client try again elsewhere or later.
@@ -85,9 +84,16 @@ class Dispatcher:
             parked.failed = True
             parked.ready(())
         else:
-            parked.ready([response_head(header.api_key, version, header.correlation_id, len(body)), body])
+            parked.ready(parts)
 
     def stop(self) -> None:
         self._fetch_handler.deadlines.stop()
         for task in self._tasks:
             task.cancel()
+
+
+def _encoded(header: Header, entity: Any) -> Parts:
+    # ApiVersions answers a version that it does not know in version 0.
+    version = header.version if APIS[header.api_key].accepts(header.version) else 0
+    body = codec.write_response(header.api_key, version, entity)
+    return response_head(header.api_key, version, header.correlation_id, len(body)), body

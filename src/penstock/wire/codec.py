@@ -1,7 +1,7 @@
 """Bodies of requests and responses as entities, for every API that is not hot.
 
-Handlers see the classes of an API's latest version only. An older request is read straight
-into them, what its version lacks taking the schema's defaults; a response is written in
+Handlers see the classes of one version only, the latest unless an older one can say more. Any
+request is read straight into them, what its version lacks taking the schema's defaults; a response is written in
 the version that was asked for, dropping what it lacks. Produce and Fetch changed from topic
 names to topic ids along the way, so their bodies stay entities of their own version here,
 for tests and tools. Compiled when first used: start-up pays for nothing.
@@ -29,17 +29,20 @@ Buffer = bytes | bytearray | memoryview
 REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
 """Only Produce carries more than this; `reader.ELEMENT_COUNT_MAX` bounds what the bytes may unfold into."""
 
+_FULLEST: Final = {ApiKey.METADATA: 10}
+"""Requests that a later version can say less with. Metadata v11 asks no more what may be done to the cluster."""
+
 _CLIENT_METRICS: Final = 16
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 def read_request(api_key: int, version: int, body: Buffer) -> Any:
-    """An entity of the API's latest version. Bytes behind the body are left alone, as Kafka leaves them."""
+    """An entity of `seen_request_class`. Bytes behind the body are left alone, as Kafka leaves them."""
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX and not api.hot:
         raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
     layout = request_class(api_key, version)
-    entity = _read(layout, layout if api.hot else request_class(api_key, api.max_version), Body(body))
+    entity = _read(layout, layout if api.hot else seen_request_class(api_key), Body(body))
     upgrade = _UPGRADES.get((api_key, version))
     return entity if upgrade is None else upgrade(_read(layout, layout, Body(body)), entity)
 
@@ -68,6 +71,12 @@ def read_response(api_key: int, version: int, body: Buffer) -> Any:
 @cache
 def request_class(api_key: int, version: int) -> type[Any]:
     return load_request_schema(api_key, version)
+
+
+@cache
+def seen_request_class(api_key: int) -> type[Any]:
+    """The class that handlers see, whatever version the request came in."""
+    return request_class(api_key, _FULLEST.get(api_key, APIS[api_key].max_version))
 
 
 @cache

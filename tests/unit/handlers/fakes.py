@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
@@ -12,6 +12,7 @@ from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
 from penstock.handlers.context import Context, Endpoint, Request
+from penstock.handlers.reply import Encoded
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -19,7 +20,7 @@ from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusa
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.wire import codec
 from penstock.wire.api import APIS
-from penstock.wire.frame import Header
+from penstock.wire.frame import Header, parse_response_header
 from tests.unit.controller.cluster import broker
 
 
@@ -217,4 +218,9 @@ class FakeNode:
         version = APIS[api_key].max_version if version is None else version
         received = codec.read_request(api_key, version, codec.write_request(api_key, version, body))
         reply = await handler(self.context, self.request(api_key, version, received))
+        if isinstance(reply, Encoded):
+            frame = memoryview(b"".join(cast("Sequence[bytes]", reply.parts)))
+            assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+            _, position = parse_response_header(api_key, version, frame[4:])
+            return codec.read_response(api_key, version, frame[4 + position :])
         return codec.read_response(api_key, version, codec.write_response(api_key, version, reply))

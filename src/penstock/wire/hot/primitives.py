@@ -20,11 +20,12 @@ pack_i32 = Struct(">i").pack
 pack_i64 = Struct(">q").pack
 
 NO_TAGS = b"\x00"
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
 def pack_uvarint(value: int) -> bytes:
     if value < 0x80:
-        return bytes((value,))
+        return _ONE_BYTE[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -1,0 +1,203 @@
+"""Topics as the bytes of a Metadata answer, each made once for everybody who sees it alike.
+
+What a client sees of a topic depends on its version, on the operations it is told of, and on the
+brokers its listener reaches. For each such view the pieces are kept by topic; a piece counts while
+the image still holds the very object it was made from, since images share what did not change.
+Reads images only. Bounded: views by count and size, pieces by the topics there are.
+Goes to wire/hot/metadata.py. Refuses nothing.
+"""
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final
+
+from penstock.handlers.cluster_view import controller_for_clients, reachable_brokers
+from penstock.model.errors import NO_ERROR, InvalidTopic, LeaderNotAvailable, UnknownTopicOrPartition
+from penstock.model.ids import NO_NODE, NodeId, TopicName
+from penstock.model.topic import is_internal, name_problem
+from penstock.wire.hot import metadata as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock.metadata.image import Image, PartitionImage, TopicImage
+
+LISTENER_NOT_FOUND_FROM: Final = 6
+LISTENER_NOT_FOUND: Final = 72
+REPLICA_NOT_AVAILABLE: Final = 9
+
+VIEWS_MAX: Final = 8
+VIEWS_SIZE_MAX: Final = 128 * 1024 * 1024
+"""The least recently used views go when one is opened over this."""
+
+ASSIGNMENTS_MAX: Final = 4096
+FORGOTTEN_MAX: Final = 1000
+
+_Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...]]
+
+
+class Reach:
+    """The brokers of an image as the clients of one listener reach them."""
+
+    __slots__ = ("_clusters", "_listener", "brokers", "elsewhere", "reachable")
+
+    def __init__(self, image: "Image", listener: str) -> None:
+        self.brokers = image.brokers
+        self.reachable = frozenset(broker.node_id for broker, _ in reachable_brokers(image, listener))
+        self.elsewhere = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
+        """Alive, and without this listener."""
+        self._listener = listener
+        self._clusters: dict[tuple[int, str, NodeId], bytes] = {}
+
+    def cluster(self, image: "Image", version: int, cluster_id: str, node_id: NodeId) -> bytes:
+        """The part of an answer that tells of the cluster and its brokers."""
+        assert image.brokers is self.brokers, "asked of another image's brokers"
+        key = version, cluster_id, node_id
+        packed = self._clusters.get(key)
+        if packed is None:
+            brokers = [
+                (broker.node_id, end_point.host, end_point.port, broker.rack)
+                for broker, end_point in reachable_brokers(image, self._listener)
+            ]
+            controller = controller_for_clients(image, node_id, self._listener)
+            packed = self._clusters[key] = wire.pack_cluster(version, brokers, cluster_id, controller)
+        return packed
+
+
+class View:
+    """The pieces of all topics that were asked for, as the clients of one kind see them."""
+
+    __slots__ = (
+        "_all",
+        "_assignments",
+        "_elsewhere",
+        "_made_from",
+        "_operations",
+        "_pieces",
+        "_reachable",
+        "_version",
+        "size",
+    )
+
+    def __init__(self, version: int, operations: int, reach: Reach) -> None:
+        self._version = version
+        self._operations = operations
+        self._reachable = reach.reachable
+        self._elsewhere = reach.elsewhere
+        # Two maps, since a pair for each of many topics would be one more object for the collector to visit.
+        self._pieces: dict[TopicName, bytes] = {}
+        self._made_from: dict[TopicName, TopicImage] = {}
+        self._assignments: dict[_Assignment, tuple[int, NodeId, bytes]] = {}
+        self._all: tuple[Mapping[TopicName, TopicImage] | None, bytes] = None, b""
+        self.size = 0
+
+    def known(self, topic: "TopicImage") -> bytes | None:
+        """The topic's piece if it is there already."""
+        return self._pieces[topic.name] if self._made_from.get(topic.name) is topic else None
+
+    def known_all(self, image: "Image") -> bytes | None:
+        """The pieces of all topics in a row, if they are there already."""
+        return self._all[1] if self._all[0] is image.topics else None
+
+    def keep_all(self, image: "Image", pieces: bytes) -> None:
+        self.size += len(pieces) - len(self._all[1])
+        self._all = image.topics, pieces
+
+    def topic(self, topic: "TopicImage") -> bytes:
+        """Make the topic's piece, and keep it."""
+        assignments = self._assignments
+        rows = []
+        for partition in topic.partitions:
+            key = partition.leader, partition.replicas, partition.isr
+            shown = assignments.get(key)
+            if shown is None:
+                shown = self._assignment(partition)
+                if len(assignments) < ASSIGNMENTS_MAX:
+                    assignments[key] = shown
+            error, leader, lists = shown
+            rows.append((error, leader, partition.leader_epoch, lists))
+        piece = wire.pack_topic(
+            self._version,
+            NO_ERROR,
+            topic.name,
+            topic.id,
+            is_internal=is_internal(topic.name),
+            rows=rows,
+            operations=self._operations,
+        )
+        self.size += len(piece) - len(self._pieces.get(topic.name, b""))
+        self._pieces[topic.name] = piece
+        self._made_from[topic.name] = topic
+        return piece
+
+    def missing(self, name: TopicName) -> bytes:
+        """The piece for a name that no topic has. Not kept: anybody can ask for any name."""
+        error = UnknownTopicOrPartition if name_problem(name) is None else InvalidTopic
+        return wire.pack_topic(
+            self._version,
+            error.code,
+            name,
+            None,
+            is_internal=is_internal(name),
+            rows=(),
+            operations=self._operations,
+        )
+
+    def forget_deleted(self, image: "Image") -> None:
+        """Drop the pieces of topics that are gone, once they are the larger part."""
+        if len(self._pieces) > 2 * len(image.topics) + FORGOTTEN_MAX:
+            self._pieces = {name: piece for name, piece in self._pieces.items() if name in image.topics}
+            self._made_from = {name: topic for name, topic in self._made_from.items() if name in image.topics}
+            self._all = None, b""
+            self.size = sum(map(len, self._pieces.values()))
+
+    def _assignment(self, partition: "PartitionImage") -> tuple[int, NodeId, bytes]:
+        """A partition's error, the leader that is shown, and its lists of nodes."""
+        reachable = self._reachable
+        replicas, in_sync = partition.replicas, partition.isr
+        if self._version == 0:
+            replicas = tuple(node_id for node_id in replicas if node_id in reachable)
+            in_sync = tuple(node_id for node_id in in_sync if node_id in reachable)
+        leader, error = partition.leader, NO_ERROR
+        if leader not in reachable:
+            is_elsewhere = leader in self._elsewhere and self._version >= LISTENER_NOT_FOUND_FROM
+            leader, error = NO_NODE, LISTENER_NOT_FOUND if is_elsewhere else LeaderNotAvailable.code
+        elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
+            error = REPLICA_NOT_AVAILABLE
+        offline = [node_id for node_id in partition.replicas if node_id not in reachable]
+        return error, leader, wire.pack_node_lists(self._version, replicas, in_sync, offline)
+
+
+class MetadataViews:
+    """All views of a node's metadata that are in use."""
+
+    __slots__ = ("_reaches", "_views")
+
+    def __init__(self) -> None:
+        self._reaches: dict[str, Reach] = {}
+        self._views: OrderedDict[tuple[int, int, frozenset[NodeId], frozenset[NodeId]], View] = OrderedDict()
+
+    def reach(self, image: "Image", listener: str) -> Reach:
+        reach = self._reaches.get(listener)
+        if reach is None or reach.brokers is not image.brokers:
+            reach = self._reaches[listener] = Reach(image, listener)
+        return reach
+
+    def view(self, image: "Image", reach: Reach, version: int, *, operations: int) -> View:
+        """The view that clients of this version and reach have, who are told of these operations."""
+        shape = wire.TOPICS_AS_IN[version]
+        if version < wire.OPERATIONS_FROM:
+            operations = wire.OPERATIONS_UNKNOWN
+        key = shape, operations, reach.reachable, reach.elsewhere
+        view = self._views.get(key)
+        if view is None:
+            self._make_room()
+            view = self._views[key] = View(shape, operations, reach)
+        else:
+            self._views.move_to_end(key)
+            view.forget_deleted(image)
+        return view
+
+    def _make_room(self) -> None:
+        views = self._views
+        while views and (len(views) >= VIEWS_MAX or sum(view.size for view in views.values()) > VIEWS_SIZE_MAX):
+            views.popitem(last=False)

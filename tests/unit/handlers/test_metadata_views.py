@@ -1,0 +1,173 @@
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.index import load_response_schema
+from kio.schema.metadata.v10.request import MetadataRequest
+from kio.serial import entity_reader
+
+from penstock.handlers import metadata, metadata_views
+from penstock.handlers.metadata_views import MetadataViews, View
+from penstock.handlers.reply import Encoded
+from penstock.metadata.image import Image, PartitionImage, TopicImage
+from penstock.model.ids import LeaderEpoch, TopicName
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import parse_response_header
+from penstock.wire.hot.metadata import OPERATIONS_UNKNOWN
+from tests.unit.controller.cluster import broker, cluster, node_ids
+from tests.unit.handlers.fakes import FakeNode
+
+PARTITION = PartitionImage(leader=node_ids(1)[0], leader_epoch=LeaderEpoch(3), replicas=node_ids(1), isr=node_ids(1))
+
+
+def topic_of(number: int, *, partition_count: int = 1) -> TopicImage:
+    return TopicImage(name=TopicName(f"t{number}"), id=UUID(int=number + 1), partitions=(PARTITION,) * partition_count)
+
+
+def with_topics(image: Image, *topics: TopicImage) -> Image:
+    return replace(
+        image,
+        topics={topic.name: topic for topic in topics},
+        topics_by_id={topic.id: topic for topic in topics},
+    )
+
+
+def view_of(views: MetadataViews, image: Image, version: int = 13, operations: int = OPERATIONS_UNKNOWN) -> View:
+    return views.view(image, views.reach(image, "PLAINTEXT"), version, operations=operations)
+
+
+def test_a_topic_is_made_once_for_all_versions_that_show_it_alike() -> None:
+    views, topic = MetadataViews(), topic_of(1)
+    image = with_topics(cluster(), topic)
+    assert view_of(views, image, 10).known(topic) is None
+    piece = view_of(views, image, 10).topic(topic)
+    assert all(view_of(views, image, version).known(topic) is piece for version in (10, 11, 12, 13))
+    assert view_of(views, image, 9).known(topic) is None
+    assert view_of(views, image, 13, operations=8).known(topic) is None
+
+
+def test_a_piece_outlives_images_that_leave_its_topic_alone() -> None:
+    views, topic = MetadataViews(), topic_of(1)
+    image = with_topics(cluster(), topic)
+    piece = view_of(views, image).topic(topic)
+    later = with_topics(replace(image, brokers=dict(image.brokers)), topic, topic_of(2))
+    assert view_of(views, later).known(topic) is piece
+    changed = replace(topic, partitions=(PARTITION, PARTITION))
+    assert view_of(views, with_topics(image, changed)).known(changed) is None
+
+
+def test_a_topic_equal_to_another_is_not_taken_for_it() -> None:
+    views, topic = MetadataViews(), topic_of(1)
+    image = with_topics(cluster(), topic)
+    view_of(views, image).topic(topic)
+    assert view_of(views, image).known(topic_of(1)) is None
+
+
+def test_a_broker_that_goes_changes_what_is_shown_and_one_that_returns_brings_it_back() -> None:
+    views, topic = MetadataViews(), topic_of(1)
+    both = with_topics(cluster(broker(1), broker(2)), topic)
+    one = with_topics(cluster(broker(1), broker(2, fenced=True)), topic)
+    piece = view_of(views, both).topic(topic)
+    assert view_of(views, one).known(topic) is None
+    assert view_of(views, both).known(topic) is piece
+
+
+def test_the_views_in_use_stay_and_the_others_go() -> None:
+    views, topic = MetadataViews(), topic_of(1)
+    image = with_topics(cluster(), topic)
+    first, second = view_of(views, image, operations=0), view_of(views, image, operations=1)
+    for operations in range(2, metadata_views.VIEWS_MAX + 1):
+        assert view_of(views, image, operations=0) is first
+        view_of(views, image, operations=operations)
+    assert view_of(views, image, operations=0) is first
+    assert view_of(views, image, operations=1) is not second
+
+
+def test_large_views_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_views, "VIEWS_SIZE_MAX", 100)
+    views, topic = MetadataViews(), topic_of(1, partition_count=10)
+    image = with_topics(cluster(), topic)
+    large = view_of(views, image, 13)
+    piece = large.topic(topic)
+    large.keep_all(image, piece)
+    large.keep_all(image, piece)
+    assert large.size == len(large.topic(topic)) * 2
+    view_of(views, image, 1)
+    assert view_of(views, image, 13) is not large
+
+
+def test_deleted_topics_are_forgotten_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_views, "FORGOTTEN_MAX", 1)
+    views, topics = MetadataViews(), [topic_of(number) for number in range(4)]
+    image = with_topics(cluster(), *topics)
+    view = view_of(views, image)
+    sizes = [len(view.topic(topic)) for topic in topics]
+    left = with_topics(image, topics[0])
+    assert view_of(views, left) is view
+    assert [view.known(topic) is None for topic in topics] == [False, True, True, True]
+    assert view.size == sizes[0]
+
+
+def test_of_many_kinds_of_assignment_only_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_views, "ASSIGNMENTS_MAX", 0)
+    views, topic = MetadataViews(), topic_of(1, partition_count=2)
+    piece = view_of(views, with_topics(cluster(), topic)).topic(topic)
+    monkeypatch.undo()
+    assert view_of(MetadataViews(), with_topics(cluster(), topic)).topic(topic) == piece
+
+
+def turns(node: FakeNode, *, version: int = 12, cluster_operations: bool = False) -> Iterator[Encoded | None]:
+    """Ask for all topics: None for each turn given to others, then the answer."""
+    body = MetadataRequest(
+        topics=None,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+        include_cluster_authorized_operations=cluster_operations,
+    )
+    work = metadata.handle(node.context, node.request(ApiKey.METADATA, version, body))
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as end:
+            yield end.value
+            return
+        yield None
+
+
+def test_others_get_their_turn_while_many_topics_are_made_and_nothing_is_made_twice() -> None:
+    node = FakeNode()
+    node.quorum.image = with_topics(node.image, *(topic_of(number, partition_count=999) for number in range(9)))
+    *waited, first = turns(node)
+    assert waited == [None, None]
+    (again,) = turns(node)
+    assert first is not None and again is not None
+    assert first.parts == again.parts
+    assert first.parts[1] is again.parts[1]
+
+
+def test_an_answer_keeps_to_its_image_when_another_comes_while_it_is_made() -> None:
+    node = FakeNode()
+    old = [topic_of(number, partition_count=999) for number in range(9)]
+    node.quorum.image = with_topics(node.image, *old)
+    slow = turns(node)
+    next(slow)
+    node.quorum.image = with_topics(node.image, topic_of(1))
+    *_, new_answer = turns(node)
+    *_, old_answer = slow
+    assert old_answer is not None and new_answer is not None
+    expected = view_of(MetadataViews(), node.image, 12)
+    assert old_answer.parts[1] == b"".join(map(expected.topic, old))
+    assert new_answer.parts[1] == expected.topic(topic_of(1))
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+@pytest.mark.parametrize(("asked", "operations"), [(True, 8096), (False, OPERATIONS_UNKNOWN)])
+def test_the_cluster_s_operations_are_told_to_who_asks(version: int, asked: bool, operations: int) -> None:
+    *_, answer = turns(FakeNode(), version=version, cluster_operations=asked)
+    assert answer is not None
+    frame = b"".join(bytes(part) for part in answer.parts if isinstance(part, bytes))[4:]
+    _, position = parse_response_header(ApiKey.METADATA, version, memoryview(frame))
+    response: Any = entity_reader(load_response_schema(ApiKey.METADATA, version))(frame[position:], 0)[0]
+    assert response.cluster_authorized_operations == operations
