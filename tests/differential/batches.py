@@ -32,6 +32,10 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
+def _sized(text: bytes | None) -> bytes:
+    return varint(-1) if text is None else varint(len(text)) + text
+
+
 def record(
     index: int,
     *,
@@ -42,11 +46,9 @@ def record(
 ) -> bytes:
     """One record of a batch."""
     parts = [b"\0", varint(time_delta), varint(index)]
-    for text in (key, value):
-        parts.append(varint(-1) if text is None else varint(len(text)) + text)
-    parts.append(varint(len(headers)))
+    parts += [_sized(key), _sized(value), varint(len(headers))]
     for name, text in headers:
-        parts.append(varint(len(name)) + name + (varint(-1) if text is None else varint(len(text)) + text))
+        parts += [_sized(name), _sized(text)]
     body = b"".join(parts)
     return varint(len(body)) + body
 

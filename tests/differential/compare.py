@@ -15,7 +15,14 @@ ORDER = " order"
 NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index")
 """What identifies an item of a list; a list without one is compared by position."""
 
-UNORDERED = ("produce ", "describe_log_dirs ", "list_config_resources ", "delete_topics ", "describe_configs ")
+UNORDERED = (
+    "produce ",
+    "describe_log_dirs ",
+    "list_config_resources ",
+    "delete_topics ",
+    "delete_records ",
+    "describe_configs ",
+)
 """Kafka keeps these answers in hash maps: their order means nothing, and changes from run to run."""
 
 
@@ -28,7 +35,6 @@ class Mismatch:
     path: str
     left: Any
     right: Any
-
 
 
 def report(mismatches: list[Mismatch]) -> str:
@@ -62,7 +68,9 @@ def compare(scenario: str, left: list[Step], right: list[Step]) -> list[Mismatch
 def _differences(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(left, dict) and isinstance(right, dict):
         for key in [*left, *(key for key in right if key not in left)]:
-            yield from _differences(left.get(key, ABSENT), right.get(key, ABSENT), f"{path}.{key}" if path else str(key))
+            yield from _differences(
+                left.get(key, ABSENT), right.get(key, ABSENT), f"{path}.{key}" if path else str(key)
+            )
     elif isinstance(left, list) and isinstance(right, list):
         yield from _in_lists(left, right, path)
     elif left != right or type(left) is not type(right):
@@ -72,7 +80,12 @@ def _differences(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, A
 def _in_lists(left: list[Any], right: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
     """Items that have a name are paired by name, all others by position."""
     left_names, right_names = [_name(one) for one in left], [_name(one) for one in right]
-    if None in left_names or None in right_names or len({*left_names}) != len(left) or len({*right_names}) != len(right):
+    if (
+        None in left_names
+        or None in right_names
+        or len({*left_names}) != len(left)
+        or len({*right_names}) != len(right)
+    ):
         for index in range(max(len(left), len(right))):
             one = left[index] if index < len(left) else ABSENT
             other = right[index] if index < len(right) else ABSENT

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import IntEnum
-from functools import cache
 from typing import Any
 
 from kio.index import load_request_schema, load_response_schema
@@ -87,18 +86,14 @@ def _plain_field(name: str, value: Any) -> Any:
     return plain(value)
 
 
-@cache
-def _hints(layout: type[Any]) -> dict[str, Any]:
-    return typing.get_type_hints(layout)
-
-
 def _entity(layout: type[Any], values: Mapping[str, Any]) -> Any:
+    hints = typing.get_type_hints(layout)
     arguments = {}
     for field in fields(layout):
         if field.name in values:
-            arguments[field.name] = _value(_hints(layout)[field.name], values[field.name])
+            arguments[field.name] = _value(hints[field.name], values[field.name])
         elif field.default is MISSING and field.default_factory is MISSING:
-            arguments[field.name] = _zero(_hints(layout)[field.name])
+            arguments[field.name] = _zero(hints[field.name])
     return layout(**arguments)
 
 
@@ -132,7 +127,13 @@ def _zero(hint: Any) -> Any:
         assert isinstance(hint, type)
         return _entity(hint, {})
     if isinstance(hint, type):
-        for kind, zero in ((bool, False), (datetime.timedelta, datetime.timedelta()), (int, 0), (str, ""), (bytes, b"")):
+        for kind, zero in (
+            (bool, False),
+            (datetime.timedelta, datetime.timedelta()),
+            (int, 0),
+            (str, ""),
+            (bytes, b""),
+        ):
             if issubclass(hint, kind):
                 return zero
     raise TypeError(f"no zero for {hint}")

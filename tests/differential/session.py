@@ -66,7 +66,9 @@ class Session:
     def note(self, label: str, outcome: Any) -> None:
         self.steps.append(Step(label, outcome))
 
-    def until(self, holds: Callable[[Answer], bool], api: str, version: int, /, label: str = "", **values: Any) -> Answer:
+    def until(
+        self, holds: Callable[[Answer], bool], api: str, version: int, /, label: str = "", **values: Any
+    ) -> Answer:
         """Ask until the answer is as hoped for, and write down only the last one."""
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         while True:

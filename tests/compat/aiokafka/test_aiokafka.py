@@ -80,7 +80,7 @@ async def test_a_record_too_large_for_the_topic_is_refused(bootstrap: str, make_
 
 async def test_offsets_by_time_and_at_both_ends(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
         for number in range(10):
             await producer.send_and_wait(topic, b"v", timestamp_ms=START + number * 1000)
     where = TopicPartition(topic, 0)

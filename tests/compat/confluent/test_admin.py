@@ -162,11 +162,11 @@ def test_broker_configs_are_described_and_altered(admin: AdminClient) -> None:
     described = configs(admin, ResourceType.BROKER, node)
     assert {"log.segment.bytes", "num.partitions", "log.dirs", "node.id"} <= described.keys()
     assert described["node.id"].is_read_only
-    entry = ConfigEntry("log.cleaner.threads", "2", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("message.max.bytes", "1234567", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, node, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result(timeout=10)
-    eventually(lambda: configs(admin, ResourceType.BROKER, node)["log.cleaner.threads"].value == "2")
-    changed = configs(admin, ResourceType.BROKER, node)["log.cleaner.threads"]
+    eventually(lambda: configs(admin, ResourceType.BROKER, node)["message.max.bytes"].value == "1234567")
+    changed = configs(admin, ResourceType.BROKER, node)["message.max.bytes"]
     assert ConfigSource(changed.source) is ConfigSource.DYNAMIC_BROKER_CONFIG
 
 

@@ -167,5 +167,3 @@ def test_the_perf_tools_run_through(tools: JavaTools, shell: Shell, bootstrap: s
     acks = ("--command-property", f"bootstrap.servers={bootstrap}", "acks=all")
     assert "2000 records sent" in tools.check(TOOLS + "ProducerPerformance", "--topic", topic, *rate, *acks)
     assert shell("GetOffsetShell", "--topic", topic).strip() == f"{topic}:0:2000"
-    latency = ("--num-records", "50", "--producer-acks", "1", "--record-size", "100")
-    assert "Percentiles:" in shell("EndToEndLatency", "--topic", topic, *latency)

@@ -26,7 +26,19 @@ def bad_lengths(s: Session) -> None:
 def unknown_keys_and_versions(s: Session) -> None:
     for key in (4, 5, 6, 7, 93, 500, -1, 32767):
         s.raw(f"API {key}", framed(header(key, 0)), seconds_max=1.0)
-    for key, version in ((0, 14), (1, 3), (1, 19), (2, 0), (2, 12), (3, 14), (3, -1), (19, 1), (19, 8), (60, 3), (75, 1)):
+    for key, version in (
+        (0, 14),
+        (1, 3),
+        (1, 19),
+        (2, 0),
+        (2, 12),
+        (3, 14),
+        (3, -1),
+        (19, 1),
+        (19, 8),
+        (60, 3),
+        (75, 1),
+    ):
         s.raw(f"API {key} version {version}", framed(header(key, version)), seconds_max=1.0)
     for key in (52, 53, 54, 56, 58, 62, 63, 67, 70, 73, 82):
         s.raw(f"API {key}, which is between brokers", framed(header(key, 0, tail=b"\0")), seconds_max=1.0)
@@ -37,12 +49,16 @@ def bodies_cut_short(s: Session) -> None:
     whole = {
         "metadata v4": request_frame("metadata", 4, {"topics": [{"name": "abc"}]}),
         "metadata v12": request_frame("metadata", 12, {"topics": [{"name": "abc"}]}),
-        "list offsets v7": request_frame("list_offsets", 7, {"topics": [{"name": "abc", "partitions": [{"timestamp": -1}]}]}),
+        "list offsets v7": request_frame(
+            "list_offsets", 7, {"topics": [{"name": "abc", "partitions": [{"timestamp": -1}]}]}
+        ),
         "fetch v11": request_frame("fetch", 11, {"topics": [{"topic": "abc", "partitions": [{}]}]}),
         "fetch v12": request_frame("fetch", 12, {"topics": [{"topic": "abc", "partitions": [{}]}]}),
         "produce v9": request_frame("produce", 9, {"acks": 1, "topic_data": [{"name": "abc"}]}),
         "create topics v7": request_frame("create_topics", 7, {"topics": [{"name": "abc"}]}),
-        "api versions v3": request_frame("api_versions", 3, {"client_software_name": "x", "client_software_version": "1"}),
+        "api versions v3": request_frame(
+            "api_versions", 3, {"client_software_name": "x", "client_software_version": "1"}
+        ),
     }
     for label, frame in whole.items():
         for missing in (1, 2, 5):
@@ -67,7 +83,9 @@ def counts_that_lie(s: Session) -> None:
         s.body(f"list offsets v1, {count} topics", 2, 1, struct.pack(">ii", -1, count))
     huge = b"\xff\xff\xff\xff\x0f"
     s.body("metadata v12, a huge varint count", 3, 12, huge, flexible=True)
-    s.body("fetch v12, a huge varint count", 1, 12, struct.pack(">iiiibii", -1, 0, 1, 1, 0, 0, -1) + huge, flexible=True)
+    s.body(
+        "fetch v12, a huge varint count", 1, 12, struct.pack(">iiiibii", -1, 0, 1, 1, 0, 0, -1) + huge, flexible=True
+    )
     s.body("produce v9, a huge varint count", 0, 9, b"\0" + struct.pack(">hi", 1, 1000) + huge, flexible=True)
     s.body("a varint that never ends", 3, 12, b"\xff" * 12, flexible=True)
 

@@ -37,7 +37,15 @@ def api_versions_too_new(s: Session) -> None:
 
 @scenario
 def api_versions_with_odd_client_names(s: Session) -> None:
-    for name, version in (("", "1"), ("a b", "1"), ("-x", "1"), ("x-", "1"), ("ok", ""), ("ok", "1.0-rc.1"), ("ok", "é")):
+    for name, version in (
+        ("", "1"),
+        ("a b", "1"),
+        ("-x", "1"),
+        ("x-", "1"),
+        ("ok", ""),
+        ("ok", "1.0-rc.1"),
+        ("ok", "é"),
+    ):
         answer = s.ask("api_versions", 3, client_software_name=name, client_software_version=version)
         s.note(f"name {name!r}, version {version!r}", answer if isinstance(answer, str) else answer["error_code"])
 

@@ -11,12 +11,16 @@ TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-def describe(s: Session, version: int, label: str, kind: int, name: str, keys: list[str] | None = None, **more: Any) -> Answer:
+def describe(
+    s: Session, version: int, label: str, kind: int, name: str, keys: list[str] | None = None, **more: Any
+) -> Answer:
     resource = {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
     return s.call("describe_configs", version, label, resources=[resource], **more)
 
 
-def change(s: Session, label: str, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1) -> Answer:
+def change(
+    s: Session, label: str, kind: int, name: str, *changes: tuple[str, int, str | None], version: int = 1
+) -> Answer:
     rows = [{"name": option, "config_operation": how, "value": value} for option, how, value in changes]
     resource = {"resource_type": kind, "resource_name": name, "configs": rows}
     return s.call("incremental_alter_configs", version, label, resources=[resource], validate_only=False)
@@ -78,7 +82,9 @@ def topic_configs_are_changed(s: Session) -> None:
         change(s, "set out of bounds", TOPIC, topic, ("segment.bytes", SET, "1"), version=version)
         change(s, "the same twice", TOPIC, topic, ("segment.ms", SET, "5"), ("segment.ms", SET, "6"), version=version)
         change(s, "an unknown operation", TOPIC, topic, ("segment.ms", 9, "5"), version=version)
-        change(s, "one good, one bad", TOPIC, topic, ("segment.ms", SET, "50000"), ("flush.ms", SET, "x"), version=version)
+        change(
+            s, "one good, one bad", TOPIC, topic, ("segment.ms", SET, "50000"), ("flush.ms", SET, "x"), version=version
+        )
         change(s, "nothing", TOPIC, topic, version=version)
         change(s, "an unknown topic", TOPIC, s.name("none"), ("segment.ms", SET, "5"), version=version)
         change(s, "an empty name", TOPIC, "", ("segment.ms", SET, "5"), version=version)
@@ -91,7 +97,11 @@ def topic_configs_are_changed(s: Session) -> None:
 @scenario
 def the_same_resource_twice(s: Session) -> None:
     topic = s.topic()
-    row = {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": "segment.ms", "config_operation": SET, "value": "70000"}]}
+    row = {
+        "resource_type": TOPIC,
+        "resource_name": topic,
+        "configs": [{"name": "segment.ms", "config_operation": SET, "value": "70000"}],
+    }
     s.call("incremental_alter_configs", 1, resources=[row, row])
     old = {"resource_type": TOPIC, "resource_name": topic, "configs": [{"name": "segment.ms", "value": "70000"}]}
     s.call("alter_configs", 2, resources=[old, old])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.batches import batch
 from tests.differential.catalogue.requests import fetch, fetch_partition, produce
 from tests.differential.scenario import scenario
@@ -12,7 +14,12 @@ SEQUENCE_MAX = 2**31 - 1
 
 def new_producer(s: Session) -> int:
     """Kafka answers COORDINATOR_LOAD_IN_PROGRESS until it has its first block of ids."""
-    asked = {"transactional_id": None, "transaction_timeout": 0, "producer_id": -1, "producer_epoch": -1}
+    asked: dict[str, Any] = {
+        "transactional_id": None,
+        "transaction_timeout": 0,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
     answer = s.until(lambda answer: answer["error_code"] == "0 none", "init_producer_id", 4, **asked)
     return int(answer["producer_id"])
 
@@ -21,8 +28,14 @@ def new_producer(s: Session) -> int:
 def producer_ids_in_every_version(s: Session) -> None:
     new_producer(s)
     for version in range(6):
-        s.call("init_producer_id", version, transactional_id=None, transaction_timeout=0, producer_id=-1, producer_epoch=-1)
-    for label, who, epoch in (("an epoch to bump", 5, 0), ("an id without an epoch", 5, -1), ("an epoch without an id", -1, 0)):
+        s.call(
+            "init_producer_id", version, transactional_id=None, transaction_timeout=0, producer_id=-1, producer_epoch=-1
+        )
+    for label, who, epoch in (
+        ("an epoch to bump", 5, 0),
+        ("an id without an epoch", 5, -1),
+        ("an epoch without an id", -1, 0),
+    ):
         s.call("init_producer_id", 4, label, transactional_id=None, transaction_timeout=0, producer_id=who,
                producer_epoch=epoch)  # fmt: skip
     s.call("init_producer_id", 4, "an empty transactional id", transactional_id="", transaction_timeout=1000)
@@ -63,7 +76,11 @@ def sequences(s: Session) -> None:
 def sequences_wrap(s: Session) -> None:
     topic = s.topic()
     who = new_producer(s)
-    for label, sequence, count in (("near the end", SEQUENCE_MAX - 2, 2), ("over the end", SEQUENCE_MAX, 3), ("after", 2, 1)):
+    for label, sequence, count in (
+        ("near the end", SEQUENCE_MAX - 2, 2),
+        ("over the end", SEQUENCE_MAX, 3),
+        ("after", 2, 1),
+    ):
         data = batch(count, producer_id=who, producer_epoch=0, base_sequence=sequence)
         produce(s, topic, data, label=label)
         produce(s, topic, data, label=f"{label} again")

@@ -83,8 +83,8 @@ def topic_partitions_are_described(s: Session) -> None:
     s.call("describe_topic_partitions", 0, "three at most", topics=asked, response_partition_limit=3)
     s.call("describe_topic_partitions", 0, "from a cursor", topics=asked,
            cursor={"topic_name": topic, "partition_index": 3})  # fmt: skip
-    s.call("describe_topic_partitions", 0, "from a cursor inside, one at most", topics=asked, response_partition_limit=1,
-           cursor={"topic_name": topic, "partition_index": 1})  # fmt: skip
+    s.call("describe_topic_partitions", 0, "from a cursor inside, one at most", topics=asked,
+           response_partition_limit=1, cursor={"topic_name": topic, "partition_index": 1})  # fmt: skip
     s.call("describe_topic_partitions", 0, "from a cursor behind the end", topics=asked,
            cursor={"topic_name": topic, "partition_index": 99})  # fmt: skip
     s.call("describe_topic_partitions", 0, "from a negative cursor", topics=asked,

@@ -18,7 +18,15 @@ def asked(topic: str, timestamp: int, *, index: int = 0, epoch: int = -1) -> dic
 
 
 def look_up(s: Session, version: int, label: str, *topics: dict[str, Any], isolation_level: int = 0) -> None:
-    s.call("list_offsets", version, label, replica_id=-1, isolation_level=isolation_level, timeout=2000, topics=list(topics))
+    s.call(
+        "list_offsets",
+        version,
+        label,
+        replica_id=-1,
+        isolation_level=isolation_level,
+        timeout=2000,
+        topics=list(topics),
+    )
 
 
 @scenario
@@ -30,13 +38,20 @@ def offsets_in_every_version(s: Session) -> None:
     for version in VERSIONS:
         for timestamp in (-1, -2, -3, -4, -5, -6, -7, 0, START - 1, START, START + 1, START + 3000, START + 3001):
             look_up(s, version, f"of {timestamp - START if timestamp > 0 else timestamp}", asked(topic, timestamp))
-            look_up(s, version, f"of {timestamp - START if timestamp > 0 else timestamp}, empty", asked(empty, timestamp))
+            look_up(
+                s, version, f"of {timestamp - START if timestamp > 0 else timestamp}, empty", asked(empty, timestamp)
+            )
 
 
 @scenario
 def offsets_of_times_out_of_order(s: Session) -> None:
     topic = s.topic()
-    mixed = (record(0, time_delta=0), record(1, time_delta=9000), record(2, time_delta=3000), record(3, time_delta=9000))
+    mixed = (
+        record(0, time_delta=0),
+        record(1, time_delta=9000),
+        record(2, time_delta=3000),
+        record(3, time_delta=9000),
+    )
     produce(s, topic, Batch(records=mixed, max_timestamp=START + 9000).encode())
     produce(s, topic, Batch(base_timestamp=START + 5000).encode())
     produce(s, topic, Batch(base_timestamp=START + 9000).encode())

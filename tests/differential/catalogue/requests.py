@@ -32,7 +32,9 @@ def produce(
     )  # fmt: skip
 
 
-def fetch_partition(offset: int, *, index: int = 0, limit: int = 1 << 20, epoch: int = -1, **more: Any) -> dict[str, Any]:
+def fetch_partition(
+    offset: int, *, index: int = 0, limit: int = 1 << 20, epoch: int = -1, **more: Any
+) -> dict[str, Any]:
     return {
         "partition": index,
         "fetch_offset": offset,

@@ -30,7 +30,9 @@ def topics_are_created_in_every_version(s: Session) -> None:
     for version in range(4, 8):
         create(s, "by defaults", new_topic(s.name(f"d{version}"), partitions=-1, replicas=-1), version=version)
     for version in (2, 3):
-        create(s, "by defaults, too early", new_topic(s.name(f"e{version}"), partitions=-1, replicas=-1), version=version)
+        create(
+            s, "by defaults, too early", new_topic(s.name(f"e{version}"), partitions=-1, replicas=-1), version=version
+        )
 
 
 @scenario
@@ -94,7 +96,7 @@ def names_that_collide(s: Session) -> None:
 def topics_are_deleted_in_every_version(s: Session) -> None:
     for version in range(1, 7):
         topic = s.topic(f"v{version}")
-        named = {"topic_names": [topic], "topics": [{"name": topic, "topic_id": None}]}
+        named: dict[str, Any] = {"topic_names": [topic], "topics": [{"name": topic, "topic_id": None}]}
         s.call("delete_topics", version, timeout=5000, **named)
         s.until(lambda answer: "0 none" not in str(answer["responses"]), "delete_topics", version, "again",
                 timeout=5000, **named)  # fmt: skip

@@ -1,0 +1,1 @@
+"""How fast Penstock is, beside Apache Kafka on the same machine in the same run. `python -m benchmarks`."""

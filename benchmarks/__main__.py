@@ -1,0 +1,194 @@
+"""`python -m benchmarks`: Penstock beside Apache Kafka, in rounds that take turns, the best round of each.
+
+python -m benchmarks                quick: about three minutes
+python -m benchmarks --full         five rounds, larger amounts, a warm JVM
+python -m benchmarks --no-kafka     Penstock alone
+python -m benchmarks -k produce     only rows with 'produce' in the name
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import bars, lifecycle
+from benchmarks.bars import Results
+from benchmarks.echo import echo_p50_us
+from benchmarks.load import Load, LoadFailed
+from benchmarks.measures import MEASURES, Figures, Measure
+from benchmarks.targets import Target
+from tests.support.apache_kafka import ApacheKafka
+from tests.support.java_tools import KAFKA_VERSION, JavaMissing
+from tests.support.penstock_process import PenstockProcess
+
+MOCKED = ("produce 100 B", "produce 1 KB")
+
+
+def main() -> int:
+    options = _options()
+    console = Console(width=150)
+    load = Load()
+    notes = [load.note] if load.note else []
+    results: Results = {}
+    started = time.monotonic()
+    with ExitStack() as running:
+        targets = _targets(running, results, notes, with_kafka=not options.no_kafka)
+        for target in targets[1:]:  # the two Penstock targets are one process
+            results[bars.IDLE, target.title] = lifecycle.idle_memory(target)
+        results[bars.IDLE, bars.FSYNC] = results.get((bars.IDLE, bars.OS), {})
+        measures = [one for one in MEASURES if options.pattern in one.name]
+        if options.full:
+            _warm(load, targets, seconds=90)
+        for round_number in range(1, options.rounds + 1):
+            for measure in measures:
+                for target in targets:
+                    console.print(f"[dim]round {round_number}/{options.rounds}: {measure.name}, {target.title}[/dim]")
+                    _keep_best(results, measure, target.title, _measured(load, measure, target, options.scale, notes))
+        _mock_ceiling(load, results, measures, options.scale)
+        results[bars.ECHO, bars.ECHO] = {"p50_us": echo_p50_us(load)}
+        for target in (targets[0], *targets[2:]):
+            results[bars.CONNECTED, target.title] = lifecycle.memory_with_connections(target)
+            if not options.pattern:
+                console.print(f"[dim]restart after kill -9: {target.title}[/dim]")
+                results[bars.RESTART, target.title] = lifecycle.restart_after_kill(
+                    load, target, gigabytes=options.gigabytes
+                )
+    _print_report(console, results, [target.title for target in targets], notes, time.monotonic() - started)
+    if options.json:
+        rows = [{"measure": name, "target": target, **figures} for (name, target), figures in results.items()]
+        Path(options.json).write_text(json.dumps(rows, indent=1))
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("--full", action="store_true", help="five rounds, larger amounts, a warm JVM (half an hour)")
+    parser.add_argument("--rounds", type=int, help="how often each row is measured (quick: 2, full: 5)")
+    parser.add_argument("--scale", type=float, help="how much load, 1.0 being seconds per row (quick: 0.4, full: 1.0)")
+    parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("-k", dest="pattern", default="", help="only rows whose name contains this")
+    parser.add_argument("--json", help="write every figure to this file too")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (5 if options.full else 2)
+    options.scale = options.scale or (1.0 if options.full else 0.4)
+    options.gigabytes = 1.0
+    return options
+
+
+def _targets(running: ExitStack, results: Results, notes: list[str], *, with_kafka: bool) -> list[Target]:
+    penstock = PenstockProcess()
+    running.callback(penstock.__exit__, None, None, None)
+    seconds = penstock.start()
+    targets = [
+        Target("Penstock", "fsync", penstock, (("flush.mode", "fsync"),)),
+        Target("Penstock", "os", penstock, (("flush.mode", "os"),)),
+    ]
+    for target in targets:
+        results[bars.START, target.title] = {"s": seconds}
+    if with_kafka:
+        try:
+            kafka = ApacheKafka(quick=False)
+        except JavaMissing as reason:
+            notes.append(f"Apache Kafka was not measured: {reason}")
+            return targets
+        running.callback(kafka.__exit__, None, None, None)
+        seconds = kafka.start()
+        targets.append(Target("Apache Kafka", "os", kafka))
+        results[bars.START, targets[-1].title] = {"s": seconds}
+    return targets
+
+
+def _measured(load: Load, measure: Measure, target: Target, scale: float, notes: list[str]) -> Figures:
+    try:
+        return measure.run(load, target, scale)
+    except LoadFailed as error:
+        notes.append(f"{measure.name}, {target.title}: {error}")
+        return {}
+
+
+def _keep_best(results: Results, measure: Measure, title: str, found: Figures) -> None:
+    best = results.get((measure.name, title))
+    if found and (best is None or (found[measure.best_by] > best[measure.best_by]) == measure.higher_is_better):
+        results[measure.name, title] = found
+
+
+def _warm(load: Load, targets: list[Target], *, seconds: float) -> None:
+    """Give the JVM time to compile what is hot; Python has nothing to warm."""
+    for target in targets[2:]:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            for measure in MEASURES:
+                _measured(load, measure, target, 0.3, [])
+
+
+def _mock_ceiling(load: Load, results: Results, measures: list[Measure], scale: float) -> None:
+    """librdkafka against the broker that it mocks inside its own process: the most a client can do here."""
+    if not load.is_native:
+        return
+    for measure in measures:
+        if measure.name.startswith(MOCKED):
+            size = 100 if "100 B" in measure.name else 1000
+            settings = ["test.mock.num.brokers=1", *(["compression.type=lz4"] if "lz4" in measure.name else [])]
+            count = int((4_000_000 if size == 100 else 1_000_000) * scale)
+            for _ in range(2):
+                numbers = load.produce("mock:1", "mock", count=count, size=size, settings=settings)
+                figures = {
+                    "records/s": numbers["records"] / numbers["seconds"],
+                    "MB/s": numbers["bytes"] / 1e6 / numbers["seconds"],
+                }
+                _keep_best(results, measure, bars.MOCK, figures)
+
+
+def _print_report(console: Console, results: Results, titles: list[str], notes: list[str], seconds: float) -> None:
+    machine = (
+        f"{platform.machine()}, {_cores()} cores, Python {platform.python_version()}, Apache Kafka {KAFKA_VERSION}"
+    )
+    table = Table(title=f"Best of the rounds; in brackets the durability. {machine}", title_justify="left")
+    table.add_column("measure")
+    shown = [*titles, bars.MOCK]
+    for title in shown:
+        table.add_column(title, justify="right")
+    for name in dict.fromkeys(name for name, _ in results):
+        if name != bars.ECHO:
+            table.add_row(name, *(_cell(results.get((name, title), {})) for title in shown))
+    console.print(table)
+    verdict = Table(title="Bars", title_justify="left")
+    for column in ("bar", "found", ""):
+        verdict.add_column(column)
+    for bar in bars.judge(results):
+        mark = {True: "[green]pass[/green]", False: "[red]miss[/red]", None: "-"}[bar.passed]
+        verdict.add_row(bar.text, bar.found, mark)
+    console.print(verdict)
+    for note in dict.fromkeys(notes):
+        console.print(f"note: {note}")
+    console.print(f"{seconds:.0f} s. Under 1.3x is a tie on a noisy machine.")
+
+
+def _cell(figures: Figures) -> str:
+    order = ("records/s", "requests/s", "p50 ms", "p99 ms", "MB/s", "CPU s/GB", "CPU us/request", "p50_us", "MB", "s")
+    texts = []
+    for name in order:
+        if name in figures:
+            value = figures[name]
+            texts.append(f"{value:,.0f} {name}" if value >= 100 else f"{value:.2f} {name}")
+    return "\n".join(texts[:5]) or "-"
+
+
+def _cores() -> int:
+    import os
+
+    return os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The bars that the figures are held against, and whether each was cleared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks import measures
+from benchmarks.measures import Figures
+
+Results = dict[tuple[str, str], Figures]
+"""Figures by (measure, target)."""
+
+FSYNC, OS, KAFKA, MOCK = "Penstock (fsync)", "Penstock (os)", "Apache Kafka (os)", "librdkafka's mock"
+START, RESTART, IDLE, CONNECTED = (
+    "start to first answer",
+    "restart after kill -9, 1 GB log",
+    "memory, idle",
+    "memory, 1,000 connections",
+)
+ECHO = "TCP echo"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One demand: what is asked for, what was found; `passed` is None where it could not be judged."""
+
+    text: str
+    found: str
+    passed: bool | None
+
+
+def judge(results: Results) -> list[Bar]:
+    """Hold the results against every bar."""
+    bars = [
+        _at_most(results, "start to first answer <= 1 s", START, FSYNC, "s", 1.0),
+        _at_most(results, "restart after kill -9 with the log <= 1 s", RESTART, FSYNC, "s", 1.0),
+        _at_most(results, "memory idle <= 100 MB", IDLE, FSYNC, "MB", 100),
+        _at_most(results, "memory at 1,000 connections <= 100 MB", CONNECTED, FSYNC, "MB", 100),
+        _at_least(results, "produce 100 B >= 1,000,000 records/s", measures.PRODUCE_100, FSYNC, "records/s", 1e6),
+        _at_most(results, "end to end p99 < 10 ms", measures.END_TO_END, FSYNC, "p99 ms", 10.0),
+    ]
+    rows = [measures.PRODUCE_100, measures.PRODUCE_1K, f"{measures.PRODUCE_100}, lz4", f"{measures.PRODUCE_1K}, lz4"]
+    for row in [*rows, measures.CONSUME_1K]:
+        bars.append(_ratio(results, f"{row}: flush.mode=os >= Kafka", row, OS, KAFKA, "records/s", 1.0))
+        bars.append(_ratio(results, f"{row}: fsync >= 0.7 of Kafka unflushed", row, FSYNC, KAFKA, "records/s", 0.7))
+    bars.append(_ratio(results, "small requests >= 2x Kafka", measures.SMALL, FSYNC, KAFKA, "requests/s", 2.0))
+    bars += [
+        _at_most(results, "small requests <= 12 us CPU", measures.SMALL, OS, "CPU us/request", 12),
+        _at_least(results, "small requests >= 70,000/s", measures.SMALL, OS, "requests/s", 70_000),
+        _at_most(results, "16 KB batches <= 2.0 s CPU per GB", measures.RAW_16K, OS, "CPU s/GB", 2.0),
+        _at_most(results, "256 KB batches <= 1.0 s CPU per GB", measures.RAW_256K, OS, "CPU s/GB", 1.0),
+        _at_most(results, "fetch 1 MB <= 0.35 s CPU per GB", measures.FETCH_1M, OS, "CPU s/GB", 0.35),
+        _ratio(results, "produce 100 B >= 0.7 of the mock", measures.PRODUCE_100, OS, MOCK, "records/s", 0.7),
+        _ratio(results, "produce 1 KB >= 0.7 of the mock", measures.PRODUCE_1K, OS, MOCK, "records/s", 0.7),
+        _ratio(
+            results, "produce 1 KB lz4 >= 0.9 of the mock", f"{measures.PRODUCE_1K}, lz4", OS, MOCK, "records/s", 0.9
+        ),
+    ]
+    bars.append(_echo(results))
+    return bars
+
+
+def _echo(results: Results) -> Bar:
+    found, floor = _get(results, measures.DEPTH_1, OS, "p50_us"), _get(results, ECHO, ECHO, "p50_us")
+    text = "one request at a time, p50 <= 3x a TCP echo"
+    if found is None or floor is None:
+        return Bar(text, "not measured", None)
+    return Bar(text, f"{found:.0f} us / {floor:.0f} us = {found / floor:.1f}x", found <= 3 * floor)
+
+
+def _get(results: Results, measure: str, target: str, figure: str) -> float | None:
+    return results.get((measure, target), {}).get(figure)
+
+
+def _at_most(results: Results, text: str, measure: str, target: str, figure: str, most: float) -> Bar:
+    found = _get(results, measure, target, figure)
+    return Bar(
+        text, "not measured" if found is None else f"{found:,.2f} {figure}", None if found is None else found <= most
+    )
+
+
+def _at_least(results: Results, text: str, measure: str, target: str, figure: str, least: float) -> Bar:
+    found = _get(results, measure, target, figure)
+    return Bar(
+        text, "not measured" if found is None else f"{found:,.0f} {figure}", None if found is None else found >= least
+    )
+
+
+def _ratio(results: Results, text: str, measure: str, ours: str, theirs: str, figure: str, least: float) -> Bar:
+    one, other = _get(results, measure, ours, figure), _get(results, measure, theirs, figure)
+    if one is None or other is None:
+        return Bar(text, "not measured", None)
+    return Bar(text, f"{one:,.0f} / {other:,.0f} = {one / other:.2f}", one >= least * other)

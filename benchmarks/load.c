@@ -1,0 +1,440 @@
+/*
+ * The load of the benchmarks, so that the client is not what is measured.
+ *
+ *   load produce LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE [name=value ...]
+ *   load consume LIBRDKAFKA BOOTSTRAP TOPIC COUNT [name=value ...]
+ *   load latency LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE [name=value ...]
+ *   load requests HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT
+ *
+ * The first three go through librdkafka, loaded at run time from the path given, so that no headers are
+ * needed. The last one sends one prepared frame again and again over raw sockets, DEPTH at a time on each
+ * connection. Each prints one JSON object.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+static void die(const char *what, const char *why) {
+    fprintf(stderr, "load: %s: %s\n", what, why ? why : strerror(errno));
+    exit(1);
+}
+
+static double now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+static int by_size(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void print_latencies(double *seconds, long count) {
+    if (count == 0) {
+        printf("\"p50_us\": null, \"p99_us\": null, \"max_us\": null");
+        return;
+    }
+    qsort(seconds, (size_t)count, sizeof *seconds, by_size);
+    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f", seconds[count / 2] * 1e6,
+           seconds[(long)((double)count * 0.99)] * 1e6, seconds[count - 1] * 1e6);
+}
+
+/* ---- librdkafka: the part of its interface that is used here ---- */
+
+typedef struct {
+    int err;
+    void *topic;
+    int32_t partition;
+    void *payload;
+    size_t size;
+    void *key;
+    size_t key_size;
+    int64_t offset;
+    void *internal;
+} Message;
+
+static void *library;
+static char error_text[512];
+static long delivered, failed;
+
+static void *symbol(const char *name) {
+    void *found = dlsym(library, name);
+    if (!found)
+        die(name, dlerror());
+    return found;
+}
+
+#define CALL(type, name, ...) ((type(*)(__VA_ARGS__))symbol(name))
+
+static void on_delivery(void *client, const Message *message, void *opaque) {
+    (void)client;
+    (void)opaque;
+    if (message->err)
+        failed++;
+    delivered++;
+}
+
+static void *new_client(int is_consumer, const char *bootstrap, int argc, char **settings) {
+    void *conf = CALL(void *, "rd_kafka_conf_new", void)();
+    int (*set)(void *, const char *, const char *, char *, size_t) = symbol("rd_kafka_conf_set");
+    set(conf, "bootstrap.servers", bootstrap, error_text, sizeof error_text);
+    for (int index = 0; index < argc; index++) {
+        char *value = strchr(settings[index], '=');
+        if (!value)
+            die(settings[index], "not name=value");
+        *value++ = 0;
+        if (set(conf, settings[index], value, error_text, sizeof error_text))
+            die(settings[index], error_text);
+    }
+    if (!is_consumer)
+        CALL(void, "rd_kafka_conf_set_dr_msg_cb", void *, void (*)(void *, const Message *, void *))(conf, on_delivery);
+    void *client = CALL(void *, "rd_kafka_new", int, void *, char *, size_t)(is_consumer, conf, error_text, sizeof error_text);
+    if (!client)
+        die("librdkafka", error_text);
+    return client;
+}
+
+/* Words of a small vocabulary: compresses about as well as logs do. */
+static char *make_text(size_t size) {
+    static const char *words[] = {"flow ",  "gate ",  "wheel ", "river ", "pressure ", "turbine ", "0.173 ", "open ",
+                                  "closed ", "valve ", "84112 ", "level ", "2026-01-", "sensor-", "ok ",      "warn "};
+    char *text = malloc(size + 16);
+    size_t at = 0;
+    uint32_t state = 12345;
+    while (at < size) {
+        state = state * 1664525u + 1013904223u;
+        const char *word = words[state >> 28];
+        size_t length = strlen(word);
+        memcpy(text + at, word, length);
+        at += length;
+        if ((state >> 20 & 7) == 0 && at + 8 < size)
+            at += (size_t)snprintf(text + at, 9, "%08x", state);
+    }
+    return text;
+}
+
+enum { POOL = 1 << 22, CHUNK = 10000 };
+
+static int produce(int argc, char **argv) {
+    if (argc < 5)
+        die("produce", "needs LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE");
+    long count = atol(argv[3]);
+    size_t size = (size_t)atol(argv[4]);
+    void *client = new_client(0, argv[1], argc - 5, argv + 5);
+    void *topic = CALL(void *, "rd_kafka_topic_new", void *, const char *, void *)(client, argv[2], NULL);
+    int (*send)(void *, int32_t, int, Message *, int) = symbol("rd_kafka_produce_batch");
+    int (*poll_events)(void *, int) = symbol("rd_kafka_poll");
+    char *text = make_text(POOL);
+    Message *messages = calloc(CHUNK, sizeof *messages);
+    size_t at = 0;
+    /* One record first: connecting and looking up the leader are not throughput. */
+    messages[0].payload = text;
+    messages[0].size = size;
+    send(topic, 0, 0, messages, 1);
+    for (double deadline = now() + 15; delivered < 1;) {
+        poll_events(client, 100);
+        if (now() > deadline)
+            die("produce", "the first record was not delivered within 15 s");
+    }
+    delivered = failed = 0;
+    double started = now();
+    for (long sent = 0; sent < count;) {
+        int chunk = count - sent < CHUNK ? (int)(count - sent) : CHUNK;
+        for (int index = 0; index < chunk; index++) {
+            memset(&messages[index], 0, sizeof messages[index]);
+            messages[index].payload = text + at;
+            messages[index].size = size;
+            at = at + size + 7 > POOL - size ? 0 : at + size + 7;
+        }
+        int first = 0;
+        while (first < chunk) {
+            int taken = send(topic, 0, 0, messages + first, chunk - first);
+            if (taken < chunk - first) {
+                /* The queue is full: what was refused stands at the end, in order, for one partition. */
+                int kept = first;
+                for (int index = first; index < chunk; index++)
+                    if (messages[index].err)
+                        messages[kept++] = messages[index];
+                chunk = kept;
+                for (int index = first; index < chunk; index++)
+                    messages[index].err = 0;
+                sent += taken;
+                poll_events(client, 5);
+            } else {
+                sent += taken;
+                first = chunk;
+            }
+        }
+        poll_events(client, 0);
+    }
+    for (double deadline = now() + 120; delivered < count;) {
+        poll_events(client, 50);
+        if (now() > deadline)
+            die("produce", "not all records were delivered within 120 s");
+    }
+    double seconds = now() - started;
+    printf("{\"records\": %ld, \"bytes\": %ld, \"failed\": %ld, \"seconds\": %.4f}\n", count, count * (long)size, failed, seconds);
+    fflush(stdout);
+    _exit(failed ? 2 : 0);
+}
+
+static void *assigned_consumer(const char *bootstrap, const char *topic, int64_t offset, int argc, char **settings) {
+    void *client = new_client(1, bootstrap, argc, settings);
+    void *list = CALL(void *, "rd_kafka_topic_partition_list_new", int)(1);
+    CALL(void *, "rd_kafka_topic_partition_list_add", void *, const char *, int32_t)(list, topic, 0);
+    CALL(int, "rd_kafka_topic_partition_list_set_offset", void *, const char *, int32_t, int64_t)(list, topic, 0, offset);
+    CALL(int, "rd_kafka_assign", void *, void *)(client, list);
+    return client;
+}
+
+static int consume(int argc, char **argv) {
+    if (argc < 4)
+        die("consume", "needs LIBRDKAFKA BOOTSTRAP TOPIC COUNT");
+    long count = atol(argv[3]), got = 0, bytes = 0;
+    void *client = assigned_consumer(argv[1], argv[2], 0, argc - 4, argv + 4);
+    void *queue = CALL(void *, "rd_kafka_queue_get_consumer", void *)(client);
+    long (*take)(void *, int, Message **, size_t) = symbol("rd_kafka_consume_batch_queue");
+    void (*drop)(Message *) = symbol("rd_kafka_message_destroy");
+    Message **messages = calloc(CHUNK, sizeof *messages);
+    double started = 0;
+    for (double deadline = now() + 60; got < count && now() < deadline;) {
+        long taken = take(queue, 1000, messages, CHUNK);
+        if (taken > 0 && !started)
+            started = now();
+        for (long index = 0; index < taken; index++) {
+            if (!messages[index]->err) {
+                got++;
+                bytes += (long)messages[index]->size;
+            }
+            drop(messages[index]);
+        }
+    }
+    double seconds = now() - started;
+    printf("{\"records\": %ld, \"bytes\": %ld, \"failed\": %ld, \"seconds\": %.4f}\n", got, bytes, count > got ? count - got : 0, seconds);
+    fflush(stdout);
+    _exit(got < count ? 2 : 0);
+}
+
+/* Records at a steady rate; each carries the moment it was handed over, and the reader of the same process subtracts. */
+static int latency(int argc, char **argv) {
+    if (argc < 6)
+        die("latency", "needs LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE");
+    long count = atol(argv[3]), sent = 0, got = 0, warm = count / 10;
+    size_t size = (size_t)atol(argv[4]);
+    double rate = atof(argv[5]);
+    char *fast[] = {strdup("fetch.wait.max.ms=500"), strdup("fetch.min.bytes=1"), strdup("group.id=load"),
+                    strdup("enable.auto.commit=false")};
+    void *producer = new_client(0, argv[1], argc - 6, argv + 6);
+    void *topic = CALL(void *, "rd_kafka_topic_new", void *, const char *, void *)(producer, argv[2], NULL);
+    void *consumer = assigned_consumer(argv[1], argv[2], 0, 4, fast);
+    void *queue = CALL(void *, "rd_kafka_queue_get_consumer", void *)(consumer);
+    int (*send)(void *, int32_t, int, Message *, int) = symbol("rd_kafka_produce_batch");
+    int (*poll_events)(void *, int) = symbol("rd_kafka_poll");
+    long (*take)(void *, int, Message **, size_t) = symbol("rd_kafka_consume_batch_queue");
+    void (*drop)(Message *) = symbol("rd_kafka_message_destroy");
+    Message **messages = calloc(CHUNK, sizeof *messages);
+    double *seconds = calloc((size_t)count, sizeof *seconds);
+    char *text = make_text(size + 64);
+    double started = now() + 0.5; /* time to connect */
+    double deadline = started + (double)count / rate + 15;
+    while (got < count && now() < deadline) {
+        long due = (long)((now() - started) * rate);
+        for (; sent < due && sent < count; sent++) {
+            Message one = {0};
+            double at = now();
+            memcpy(text, &at, sizeof at);
+            one.payload = text;
+            one.size = size;
+            if (send(topic, 0, 2 /* copy */, &one, 1) != 1)
+                break;
+        }
+        poll_events(producer, 0);
+        long taken = take(queue, 0, messages, CHUNK);
+        double at = now();
+        for (long index = 0; index < taken; index++) {
+            if (!messages[index]->err && messages[index]->size == size && got < count) {
+                double handed;
+                memcpy(&handed, messages[index]->payload, sizeof handed);
+                seconds[got++] = at - handed;
+            }
+            drop(messages[index]);
+        }
+        if (taken <= 0) {
+            struct timespec little = {0, 20000};
+            nanosleep(&little, NULL);
+        }
+    }
+    printf("{\"records\": %ld, \"failed\": %ld, ", got, count - got);
+    print_latencies(seconds + (got > warm ? warm : 0), got > warm ? got - warm : got);
+    printf("}\n");
+    fflush(stdout);
+    _exit(got < count ? 2 : 0);
+}
+
+/* ---- raw sockets ---- */
+
+typedef struct {
+    int socket;
+    size_t written; /* of the frame under way */
+    long started, answered;
+    unsigned char head[4];
+    size_t head_have;
+    size_t body_left;
+    double *sent_at; /* a ring of DEPTH moments */
+} Connection;
+
+static int connect_to(const char *host, const char *port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
+    inet_pton(AF_INET, host, &address.sin_addr);
+    int one = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    if (connect(one, (struct sockaddr *)&address, sizeof address))
+        die("connect", NULL);
+    setsockopt(one, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    fcntl(one, F_SETFL, O_NONBLOCK);
+    return one;
+}
+
+static char *burst; /* several copies of the frame, so that small ones go out many at a time */
+static size_t frame_size;
+static long burst_frames;
+static char scratch[1 << 20];
+static double *taken_times;
+static long taken_count, taken_room, answer_bytes, wanted_each;
+
+static void write_some(Connection *on, long depth) {
+    while (on->started < wanted_each && (on->started - on->answered < depth || on->written)) {
+        long room = depth - (on->started - on->answered) - (on->written ? 1 : 0);
+        long left = wanted_each - on->started - (on->written ? 1 : 0);
+        long whole = room < left ? room : left;
+        if (whole > burst_frames - 1)
+            whole = burst_frames - 1;
+        size_t size = (on->written ? frame_size - on->written : 0) + (whole > 0 ? (size_t)whole * frame_size : 0);
+        if (size == 0)
+            return;
+        ssize_t done = send(on->socket, burst + on->written, size, MSG_NOSIGNAL);
+        if (done < 0) {
+            if (errno == EAGAIN)
+                return;
+            die("send", NULL);
+        }
+        size_t total = on->written + (size_t)done;
+        double at = now();
+        for (; total >= frame_size; total -= frame_size, on->started++)
+            on->sent_at[on->started % depth] = at;
+        on->written = total;
+        if ((size_t)done < size)
+            return;
+    }
+}
+
+static void read_some(Connection *on, long depth) {
+    while (1) {
+        ssize_t size = recv(on->socket, scratch, sizeof scratch, 0);
+        if (size < 0) {
+            if (errno == EAGAIN)
+                return;
+            die("recv", NULL);
+        }
+        if (size == 0)
+            die("recv", "the broker closed the connection");
+        answer_bytes += size;
+        double at = now();
+        for (size_t used = 0; used < (size_t)size;) {
+            if (on->body_left) {
+                size_t part = (size_t)size - used < on->body_left ? (size_t)size - used : on->body_left;
+                on->body_left -= part;
+                used += part;
+            } else {
+                on->head[on->head_have++] = (unsigned char)scratch[used++];
+                if (on->head_have < 4)
+                    continue;
+                on->head_have = 0;
+                on->body_left = (size_t)on->head[0] << 24 | (size_t)on->head[1] << 16 | (size_t)on->head[2] << 8 | on->head[3];
+            }
+            if (on->body_left == 0 && on->head_have == 0) {
+                if (taken_count < taken_room)
+                    taken_times[taken_count++] = at - on->sent_at[on->answered % depth];
+                on->answered++;
+            }
+        }
+        if ((size_t)size < sizeof scratch)
+            return;
+    }
+}
+
+static int requests(int argc, char **argv) {
+    if (argc < 6)
+        die("requests", "needs HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT");
+    FILE *file = fopen(argv[2], "rb");
+    if (!file)
+        die(argv[2], NULL);
+    char *frame = malloc(1 << 24);
+    frame_size = fread(frame, 1, 1 << 24, file);
+    long connections = atol(argv[3]), depth = atol(argv[4]), count = atol(argv[5]);
+    wanted_each = count / connections;
+    burst_frames = frame_size * (size_t)depth < (4u << 20) ? depth + 1 : 2;
+    burst = malloc(frame_size * (size_t)burst_frames);
+    for (long index = 0; index < burst_frames; index++)
+        memcpy(burst + (size_t)index * frame_size, frame, frame_size);
+    taken_room = count < 2000000 ? count : 2000000;
+    taken_times = calloc((size_t)taken_room, sizeof *taken_times);
+    Connection *all = calloc((size_t)connections, sizeof *all);
+    struct pollfd *polls = calloc((size_t)connections, sizeof *polls);
+    for (long index = 0; index < connections; index++) {
+        all[index].socket = polls[index].fd = connect_to(argv[0], argv[1]);
+        all[index].sent_at = calloc((size_t)depth, sizeof(double));
+    }
+    double started = now();
+    for (long open = connections; open > 0;) {
+        open = 0;
+        for (long index = 0; index < connections; index++) {
+            Connection *on = &all[index];
+            write_some(on, depth);
+            int writes = on->written > 0;
+            open += on->answered < wanted_each;
+            polls[index].events = (short)((on->answered < wanted_each ? POLLIN : 0) | (writes ? POLLOUT : 0));
+        }
+        if (open && poll(polls, (nfds_t)connections, 10000) == 0)
+            die("requests", "no answer for 10 s");
+        for (long index = 0; open && index < connections; index++)
+            if (polls[index].revents & (POLLIN | POLLHUP | POLLERR))
+                read_some(&all[index], depth);
+    }
+    double seconds = now() - started;
+    long done = wanted_each * connections;
+    printf("{\"requests\": %ld, \"sent_bytes\": %ld, \"answer_bytes\": %ld, \"failed\": 0, \"seconds\": %.4f, ", done,
+           done * (long)frame_size, answer_bytes, seconds);
+    print_latencies(taken_times, taken_count);
+    printf("}\n");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 3)
+        die("usage", "load produce|consume|latency|requests ...");
+    if (strcmp(argv[1], "requests") == 0)
+        return requests(argc - 2, argv + 2);
+    library = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        die("librdkafka", dlerror());
+    if (strcmp(argv[1], "produce") == 0)
+        return produce(argc - 2, argv + 2);
+    if (strcmp(argv[1], "consume") == 0)
+        return consume(argc - 2, argv + 2);
+    if (strcmp(argv[1], "latency") == 0)
+        return latency(argc - 2, argv + 2);
+    die(argv[1], "no such load");
+}

@@ -1,0 +1,90 @@
+"""The load generator: `load.c` compiled on first use, or a slower one in Python where there is no compiler.
+
+`Load.produce`, `consume`, `latency` go through librdkafka, `requests` over raw sockets. Each returns the
+numbers that the generator printed.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).with_name("load.c")
+BUILD = Path(__file__).parents[1] / ".cache" / "benchmarks"
+PRODUCER = ("acks=all", "linger.ms=5", "batch.num.messages=10000", "queue.buffering.max.messages=1000000")
+CONSUMER = ("group.id=load", "enable.auto.commit=false", "queued.min.messages=1000000")
+SECONDS_MAX = 180
+
+
+class LoadFailed(Exception):
+    """The generator ended with an error; says which."""
+
+
+class Load:
+    """The generator to use on this machine."""
+
+    def __init__(self) -> None:
+        self.note = ""
+        self._command: list[str]
+        library = librdkafka()
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if compiler is None or library is None:
+            missing = "no C compiler" if compiler is None else "no librdkafka beside confluent-kafka"
+            self.note = f"load by Python ({missing}): throughput figures are the client's limit, not the broker's"
+            self._command = [sys.executable, "-m", "benchmarks.load_python"]
+            self._library = "-"
+        else:
+            self._command = [str(_compiled(compiler))]
+            self._library = str(library)
+
+    @property
+    def is_native(self) -> bool:
+        return not self.note
+
+    def produce(
+        self, bootstrap: str, topic: str, *, count: int, size: int, settings: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        return self._run("produce", self._library, bootstrap, topic, count, size, *PRODUCER, *settings)
+
+    def consume(self, bootstrap: str, topic: str, *, count: int) -> dict[str, Any]:
+        return self._run("consume", self._library, bootstrap, topic, count, *CONSUMER)
+
+    def latency(self, bootstrap: str, topic: str, *, count: int, size: int, rate: int) -> dict[str, Any]:
+        return self._run("latency", self._library, bootstrap, topic, count, size, rate, "acks=all", "linger.ms=1")
+
+    def requests(self, bootstrap: str, frame: bytes, *, connections: int, depth: int, count: int) -> dict[str, Any]:
+        host, _, port = bootstrap.rpartition(":")
+        BUILD.mkdir(parents=True, exist_ok=True)
+        file = BUILD / "frame"
+        file.write_bytes(frame)
+        return self._run("requests", host, port, file, connections, depth, count)
+
+    def _run(self, *words: object) -> dict[str, Any]:
+        done = subprocess.run(
+            [*self._command, *map(str, words)], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
+        )
+        if done.returncode != 0:
+            raise LoadFailed(f"{words[0]}: {done.stderr.strip()[-300:] or done.stdout.strip()}")
+        numbers: dict[str, Any] = json.loads(done.stdout)
+        return numbers
+
+
+def librdkafka() -> Path | None:
+    """The shared library that confluent-kafka brings along."""
+    import confluent_kafka
+
+    beside = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
+    return next(iter(sorted(beside.glob("librdkafka*"))), None)
+
+
+def _compiled(compiler: str) -> Path:
+    program = BUILD / "load"
+    if not program.exists() or program.stat().st_mtime < SOURCE.stat().st_mtime:
+        BUILD.mkdir(parents=True, exist_ok=True)
+        subprocess.run([compiler, "-O2", "-o", str(program), str(SOURCE), "-ldl"], check=True)
+    return program

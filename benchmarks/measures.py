@@ -1,0 +1,151 @@
+"""What is measured, one function per row: each takes a target and returns figures by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from benchmarks.frames import fetch_frame, produce_frame
+from benchmarks.load import Load
+from benchmarks.proc import cpu_seconds
+from benchmarks.targets import Target
+
+Figures = dict[str, float]
+GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A row of the table. `better` says which of several rounds is the best."""
+
+    name: str
+    run: Callable[[Load, Target, float], Figures]
+    best_by: str
+    higher_is_better: bool = True
+
+
+@contextmanager
+def topic_of(target: Target) -> Iterator[str]:
+    topic = target.new_topic()
+    try:
+        yield topic
+    finally:
+        target.delete_topic(topic)
+
+
+def _with_cpu(target: Target, run: Callable[[], dict[str, float]], *, amount: str) -> Figures:
+    before = cpu_seconds(target.server.pid)
+    numbers = run()
+    used = cpu_seconds(target.server.pid) - before
+    size = numbers[amount]
+    return {
+        "MB/s": size / 1e6 / numbers["seconds"],
+        "CPU s/GB": used / (size / GB),
+        **({"records/s": numbers["records"] / numbers["seconds"]} if "records" in numbers else {}),
+        **({"requests/s": numbers["requests"] / numbers["seconds"], "CPU us/request": used / numbers["requests"] * 1e6}
+           if "requests" in numbers else {}),
+        **{name: numbers[name] for name in ("p50_us", "p99_us") if name in numbers},
+    }  # fmt: skip
+
+
+def produce(size: int, codec: str, count: int) -> Callable[[Load, Target, float], Figures]:
+    def run(load: Load, target: Target, scale: float) -> Figures:
+        settings = () if codec == "none" else (f"compression.type={codec}",)
+        with topic_of(target) as topic:
+            many = int(count * scale)
+            return _with_cpu(
+                target,
+                lambda: load.produce(target.server.bootstrap, topic, count=many, size=size, settings=settings),
+                amount="bytes",
+            )
+
+    return run
+
+
+def consume(size: int, count: int) -> Callable[[Load, Target, float], Figures]:
+    def run(load: Load, target: Target, scale: float) -> Figures:
+        many = int(count * scale)
+        with topic_of(target) as topic:
+            load.produce(target.server.bootstrap, topic, count=many, size=size)
+            return _with_cpu(target, lambda: load.consume(target.server.bootstrap, topic, count=many), amount="bytes")
+
+    return run
+
+
+def raw_produce(
+    size: int, *, connections: int, depth: int, count: int, acks: int = 1
+) -> Callable[[Load, Target, float], Figures]:
+    def run(load: Load, target: Target, scale: float) -> Figures:
+        with topic_of(target) as topic:
+            frame = produce_frame(topic, size=size, acks=acks)
+            many = max(connections, int(count * scale))
+            return _with_cpu(
+                target,
+                lambda: load.requests(target.server.bootstrap, frame, connections=connections, depth=depth, count=many),
+                amount="sent_bytes",
+            )
+
+    return run
+
+
+def raw_fetch(size: int, *, connections: int, depth: int, count: int) -> Callable[[Load, Target, float], Figures]:
+    def run(load: Load, target: Target, scale: float) -> Figures:
+        with topic_of(target) as topic:
+            filling = produce_frame(topic, size=64_000, acks=-1)
+            load.requests(target.server.bootstrap, filling, connections=1, depth=4, count=64)
+            frame = fetch_frame(topic, size=size)
+            many = max(connections, int(count * scale))
+            return _with_cpu(
+                target,
+                lambda: load.requests(target.server.bootstrap, frame, connections=connections, depth=depth, count=many),
+                amount="answer_bytes",
+            )
+
+    return run
+
+
+def end_to_end(size: int, *, rate: int, seconds: float) -> Callable[[Load, Target, float], Figures]:
+    def run(load: Load, target: Target, scale: float) -> Figures:
+        with topic_of(target) as topic:
+            numbers = load.latency(
+                target.server.bootstrap, topic, count=int(rate * max(2.0, seconds * scale)), size=size, rate=rate
+            )
+            return {
+                "p50 ms": numbers["p50_us"] / 1000,
+                "p99 ms": numbers["p99_us"] / 1000,
+                "max ms": numbers["max_us"] / 1000,
+            }
+
+    return run
+
+
+END_TO_END_RATE = 50_000
+"""Records of 1 KB a second: about half of what Apache Kafka takes on two cores with a client beside it."""
+
+SMALL = "100 B requests, 4 connections x 16 deep, acks=1"
+PRODUCE_100 = "produce 100 B"
+PRODUCE_1K = "produce 1 KB"
+CONSUME_1K = "consume 1 KB"
+END_TO_END = f"end to end, 1 KB, {END_TO_END_RATE:,}/s"
+RAW_16K, RAW_256K, FETCH_1M = "produce 16 KB batches", "produce 256 KB batches", "fetch 1 MB"
+DEPTH_1 = "100 B request, one at a time, acks=1"
+
+MEASURES = (
+    Measure(PRODUCE_100, produce(100, "none", 4_000_000), "records/s"),
+    Measure(f"{PRODUCE_100}, lz4", produce(100, "lz4", 4_000_000), "records/s"),
+    Measure(PRODUCE_1K, produce(1000, "none", 1_000_000), "records/s"),
+    Measure(f"{PRODUCE_1K}, lz4", produce(1000, "lz4", 1_000_000), "records/s"),
+    Measure(CONSUME_1K, consume(1000, 1_000_000), "records/s"),
+    Measure(SMALL, raw_produce(100, connections=4, depth=16, count=200_000), "requests/s"),
+    Measure(
+        f"{SMALL.replace('acks=1', 'acks=all')}",
+        raw_produce(100, connections=4, depth=16, count=40_000, acks=-1),
+        "requests/s",
+    ),
+    Measure(DEPTH_1, raw_produce(100, connections=1, depth=1, count=20_000), "p50_us", higher_is_better=False),
+    Measure(RAW_16K, raw_produce(16_000, connections=4, depth=8, count=60_000), "CPU s/GB", higher_is_better=False),
+    Measure(RAW_256K, raw_produce(256_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
+    Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
+    Measure(END_TO_END, end_to_end(1000, rate=END_TO_END_RATE, seconds=6), "p99 ms", higher_is_better=False),
+)

@@ -1,0 +1,54 @@
+"""The brokers under load, each with the durability that its figures were taken with."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+_numbers = itertools.count(1)
+
+
+class Server(Protocol):
+    """What both the Penstock process and the Apache Kafka peer offer."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> float: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A broker and the topic settings that make it durable or not."""
+
+    name: str
+    durability: str
+    server: Server
+    topic_config: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} ({self.durability})"
+
+    def new_topic(self) -> str:
+        """Make a topic of one partition and wait until its log can be written."""
+        admin = self._admin()
+        name = f"bench-{next(_numbers)}"
+        # The records of the raw load have a fixed time, long past any retention.
+        config = {"retention.ms": "-1", "file.delete.delay.ms": "100", **dict(self.topic_config)}
+        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(timeout=15)
+        time.sleep(0.3)  # Kafka makes the log a moment after it has acknowledged the topic
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        self._admin().delete_topics([name])[name].result(timeout=15)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 3})
