@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.ports.disk import File
+from penstock.storage.segment import Segment
 
 if TYPE_CHECKING:
     from penstock.storage.rolling import RollingLog
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class Flusher:
     """Moves a log's `flushed_offset` after its `end_offset`."""
 
-    __slots__ = ("_generation", "_log", "_stopped", "busy", "files", "folders", "rolled")
+    __slots__ = ("_generation", "_index_syncs", "_log", "_stopped", "busy", "closed", "files", "folders", "rolled")
 
     def __init__(self, log: RollingLog) -> None:
         self._log = log
@@ -29,8 +30,11 @@ class Flusher:
         # Folders with names, and small files, that a power loss could still take back.
         self.folders: dict[str, None] = {}
         self.files: list[File] = []
-        # Files of closed segments that are not synced yet, each with the offset below which all is safe then.
+        # Closed segments with bytes that are not synced yet, each with the offset behind it.
         self.rolled: deque[tuple[File, int]] = deque()
+        # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
+        self.closed: deque[Segment] = deque()
+        self._index_syncs = 0
 
     def start(self) -> None:
         """Sync the oldest file that needs it, unless a sync is under way."""
@@ -45,6 +49,24 @@ class Flusher:
         job = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
         self.busy = True
         log.directory.disk.sync_later(job[0], partial(self._finished, self._generation, job))
+
+    def sync_indexes(self) -> None:
+        """Sync the indexes of the oldest closed segment. What the disk refuses now is tried again later."""
+        if self._index_syncs or self._stopped or not self.closed or self._log.directory.failure is not None:
+            return
+        segment = self.closed[0]
+        try:
+            files = segment.save_indexes()
+        except OSError:
+            return
+        self._index_syncs = len(files)
+        for file in files:
+            self._log.directory.disk.sync_later(file, partial(self._index_synced, segment))
+
+    def drop(self, segment: Segment) -> None:
+        """Forget a segment that is no longer part of the log."""
+        if segment in self.closed:
+            self.closed.remove(segment)
 
     def forget(self) -> None:
         """Take no notice of the sync under way: the log was cut since."""
@@ -66,6 +88,19 @@ class Flusher:
             raise
         if self._advance(log.end_offset):
             log.on_durable()
+
+    def indexes_now(self) -> None:
+        """Sync the indexes of all closed segments before returning; raises OSError."""
+        while self.closed:
+            # A full disk is no reason to stop the folder, a failed sync is.
+            files = self.closed[0].save_indexes()
+            try:
+                for file in files:
+                    file.sync()
+            except OSError as error:
+                self._log.directory.fail(error)
+                raise
+            self.closed.popleft()
 
     def stop(self) -> None:
         """Sync nothing any more."""
@@ -98,6 +133,14 @@ class Flusher:
             self.start()
         if advanced:
             log.on_durable()
+
+    def _index_synced(self, segment: Segment, error: OSError | None) -> None:
+        self._index_syncs -= 1
+        if error is not None:
+            self._log.directory.fail(error)
+        elif self._index_syncs == 0:
+            self.drop(segment)
+            self.sync_indexes()
 
     def _advance(self, offset: int) -> bool:
         """Move the marks; return whether more is durable than before."""

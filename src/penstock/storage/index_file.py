@@ -7,7 +7,7 @@ the others are, before the recovery point passes them, so that they need no seco
 from typing import ClassVar
 
 from penstock.model.errors import Corruption
-from penstock.ports.disk import Disk
+from penstock.ports.disk import Disk, File
 
 
 class IndexFile:
@@ -43,17 +43,13 @@ class IndexFile:
     def unsaved_size(self) -> int:
         return len(self._unsaved)
 
-    def save(self, disk: Disk, *, sync: bool = False) -> None:
-        """Bring the file up to date."""
+    def save(self, disk: Disk) -> File:
+        """Bring the file up to date; return it, for a sync."""
         file = disk.open(self.path, create=True)
-        try:
-            if self._unsaved:
-                file.write((bytes(self._unsaved),), self._saved_size)
-                self._saved_size += len(self._unsaved)
-                self._unsaved = bytearray()
-            if file.size() != self._saved_size:
-                file.truncate(self._saved_size)
-            if sync:
-                file.sync()
-        finally:
-            file.close()
+        if self._unsaved:
+            file.write((bytes(self._unsaved),), self._saved_size)
+            self._saved_size += len(self._unsaved)
+            self._unsaved = bytearray()
+        if file.size() != self._saved_size:
+            file.truncate(self._saved_size)
+        return file

@@ -296,8 +296,10 @@ class Log(RollingLog):
             self._mend_tail()
         self.flush()
         if self._writer is not None:
-            self.active.close_for_append(sync=True)
+            self.flusher.closed.append(self.active)
+            self.active.close_for_append()
             self._writer = None
+        self._guarded(self.flusher.indexes_now)
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
 

@@ -127,9 +127,9 @@ class RollingLog:
     def recovery_point(self) -> int:
         """Return the offset whose segment is the first that a crash makes us read again."""
         point = self.flushed_offset
-        if self.flusher.rolled:
+        if self.flusher.closed:
             # A closed segment is not done with before its indexes are synced.
-            return min(point, self.flusher.rolled[0][1])
+            return min(point, self.flusher.closed[0].base_offset)
         if point == self.end_offset and self._writer is not None and self.active.size:
             # The very end would name the next segment, if one begins there before the next checkpoint.
             return point - 1
@@ -154,14 +154,12 @@ class RollingLog:
         written = closing.open_for_append()
         self.start_at(base_offset)
         closing.close_for_append()
-        # The recovery point passes the segment when its indexes are safe, too.
-        for path in closing.paths()[1:]:
-            with suppress(OSError):
-                self.flusher.rolled.append((self.directory.disk.open(path), closing.base_offset))
         self.flusher.rolled.append((written, self.end_offset))
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
+        self.flusher.closed.append(closing)
         self.flusher.start()
+        self.flusher.sync_indexes()
 
     def start_at(self, base_offset: int) -> None:
         """Make an empty segment the active one."""
@@ -177,7 +175,8 @@ class RollingLog:
         file = segment.open_for_append()
         if file.size():
             file.truncate(0)
-        segment.save_indexes()
+        with suppress(OSError):
+            segment.save_indexes()
         self.flusher.folders[self.folder] = None
         self.segments.append(segment)
         self.bases.append(base_offset)

@@ -123,21 +123,15 @@ class Segment:
             self.directory.open_files.forget(self.path)
         return self._writer
 
-    def save_indexes(self, *, sync: bool = False) -> None:
-        """Save what the indexes have in memory. The disk may refuse: then they are made anew when needed."""
+    def save_indexes(self) -> tuple[File, File]:
+        """Save what the indexes have in memory; return their files, for a sync. Raises OSError."""
         disk = self.directory.disk
-        try:
-            self.offset_index.save(disk, sync=sync)
-            self.time_index.save(disk, sync=sync)
-        except OSError:
-            with suppress(OSError):
-                disk.remove(self.offset_index.path)
+        return self.offset_index.save(disk), self.time_index.save(disk)
 
-    def close_for_append(self, *, sync: bool = False) -> None:
+    def close_for_append(self) -> None:
         """Make this an inactive segment: the largest timestamp goes to the end of the time index."""
         if self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.save_indexes(sync=sync)
         self._writer = None
         self.forget_boundaries()
 
@@ -172,7 +166,9 @@ class Segment:
             or len(self.time_index) >= self.index_size_max // self.time_index.entry_size - 1
         )
         if self.offset_index.unsaved_size() >= UNSAVED_INDEX_SIZE_MAX:
-            self.save_indexes()
+            # A full disk may refuse: the entries wait for the next attempt.
+            with suppress(OSError):
+                self.save_indexes()
         if len(self.boundary_offsets) > BOUNDARIES_MAX:
             del self.boundary_offsets[: BOUNDARIES_MAX // 2]
             del self.boundary_positions[: BOUNDARIES_MAX // 2]
@@ -391,7 +387,9 @@ class Segment:
         self._indexed = True
         if self._writer is None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
-        self.save_indexes(sync=True)
+        with suppress(OSError):
+            for file in self.save_indexes():
+                file.sync()
 
     def _take_max_timestamp(self, last_position: int) -> None:
         """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""

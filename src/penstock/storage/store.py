@@ -232,6 +232,7 @@ class LogStore:
         """Write down what a crash need not scan again; epochs that only the log knew are written first."""
         points = dict(self._recovery_points)
         for place, log in self.logs.items():
+            log.flusher.sync_indexes()
             if log.recovery_point < points.get(place, 0) or log.save_epochs():
                 points[place] = log.recovery_point
         self._recovery_points = self._write(RECOVERY_POINTS, self._recovery_points, points)

@@ -82,6 +82,7 @@ def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
         with suppress(FileNotFoundError):
             disk.rename(path, path + DELETED_SUFFIX)
             renamed.append(path + DELETED_SUFFIX)
+    log.flusher.drop(segment)
     log.directory.open_files.forget(segment.path)
     log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(renamed)))
 
@@ -160,6 +161,7 @@ def _end_at(log: RollingLog, offset: int) -> None:
 
 
 def _remove(log: RollingLog, segment: Segment) -> None:
+    log.flusher.drop(segment)
     log.directory.open_files.forget(segment.path)
     for path in segment.paths():
         log.directory.disk.remove(path)
