@@ -30,8 +30,10 @@ from penstock.wire.frame import Header
 from penstock.wire.hot import metadata as wire
 
 IDS_FROM: Final = 12
-MADE_AT_ONCE_MAX: Final = 4000
-"""So many topics and partitions are made into bytes before others get their turn: a few milliseconds."""
+# The work on an answer, in units of about a quarter of a microsecond. Between slices others get their turn.
+FINDING_COST: Final = 1
+MAKING_COST: Final = 5
+SLICE_COST_MAX: Final = 20_000
 
 
 async def handle(context: Context, request: Request) -> Encoded:
@@ -94,24 +96,31 @@ async def _create_missing(context: Context, names: Iterable[TopicName]) -> None:
 async def _all(view: View, image: Image) -> bytes:
     topics = view.known_all(image)
     if topics is None:
-        topics = b"".join(await _pieces(view, image, image.topics))
-        view.keep_all(image, topics)
+        # A change makes every client ask again at once; one of them does the work.
+        async with view.making_all:
+            topics = view.known_all(image)
+            if topics is None:
+                topics = b"".join(await _pieces(view, image, image.topics))
+                view.keep_all(image, topics)
     return topics
 
 
 async def _pieces(view: View, image: Image, names: Iterable[TopicName]) -> list[bytes]:
-    """The topics' pieces. Others get their turn while many are made."""
+    """The topics' pieces. Others get their turn while many are found or made."""
     pieces = []
-    made = 0
+    spent = 0
     for name in names:
         topic = image.topics.get(name)
         piece = None if topic is None else view.known(topic)
+        if piece is not None:
+            cost = FINDING_COST
+        else:
+            cost = MAKING_COST if topic is None else MAKING_COST * (1 + len(topic.partitions))
+        spent += cost
+        if spent > SLICE_COST_MAX:
+            spent = cost
+            await asyncio.sleep(0)
         if piece is None:
-            cost = 1 if topic is None else 1 + len(topic.partitions)
-            made += cost
-            if made > MADE_AT_ONCE_MAX:
-                made = cost
-                await asyncio.sleep(0)
             piece = view.missing(name) if topic is None else view.topic(topic)
         pieces.append(piece)
     return pieces

@@ -7,6 +7,7 @@ Reads images only. Bounded: views by count and size, pieces by the topics there 
 Goes to wire/hot/metadata.py. Refuses nothing.
 """
 
+import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
@@ -75,6 +76,7 @@ class View:
         "_pieces",
         "_reachable",
         "_version",
+        "making_all",
         "size",
     )
 
@@ -88,6 +90,7 @@ class View:
         self._made_from: dict[TopicName, TopicImage] = {}
         self._assignments: dict[_Assignment, tuple[int, NodeId, bytes]] = {}
         self._all: tuple[Mapping[TopicName, TopicImage] | None, bytes] = None, b""
+        self.making_all = asyncio.Lock()
         self.size = 0
 
     def known(self, topic: "TopicImage") -> bytes | None:

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from kio.schema.metadata.v10.request import MetadataRequest
 from kio.serial import entity_reader
 
 from penstock.handlers import metadata, metadata_views
+from penstock.handlers.context import Request
 from penstock.handlers.metadata_views import MetadataViews, View
 from penstock.handlers.reply import Encoded
 from penstock.metadata.image import Image, PartitionImage, TopicImage
@@ -118,15 +120,19 @@ def test_of_many_kinds_of_assignment_only_some_are_kept(monkeypatch: pytest.Monk
     assert view_of(MetadataViews(), with_topics(cluster(), topic)).topic(topic) == piece
 
 
-def turns(node: FakeNode, *, version: int = 12, cluster_operations: bool = False) -> Iterator[Encoded | None]:
-    """Ask for all topics: None for each turn given to others, then the answer."""
+def all_topics(node: FakeNode, *, version: int = 12, cluster_operations: bool = False) -> Request:
     body = MetadataRequest(
         topics=None,
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=False,
         include_cluster_authorized_operations=cluster_operations,
     )
-    work = metadata.handle(node.context, node.request(ApiKey.METADATA, version, body))
+    return node.request(ApiKey.METADATA, version, body)
+
+
+def turns(node: FakeNode) -> Iterator[Encoded | None]:
+    """Ask for all topics: None for each turn given to others, then the answer."""
+    work = metadata.handle(node.context, all_topics(node))
     while True:
         try:
             work.send(None)
@@ -147,26 +153,41 @@ def test_others_get_their_turn_while_many_topics_are_made_and_nothing_is_made_tw
     assert first.parts[1] is again.parts[1]
 
 
-def test_an_answer_keeps_to_its_image_when_another_comes_while_it_is_made() -> None:
+async def test_one_makes_all_topics_for_everybody_who_asks_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = FakeNode()
+    node.quorum.image = with_topics(node.image, *(topic_of(number, partition_count=999) for number in range(9)))
+    kept = []
+    keep_all = View.keep_all
+
+    def counted(view: View, image: Image, pieces: bytes) -> None:
+        kept.append(image)
+        keep_all(view, image, pieces)
+
+    monkeypatch.setattr(View, "keep_all", counted)
+    answers = await asyncio.gather(*(metadata.handle(node.context, all_topics(node)) for _ in range(3)))
+    assert len(kept) == 1
+    assert len({id(answer.parts[1]) for answer in answers}) == 1
+
+
+async def test_an_answer_keeps_to_its_image_when_another_comes_while_it_is_made() -> None:
     node = FakeNode()
     old = [topic_of(number, partition_count=999) for number in range(9)]
     node.quorum.image = with_topics(node.image, *old)
-    slow = turns(node)
-    next(slow)
+    slow = asyncio.create_task(metadata.handle(node.context, all_topics(node)))
+    await asyncio.sleep(0)
+    assert not slow.done()
     node.quorum.image = with_topics(node.image, topic_of(1))
-    *_, new_answer = turns(node)
-    *_, old_answer = slow
-    assert old_answer is not None and new_answer is not None
+    new_answer = await metadata.handle(node.context, all_topics(node))
     expected = view_of(MetadataViews(), node.image, 12)
-    assert old_answer.parts[1] == b"".join(map(expected.topic, old))
+    assert (await slow).parts[1] == b"".join(map(expected.topic, old))
     assert new_answer.parts[1] == expected.topic(topic_of(1))
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
 @pytest.mark.parametrize(("asked", "operations"), [(True, 8096), (False, OPERATIONS_UNKNOWN)])
-def test_the_cluster_s_operations_are_told_to_who_asks(version: int, asked: bool, operations: int) -> None:
-    *_, answer = turns(FakeNode(), version=version, cluster_operations=asked)
-    assert answer is not None
+async def test_the_cluster_s_operations_are_told_to_who_asks(version: int, asked: bool, operations: int) -> None:
+    node = FakeNode()
+    answer = await metadata.handle(node.context, all_topics(node, version=version, cluster_operations=asked))
     frame = b"".join(bytes(part) for part in answer.parts if isinstance(part, bytes))[4:]
     _, position = parse_response_header(ApiKey.METADATA, version, memoryview(frame))
     response: Any = entity_reader(load_response_schema(ApiKey.METADATA, version))(frame[position:], 0)[0]
