@@ -7,71 +7,37 @@ Refuses malformed bytes: Corruption. Types it does not know are skipped, as newe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
-from uuid import UUID
 
+from penstock.groups import hot_offsets
 from penstock.groups import modern_records as modern
 from penstock.groups.fields import BYTES, INT32, INT64, NULLABLE_STRING, STRING, UUID_, Field, Schema, array
+from penstock.groups.record_types import (
+    NO_TIMESTAMP,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    GroupRecord,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from penstock.metadata.fields import ZERO_UUID, Reader
 from penstock.model.errors import Corruption
 
-NO_TIMESTAMP = -1
+__all__ = [
+    "NO_TIMESTAMP",
+    "GroupMetadataKey",
+    "GroupMetadataValue",
+    "GroupRecord",
+    "MemberMetadata",
+    "OffsetCommitKey",
+    "OffsetCommitValue",
+    "decode",
+    "encode",
+]
+
 _INT16 = Struct(">h")
-
-
-class OffsetCommitKey(NamedTuple):
-    group: str
-    topic: str
-    partition: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitValue:
-    offset: int
-    leader_epoch: int = -1
-    metadata: str
-    commit_timestamp: int
-    expire_timestamp: int = NO_TIMESTAMP
-    """Set by clients from before KIP-211, which chose a retention with each commit."""
-    topic_id: UUID = ZERO_UUID
-
-
-class GroupMetadataKey(NamedTuple):
-    group: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberMetadata:
-    member_id: str
-    group_instance_id: str | None = None
-    client_id: str
-    client_host: str
-    rebalance_timeout: int = -1
-    """-1 in the oldest records: the session timeout counts."""
-    session_timeout: int
-    subscription: bytes
-    assignment: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupMetadataValue:
-    """A classic group as it is after a rebalance: Stable, or Empty if it has no members."""
-
-    protocol_type: str
-    generation: int
-    protocol: str | None
-    leader: str | None
-    current_state_timestamp: int = NO_TIMESTAMP
-    members: tuple[MemberMetadata, ...] = ()
-
-
-class GroupRecord(NamedTuple):
-    key: Any
-    value: Any
-    """None is a tombstone."""
-
 
 _MEMBER = Schema(
     MemberMetadata,
@@ -141,6 +107,24 @@ _TYPES[0] = _TYPES[1]
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return the key and value of the record in the log."""
+    key, value = record
+    if type(key) is OffsetCommitKey and value is not None:
+        written = hot_offsets.encode_value(value)
+        if written is not None:
+            return hot_offsets.encode_key(key), written
+    return encode_by_schema(record)
+
+
+def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """Return the record that a key and value in the log hold, or None if its type is unknown."""
+    if value is not None:
+        found = hot_offsets.decode(key, value)
+        if found is not None:
+            return GroupRecord(*found)
+    return decode_by_schema(key, value)
+
+
+def encode_by_schema(record: GroupRecord) -> tuple[bytes, bytes | None]:
     number = _NUMBERS[type(record.key)]
     record_type = _TYPES[number]
     key = bytearray(_INT16.pack(number))
@@ -153,8 +137,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     return bytes(key), bytes(value)
 
 
-def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """Return the record that a key and value in the log hold, or None if its type is unknown."""
+def decode_by_schema(key: bytes, value: bytes | None) -> GroupRecord | None:
     reader = Reader(key)
     number = reader.unpack(_INT16)[0]
     record_type = _TYPES.get(number)

@@ -3,6 +3,8 @@
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.groups import modern_records as modern
 from penstock.groups.records import (
@@ -13,7 +15,9 @@ from penstock.groups.records import (
     OffsetCommitKey,
     OffsetCommitValue,
     decode,
+    decode_by_schema,
     encode,
+    encode_by_schema,
 )
 from penstock.model.errors import Corruption
 
@@ -270,3 +274,48 @@ def test_bytes_behind_a_record_are_corrupt() -> None:
 def test_a_version_of_a_newer_release_is_not_guessed_at() -> None:
     with pytest.raises(Corruption):
         decode(bytes.fromhex(OFFSET_KEY), b"\x00\x05")
+
+
+NAMES = st.text(max_size=20)
+OFFSETS = st.builds(
+    OffsetCommitValue,
+    offset=st.integers(-(2**63), 2**63 - 1),
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.one_of(NAMES, st.text(min_size=100, max_size=140)),
+    commit_timestamp=st.integers(-1, 2**63 - 1),
+    topic_id=st.one_of(st.just(UUID(int=0)), st.uuids()),
+)
+KEYS = st.builds(OffsetCommitKey, NAMES, NAMES, st.integers(-(2**31), 2**31 - 1))
+
+
+@given(key=KEYS, value=OFFSETS)
+def test_offsets_are_written_and_read_by_hand_as_by_their_schema(
+    key: OffsetCommitKey, value: OffsetCommitValue
+) -> None:
+    record = GroupRecord(key, value)
+    written = encode(record)
+    assert written == encode_by_schema(record)
+    assert decode(*written) == decode_by_schema(*written) == record
+
+
+@given(key=KEYS, value=OFFSETS, data=st.data())
+def test_damaged_offsets_are_read_by_hand_as_by_their_schema(
+    key: OffsetCommitKey, value: OffsetCommitValue, data: st.DataObject
+) -> None:
+    parts = [bytearray(part or b"") for part in encode(GroupRecord(key, value))]
+    part = data.draw(st.sampled_from(parts))
+    position = data.draw(st.integers(0, len(part) - 1))
+    if data.draw(st.booleans()):
+        part[position] = data.draw(st.integers(0, 255))
+    else:
+        del part[position:]
+    damaged = bytes(parts[0]), bytes(parts[1])
+    try:
+        expected: object = decode_by_schema(*damaged)
+    except Corruption:
+        expected = Corruption
+    try:
+        found: object = decode(*damaged)
+    except Corruption:
+        found = Corruption
+    assert found == expected
