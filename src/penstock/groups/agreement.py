@@ -4,6 +4,7 @@ A group in the middle of a rebalance is not in the log as such; then only its pa
 """
 
 from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.shard import GroupShard
 
 
@@ -18,6 +19,11 @@ def differences(live: GroupShard, replayed: GroupShard) -> list[str]:
         one, other = live.groups[group_id], replayed.groups[group_id]
         if isinstance(one, ClassicGroup) and isinstance(other, ClassicGroup):
             found += _classic_differences(one, other)
+        elif isinstance(one, ConsumerGroup) and isinstance(other, ConsumerGroup):
+            if one.snapshot() != other.snapshot():
+                found.append(f"{group_id}: {one.snapshot()} and {other.snapshot()}")
+        else:
+            found.append(f"{group_id}: {one.type} and {other.type}")
     return found
 
 

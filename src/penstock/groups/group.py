@@ -4,9 +4,14 @@ The shard, offsets.py and admin.py know groups only by this. A check raises the 
 the request is answered with.
 """
 
+from collections.abc import Callable
 from typing import Protocol
+from uuid import UUID
 
 from penstock.groups.records import GroupRecord, OffsetCommitValue
+
+CommitCheck = Callable[[UUID, int], None]
+"""Takes a topic id and a partition; raises if the member may not commit it."""
 
 
 class Group(Protocol):
@@ -30,7 +35,9 @@ class Group(Protocol):
         """Whether it has no members, nor any on their way in."""
         ...
 
-    def check_commit(self, *, member_id: str, instance_id: str | None, generation: int) -> None: ...
+    def commit_check(self, *, member_id: str, instance_id: str | None, generation: int) -> CommitCheck | None:
+        """Check who commits. What is given back, if anything, is to be asked for each partition too."""
+        ...
 
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None: ...
 

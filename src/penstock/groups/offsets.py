@@ -24,7 +24,7 @@ from penstock.groups.errors import (
     InvalidGroupId,
     OffsetMetadataTooLarge,
 )
-from penstock.groups.group import Group
+from penstock.groups.group import CommitCheck, Group
 from penstock.groups.records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from penstock.groups.turn import Turn
 from penstock.metadata.fields import ZERO_UUID
@@ -60,20 +60,38 @@ class Offsets:
 
 def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
     """Write the offsets; a commit from outside of the group protocol makes the group if need be."""
-    error = _commit_error(group, command)
-    if error != NO_ERROR:
-        turn.answer(OffsetCommitReply((error,) * len(command.offsets)))
+    try:
+        check = _check_committer(group, command)
+    except Refusal as refusal:
+        turn.answer(OffsetCommitReply((refusal.code,) * len(command.offsets)))
         return
     expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else turn.now + command.retention_ms
     errors = []
     for offset in command.offsets:
         metadata = offset.metadata or ""
-        if len(metadata) > turn.settings.offset_metadata_size_max:
-            errors.append(OffsetMetadataTooLarge.code)
+        try:
+            if len(metadata) > turn.settings.offset_metadata_size_max:
+                raise OffsetMetadataTooLarge
+            if check is not None:
+                check(offset.topic_id, offset.partition)
+        except Refusal as refusal:
+            errors.append(refusal.code)
             continue
         errors.append(NO_ERROR)
         turn.write(_commit_record(command.group_id, offset, metadata, turn.now, expire_timestamp))
     turn.answer(OffsetCommitReply(tuple(errors)))
+
+
+def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck | None:
+    if not command.group_id:
+        raise InvalidGroupId
+    if group is not None:
+        return group.commit_check(
+            member_id=command.member_id, instance_id=command.instance_id, generation=command.generation
+        )
+    if command.generation < 0:
+        return None
+    raise GroupIdNotFound if command.knows_group_id_not_found else IllegalGeneration
 
 
 def _commit_record(
@@ -92,20 +110,6 @@ def _commit_record(
             topic_id=ZERO_UUID if is_expiring else offset.topic_id,
         ),
     )
-
-
-def _commit_error(group: Group | None, command: OffsetCommit) -> int:
-    if not command.group_id:
-        return InvalidGroupId.code
-    if group is None:
-        if command.generation < 0:
-            return NO_ERROR
-        return GroupIdNotFound.code if command.knows_group_id_not_found else IllegalGeneration.code
-    try:
-        group.check_commit(member_id=command.member_id, instance_id=command.instance_id, generation=command.generation)
-    except Refusal as refusal:
-        return refusal.code
-    return NO_ERROR
 
 
 def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Turn) -> None:

@@ -2,7 +2,7 @@
 
 Commands go to the deciding functions by their type, records to what they change by the
 type of their key. Nothing changes but in `adopt` and `apply`, which the runtime calls once
-the records are in the log. The KIP-848 groups plug in beside the classic ones.
+the records are in the log. Classic and consumer groups share one map: a group id names one of them.
 """
 
 from collections.abc import Callable
@@ -24,6 +24,14 @@ from penstock.groups.commands import (
     OffsetFetch,
     SyncGroup,
 )
+from penstock.groups.consumer import ConsumerGroups
+from penstock.groups.consumer_commands import (
+    CONSUMER_TIMERS,
+    ConsumerGroupDescribe,
+    ConsumerGroupHeartbeat,
+    ConsumerSettings,
+)
+from penstock.groups.consumer_topics import Topics
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.records import (
@@ -37,17 +45,33 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import RETENTION, TimerKey, Turn
 
 
+def _default_settings(group_id: str) -> ConsumerSettings:
+    return ConsumerSettings()
+
+
 class GroupShard:
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(
+        self,
+        settings: GroupSettings,
+        *,
+        settings_of: Callable[[str], ConsumerSettings] = _default_settings,
+        topics: Topics | None = None,
+    ) -> None:
         self.settings = settings
         """Replaced when the configuration changes; holds from the next command on."""
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
+        self.consumers = ConsumerGroups(
+            self.groups, has_offsets=self.offsets.by_group.__contains__, settings_of=settings_of, topics=topics
+        )
+        """Its `topics` are replaced when the metadata changes."""
         self._deciders: dict[type, Callable[[Any, Turn], None]] = {
             JoinGroup: self._join,
             SyncGroup: self._sync,
             Heartbeat: self._heartbeat,
             LeaveGroup: self._leave,
+            ConsumerGroupHeartbeat: self.consumers.heartbeat,
+            ConsumerGroupDescribe: self.consumers.describe,
             OffsetCommit: self._commit,
             OffsetFetch: self._fetch,
             OffsetDelete: self._delete_offsets,
@@ -56,10 +80,6 @@ class GroupShard:
             DeleteGroups: lambda command, turn: admin.delete_groups(self.groups, self.offsets, command, turn),
             ForgetTopics: lambda command, turn: offsets.forget_topics(self.offsets, command, turn),
             Expired: self._expire,
-        }
-        self._appliers: dict[type, Callable[[Any, Any], None]] = {
-            OffsetCommitKey: self._apply_offset,
-            GroupMetadataKey: self._apply_group,
         }
 
     # -- what the runtime calls ------------------------------------------------------------
@@ -73,9 +93,13 @@ class GroupShard:
         self.groups.update(drafts)
 
     def apply(self, record: GroupRecord) -> None:
-        applier = self._appliers.get(type(record.key))
-        if applier is not None:
-            applier(record.key, record.value)
+        key, value = record
+        if isinstance(key, OffsetCommitKey):
+            self._apply_offset(key, value)
+        elif isinstance(key, GroupMetadataKey):
+            self._apply_group(key, value)
+        else:
+            self.consumers.apply(record)
 
     def loaded(self, now: int) -> Decision[GroupRecord]:
         """Give every member a new session: nobody could send a heartbeat while the log was read."""
@@ -89,6 +113,7 @@ class GroupShard:
                 # The bound was lowered: the members rejoin, and the last ones are turned away.
                 draft = turn.decision.drafts[group.id] = group.copy()
                 rebalance.prepare(draft, turn)
+        self.consumers.loaded(turn)
         turn.set_timer(TimerKey(RETENTION), self.settings.offsets_retention_check_interval_ms)
         return turn.decision
 
@@ -109,16 +134,35 @@ class GroupShard:
             turn.decision.drafts[draft.id] = draft
 
     def _join(self, command: JoinGroup, turn: Turn) -> None:
-        self._keep(classic.join(self._classic(command.group_id), command, turn), turn)
+        consumer = self.consumers.find(command.group_id)
+        if consumer is not None and consumer.members:
+            self.consumers.join(consumer, command, turn)
+            return
+        draft = classic.join(self._classic(command.group_id), command, turn)
+        self._keep(draft, turn)
+        if consumer is not None and draft is not None:
+            self.consumers.make_way(consumer, turn)
 
     def _sync(self, command: SyncGroup, turn: Turn) -> None:
-        self._keep(classic.sync(self._classic(command.group_id), command, turn), turn)
+        consumer = self.consumers.find(command.group_id)
+        if consumer is None:
+            self._keep(classic.sync(self._classic(command.group_id), command, turn), turn)
+        else:
+            self.consumers.sync(consumer, command, turn)
 
     def _heartbeat(self, command: Heartbeat, turn: Turn) -> None:
-        classic.heartbeat(self._classic(command.group_id), command, turn)
+        consumer = self.consumers.find(command.group_id)
+        if consumer is None:
+            classic.heartbeat(self._classic(command.group_id), command, turn)
+        else:
+            self.consumers.classic_heartbeat(consumer, command, turn)
 
     def _leave(self, command: LeaveGroup, turn: Turn) -> None:
-        self._keep(classic.leave(self._classic(command.group_id), command, turn), turn)
+        consumer = self.consumers.find(command.group_id)
+        if consumer is None:
+            self._keep(classic.leave(self._classic(command.group_id), command, turn), turn)
+        else:
+            self.consumers.leave(consumer, command, turn)
 
     def _commit(self, command: OffsetCommit, turn: Turn) -> None:
         group = self.groups.get(command.group_id)
@@ -140,6 +184,9 @@ class GroupShard:
         if timer.kind == RETENTION:
             admin.sweep(self.groups, self.offsets, turn)
             return
+        if timer.kind in CONSUMER_TIMERS:
+            self.consumers.expire(timer, turn)
+            return
         group = self._classic(timer.group_id)
         if group is not None:
             draft = group.copy()
@@ -157,8 +204,12 @@ class GroupShard:
     def _apply_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         group = self._classic(key.group)
         if value is None:
-            if group is not None:
-                del self.groups[key.group]
+            if group is None:
+                return
+            del self.groups[key.group]
+            if self.offsets.of(key.group):
+                # They outlive it and must be found when they expire, as those of a group that only commits.
+                self.groups[key.group] = ClassicGroup(key.group)
         elif group is None:
             self.groups[key.group] = ClassicGroup.restore(key.group, value)
         else:
