@@ -39,11 +39,12 @@ def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appe
         raise InvalidRecord("there is no batch to append")
     latest = max(header.max_timestamp for header in headers)
     position = log.write_batches(records, headers[-1].last_offset, latest, now_ms)
-    segment = log.active
-    if headers[0].base_offset != log.end_offset:
-        # Behind a gap a batch no longer ends where the next one begins.
-        segment.forget_boundaries()
+    segment, expected = log.active, log.end_offset
     for header in headers:
+        if header.base_offset != expected:
+            # Behind a gap a batch no longer ends where the next one begins.
+            segment.forget_boundaries()
+        expected = header.next_offset
         segment.added(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
         position += header.size
         log.begin_epoch(header.leader_epoch, header.base_offset)

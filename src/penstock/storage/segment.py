@@ -250,6 +250,7 @@ class Segment:
         positions = self.boundary_positions
         if positions and start >= positions[0]:
             return self._extent_by_boundaries(start, limit, end, next_offset, at_least_one)
+        self.ensure_indexed()
         slot = self.offset_index.last_within(limit, end=end)
         while slot >= 0 and self.offset_index.positions[slot] > start:
             stop = self.offset_index.positions[slot]
@@ -350,7 +351,10 @@ class Segment:
         try:
             self.offset_index.load(self.directory.disk, log_size=self.size)
             self.time_index.load(self.directory.disk)
-            last = self.offset_index.positions[-1] if len(self.offset_index) else 0
+            count = len(self.offset_index)
+            last = self.offset_index.positions[-1] if count else 0
+            if count and self._checked_entry(count - 1) is None:
+                raise Corruption(f"{self.offset_index.path}: the last entry names no batch")
             if self.size - last > INDEX_LAG_MAX:
                 raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
             self._indexed = True

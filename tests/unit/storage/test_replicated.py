@@ -2,7 +2,8 @@ import pytest
 
 from penstock.model.errors import CorruptMessage, InvalidRecord, StorageError
 from penstock.sim.disk import SimDisk
-from tests.unit.storage.support import NOW_MS, batch, idempotent, open_log, stored
+from penstock.storage.log import Log
+from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log, stored
 
 
 def test_batches_keep_their_offsets_and_epochs() -> None:
@@ -19,9 +20,7 @@ def test_batches_keep_their_offsets_and_epochs() -> None:
 def test_a_copy_is_byte_for_byte_its_leaders() -> None:
     leader, follower = open_log(SimDisk()), open_log(SimDisk())
     for sequence in range(0, 60, 3):
-        leader.append(
-            memoryview(bytearray(idempotent(3, sequence=sequence, value=b"v" * 40))), leader_epoch=1, now_ms=NOW_MS
-        )
+        append(leader, idempotent(3, sequence=sequence, value=b"v" * 40), epoch=1)
     offset = 0
     while offset < leader.end_offset:
         piece = leader.read(offset, max_bytes=900, end=leader.end_offset)
@@ -34,14 +33,16 @@ def test_a_copy_is_byte_for_byte_its_leaders() -> None:
     }
 
 
-def read_bytes(log: object) -> bytes:
-    return b"".join(segment.file.read(segment.size, 0) for segment in log.segments)  # type: ignore[attr-defined]
+def read_bytes(log: Log) -> bytes:
+    return b"".join(segment.file.read(segment.size, 0) for segment in log.segments)
 
 
-def test_offsets_may_leave_gaps_and_reads_step_over_them() -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_offsets_may_leave_gaps_and_reads_step_over_them(together: bool) -> None:
     log = open_log(SimDisk())
-    for base_offset in (0, 10, 11, 40):
-        log.append_replicated(memoryview(batch(base_offset=base_offset)), now_ms=NOW_MS)
+    batches = [batch(base_offset=base_offset) for base_offset in (0, 10, 11, 40)]
+    for records in [b"".join(batches)] if together else batches:
+        log.append_replicated(memoryview(records), now_ms=NOW_MS)
     for offset, holder in ((0, 0), (1, 10), (10, 10), (12, 40), (40, 40)):
         piece = log.read(offset, max_bytes=1, end=log.end_offset)
         assert piece is not None

@@ -1,0 +1,34 @@
+from penstock.sim.disk import SimDisk
+from penstock.storage.directory import LogDirectory, OpenFiles
+
+
+def test_the_longest_unused_handle_is_dropped_first() -> None:
+    disk = SimDisk()
+    for name in "abc":
+        disk.open(f"/{name}", create=True)
+    files = OpenFiles(disk, most=2)
+    a, b = files.get("/a"), files.get("/b")
+    assert files.get("/a") is a
+    files.get("/c")
+    assert files.get("/a") is a
+    assert files.get("/b") is not b
+
+
+def test_a_forgotten_handle_is_opened_anew() -> None:
+    disk = SimDisk()
+    disk.open("/a", create=True)
+    files = OpenFiles(disk)
+    first = files.get("/a")
+    files.forget("/a")
+    assert files.get("/a") is not first
+
+
+def test_only_the_first_failure_is_told() -> None:
+    directory = LogDirectory(SimDisk(), "/data")
+    told: list[OSError] = []
+    directory.on_failure = told.append
+    first = OSError(5, "first")
+    directory.fail(first)
+    directory.fail(OSError(5, "second"))
+    assert told == [first]
+    assert directory.failure is first

@@ -1,0 +1,81 @@
+import pytest
+
+from penstock.sim.disk import SimDisk
+from penstock.storage.log import Log
+from penstock.storage.segment import BOUNDARIES_MAX
+from tests.unit.storage.support import FOLDER, append, batch, fill, open_log, stored
+
+
+def closed_log() -> tuple[SimDisk, Log]:
+    """A log of one long segment, opened anew, so that only its files know it."""
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=1 << 20)
+    fill(log, [2] * 60)
+    log.close()
+    return disk, open_log(disk, clean=True, segment_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("slot", [0, 3, -1])
+@pytest.mark.parametrize("byte", [3, 7])
+def test_an_index_entry_that_lies_is_found_out_when_it_is_used(slot: int, byte: int) -> None:
+    disk, log = closed_log()
+    path = log.active.offset_index.path
+    size = len(disk.read_file(path))
+    disk.flip(path, (slot * 8 + byte) % size, 0x04)
+    log = open_log(disk, clean=True, segment_bytes=1 << 20)
+    assert [header.base_offset for header in stored(log, max_bytes=1000)] == list(range(0, 120, 2))
+    for offset in range(120):
+        piece = log.read(offset, max_bytes=1, end=120)
+        assert piece is not None
+        assert int.from_bytes(piece.file.read(8, piece.position)) == offset // 2 * 2
+
+
+def test_a_reader_that_goes_on_finds_its_place_without_a_search() -> None:
+    disk, log = closed_log()
+    first = log.read(0, max_bytes=1000, end=120)
+    assert first is not None
+    following = next(iter(log.active.headers_from(first.position + first.size)))[1][0]
+    disk.trace.clear()
+    second = log.read(following, max_bytes=1000, end=120)
+    assert second is not None and second.position == first.position + first.size
+    # Only the header where this read ends, for the next one.
+    assert [kind for kind, _ in disk.trace] == ["read"]
+
+
+def test_a_reader_at_the_tail_needs_no_disk_at_all() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    fill(log, [2] * 3)
+    disk.trace.clear()
+    assert log.read(3, max_bytes=1000, end=6) is not None
+    assert log.read(0, max_bytes=200, end=4) is not None
+    assert disk.trace == []
+
+
+def test_the_boundaries_of_old_batches_are_forgotten() -> None:
+    log = open_log(SimDisk(), segment_bytes=1 << 24, flush_mode="os")
+    for _ in range(BOUNDARIES_MAX + 500):
+        append(log, batch())
+    assert len(log.active.boundary_offsets) <= BOUNDARIES_MAX + 10
+    for offset in (0, 17, BOUNDARIES_MAX, log.end_offset - 1):
+        piece = log.read(offset, max_bytes=1, end=log.end_offset)
+        assert piece is not None
+        assert int.from_bytes(piece.file.read(8, piece.position)) == offset
+
+
+def test_a_segment_without_timestamps_has_an_empty_time_index() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    fill(log, [1] * 20, timestamp=-1)
+    log.roll()
+    log.close()
+    assert disk.read_file(f"{FOLDER}/{0:020d}.timeindex") == b""
+    assert open_log(disk, clean=True).max_timestamp() == (-1, -1, -1)
+
+
+def test_index_entries_lie_at_least_an_interval_apart() -> None:
+    _, log = closed_log()
+    log.active.ensure_indexed()
+    positions = list(log.active.offset_index.positions)
+    assert len(positions) > 5
+    assert all(right - left > 200 for left, right in zip([0, *positions], positions, strict=False))
