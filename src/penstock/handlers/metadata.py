@@ -3,14 +3,15 @@
 Topics: null asks for all, an empty list for none (v0 cannot say null: its empty list is all, which
 the codec has already turned into null). From v12 a topic can be named by id; if any is, names are
 ignored, as in Kafka. v0-3 always allow a missing topic to be created, later versions by a flag; a
-topic made that way is in the very answer, with its leader. v6 tells LISTENER_NOT_FOUND apart from
-LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later versions list them as offline.
+topic made that way is still unknown in this answer and there in the next, as in Kafka. v6 tells
+LISTENER_NOT_FOUND apart from LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later
+versions list them as offline.
 Goes to creation.py for missing topics, to metadata_views.py for what is shown. Refuses: per topic,
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
@@ -43,9 +44,9 @@ async def handle(context: Context, request: Request) -> Encoded:
     if body.topics and version < IDS_FROM and any(topic.name is None or topic.topic_id for topic in body.topics):
         return _refused(header, body)
     names, unknown_ids = _asked_for(context.quorum.image, body)
+    made: frozenset[TopicName] = frozenset()
     if names is not None and body.allow_auto_topic_creation and context.settings.flag("auto.create.topics.enable"):
-        await _create_missing(context, names)
-    # Taken after the creation: what was made a moment ago is in this answer.
+        made = await _create_missing(context, names)
     image = context.quorum.image
     views = context.metadata_views
     reach = views.reach(image, request.listener)
@@ -56,7 +57,9 @@ async def handle(context: Context, request: Request) -> Encoded:
         topic_count, topics = len(image.topics), await _all(view, image)
     else:
         pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
-        pieces += await _pieces(view, image, names)
+        # Clients know the answer of Kafka, which never shows a topic to the one whose question made it: who
+        # asks whether a topic is gone must not be shown the one that the question brought back.
+        pieces += await _pieces(view, image, names, hidden=made)
         topic_count, topics = len(pieces), b"".join(pieces)
     cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
     return Encoded(
@@ -84,13 +87,14 @@ def _asked_for(image: Image, body: MetadataRequest) -> tuple[list[TopicName] | N
     return names, unknown
 
 
-async def _create_missing(context: Context, names: Iterable[TopicName]) -> None:
-    """Create what can be; what cannot is simply not there afterwards."""
+async def _create_missing(context: Context, names: Iterable[TopicName]) -> frozenset[TopicName]:
+    """Create what can be and return what was missing; what cannot be made is simply not there afterwards."""
     image = context.quorum.image
     missing = [name for name in names if name not in image.topics and name_problem(name) is None]
     if missing:
         with suppress(Refusal):
             await create_by_themselves(context, missing)
+    return frozenset(missing)
 
 
 async def _all(view: View, image: Image) -> bytes:
@@ -105,12 +109,14 @@ async def _all(view: View, image: Image) -> bytes:
     return topics
 
 
-async def _pieces(view: View, image: Image, names: Iterable[TopicName]) -> list[bytes]:
+async def _pieces(
+    view: View, image: Image, names: Iterable[TopicName], *, hidden: Container[TopicName] = ()
+) -> list[bytes]:
     """The topics' pieces. Others get their turn while many are found or made."""
     pieces = []
     spent = 0
     for name in names:
-        topic = image.topics.get(name)
+        topic = None if name in hidden else image.topics.get(name)
         piece = None if topic is None else view.known(topic)
         if piece is not None:
             cost = FINDING_COST

@@ -111,17 +111,19 @@ async def test_ids_are_refused_before_version_12(version: int) -> None:
     assert [(topic.name, topic.error_code) for topic in reply.topics] == [("a", 42)]
 
 
-async def test_a_missing_topic_is_made_and_its_leader_is_in_the_same_reply() -> None:
-    node = FakeNode({"num.partitions": "2"})
-    reply = await ask(node, named("new"), create=True)
-    (topic,) = reply.topics
+async def test_a_missing_topic_is_made_and_shown_to_the_next_who_asks() -> None:
+    node = with_topic(settings={"num.partitions": "2"})
+    reply = await ask(node, named("new", "a"), create=True)
+    assert [(topic.name, topic.error_code) for topic in reply.topics] == [("new", 3), ("a", 0)]
+    (topic,) = (await ask(node, named("new"), create=True)).topics
     assert (topic.error_code, topic.topic_id) == (0, node.image.topics[topic.name].id)
     assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
 async def test_the_versions_without_the_flag_make_missing_topics() -> None:
-    reply = await ask(FakeNode(), named("new"), version=3)
-    assert [topic.error_code for topic in reply.topics] == [0]
+    node = FakeNode()
+    await ask(node, named("new"), version=3)
+    assert list(node.image.topics) == ["new"]
 
 
 @pytest.mark.parametrize(("settings", "create"), [({}, False), ({"auto.create.topics.enable": "false"}, True)])
@@ -152,7 +154,8 @@ async def test_the_own_topics_are_made_as_their_coordinators_are_configured() ->
         }
     )
     names = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-    reply = await ask(node, named(*names), create=True)
+    await ask(node, named(*names), create=True)
+    reply = await ask(node, named(*names))
     assert [(topic.is_internal, len(topic.partitions)) for topic in reply.topics] == [(True, 5), (True, 4), (True, 3)]
     assert node.image.topic_config(reply.topics[0].name)["cleanup.policy"] == "compact"
     assert node.image.topic_config(reply.topics[1].name)["compression.type"] == "uncompressed"
