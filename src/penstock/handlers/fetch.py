@@ -146,7 +146,7 @@ class ParkedFetch(Parked):
         try:
             partition = self._find(asked)
             if partition is None:
-                raise self._unknown(asked)
+                return self._unknown(asked)
             if request.replica_id > ORDINARY_CONSUMER:
                 raise NotLeaderOrFollower
             partition.check_epoch(asked.current_leader_epoch)
@@ -183,10 +183,12 @@ class ParkedFetch(Parked):
             log.exception("fetch of %r-%d at %d failed", asked.topic, asked.index, asked.offset)
             return PartitionAnswer(asked.topic, asked.index, UNKNOWN_SERVER_ERROR)
 
-    def _unknown(self, asked: FetchPartition) -> Refusal:
-        if self._by_id and asked.topic not in self._handler.replicas.by_id:
-            return UnknownTopicId()
-        return UnknownTopicOrPartition()
+    def _unknown(self, asked: FetchPartition) -> PartitionAnswer:
+        no_such_topic = self._by_id and asked.topic not in self._handler.replicas.by_id
+        code = UnknownTopicId.code if no_such_topic else UnknownTopicOrPartition.code
+        answer = PartitionAnswer(asked.topic, asked.index, code)
+        answer.aborted = ()
+        return answer
 
     # -- parked ----------------------------------------------------------------------------
 
