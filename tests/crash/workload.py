@@ -193,7 +193,7 @@ def check_derived(log: Log) -> None:
         assert segment.find(header.base_offset) == position
         assert segment.find(header.last_offset) == position
     for index, segment in enumerate(log.segments):
-        segment.ensure_indexed()
+        segment.ensure_timed()
         timestamps = [header.max_timestamp for slot, _, header in batches if slot == index]
         assert segment.max_timestamp == max(timestamps, default=-1)
         for slot in range(len(segment.offset_index)):

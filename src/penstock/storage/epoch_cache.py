@@ -38,7 +38,10 @@ class EpochCache:
         epochs: list[int] = []
         offsets: list[int] = []
         for words in read_entries(self._disk, self._path, columns=2):
-            epoch, offset = int(words[0]), int(words[1])
+            try:
+                epoch, offset = int(words[0]), int(words[1])
+            except ValueError:
+                raise Corruption(f"{self._path}: {words[0]!r} is no epoch") from None
             if epoch < 0 or offset < 0 or (epochs and (epoch <= epochs[-1] or offset <= offsets[-1])):
                 raise Corruption(f"{self._path}: epochs do not rise")
             epochs.append(epoch)

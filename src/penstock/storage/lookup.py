@@ -24,7 +24,7 @@ def by_time(log: RollingLog, timestamp: int) -> tuple[int, int, int] | None:
     """Return timestamp, offset and epoch of the first record at or after a point in time."""
     for segment in _readable(log):
         try:
-            segment.ensure_indexed()
+            segment.ensure_timed()
             if segment.max_timestamp < timestamp or segment.size == 0:
                 continue
             for position, header in segment.headers_from(_start(segment, timestamp)):
@@ -46,7 +46,7 @@ def of_max_timestamp(log: RollingLog) -> tuple[int, int, int]:
     found: tuple[Segment, int, HeaderTuple] | None = None
     for segment in _readable(log):
         try:
-            segment.ensure_indexed()
+            segment.ensure_timed()
             if segment.max_timestamp > largest:
                 for position, header in _candidates(segment, log.start_offset):
                     if header[8] > largest:

@@ -20,7 +20,7 @@ from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, BadBatch
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
-from penstock.wire.batch import CONTROL
+from penstock.wire.batch import CONTROL, HeaderTuple
 
 _NAME_DIGITS = 20
 _LEFTOVERS = (".deleted", ".tmp", ".cleaned", ".swap")
@@ -52,6 +52,7 @@ class _Plan:
     settings: TopicSettings
     now_ms: int
     recovery_point: int
+    log_start: int
     sync_failed: bool
     state: Recovered
 
@@ -79,7 +80,7 @@ def recover(
     disk = directory.disk
     disk.make_folder(folder)
     state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
-    plan = _Plan(directory, folder, settings, now_ms, recovery_point, sync_failed, state)
+    plan = _Plan(directory, folder, settings, now_ms, recovery_point, log_start, sync_failed, state)
     if not state.segments:
         _begin_at(plan, log_start)
     scan_from = damage.quarantined_from(disk, folder)
@@ -280,7 +281,7 @@ def _load_epochs(plan: _Plan, end: int) -> None:
     try:
         epochs.load()
         epochs.truncate_end(end)
-        if all(_epoch_is_true(plan.state.segments, epoch, offset) for epoch, offset in epochs.entries()) and (
+        if all(_epoch_is_true(plan, epoch, offset) for epoch, offset in epochs.entries()) and (
             epochs.latest >= 0 or end <= plan.state.segments[0].base_offset
         ):
             return
@@ -297,11 +298,19 @@ def _load_epochs(plan: _Plan, end: int) -> None:
     epochs.truncate_end(end)
 
 
-def _epoch_is_true(segments: Sequence[Segment], epoch: int, offset: int) -> bool:
-    """Whether the batch at an epoch's beginning was written under it."""
+def _epoch_is_true(plan: _Plan, epoch: int, offset: int) -> bool:
+    """Whether an epoch begins where it is said to: with a batch of its own, behind one of an older epoch."""
+    header = _header_at(plan.state.segments, offset)
+    if header is None or header[2] != epoch:
+        return False
+    if offset <= max(plan.log_start, plan.state.segments[0].base_offset):
+        return True
+    before = _header_at(plan.state.segments, offset - 1)
+    return header[0] == offset and (before is None or before[0] >= offset or before[2] < epoch)
+
+
+def _header_at(segments: Sequence[Segment], offset: int) -> HeaderTuple | None:
+    """Return the header of the batch that holds an offset or is the first behind it in its segment."""
     slot = max(bisect_right([each.base_offset for each in segments], offset) - 1, 0)
     position = segments[slot].find(offset)
-    if position is None:
-        return False
-    header = segments[slot].header_at(position)
-    return header[2] == epoch and header[0] <= max(offset, segments[0].base_offset) <= header[0] + header[6]
+    return None if position is None else segments[slot].header_at(position)

@@ -52,6 +52,7 @@ class Segment:
     __slots__ = (
         "_hints",
         "_indexed",
+        "_timed",
         "_writer",
         "base_offset",
         "boundary_offsets",
@@ -105,7 +106,7 @@ class Segment:
         self.unindexed = 0
         self.boundary_offsets = array("q")
         self.boundary_positions = array("q")
-        self._indexed = size == 0
+        self._indexed = self._timed = size == 0
         self._writer: File | None = None
         self._hints: dict[int, int] = {}
 
@@ -118,7 +119,7 @@ class Segment:
 
     def open_for_append(self) -> File:
         if self._writer is None:
-            self.ensure_indexed()
+            self.ensure_timed()
             self._writer = self.directory.disk.open(self.path, create=True)
             self.directory.open_files.forget(self.path)
         return self._writer
@@ -190,7 +191,6 @@ class Segment:
 
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at a batch's beginning, for good; the offset is that batch's."""
-        self.ensure_indexed()
         file = self.open_for_append()
         file.truncate(position)
         file.sync()
@@ -357,11 +357,23 @@ class Segment:
                 raise Corruption(f"{self.offset_index.path}: the last entry names no batch")
             if self.size - last > INDEX_LAG_MAX:
                 raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
-            self._indexed = True
-            self.unindexed = self.size - last
-            self._take_max_timestamp(last)
         except (Corruption, FileNotFoundError):
             self.rebuild_indexes()
+            return
+        self._indexed = True
+        self._timed = False
+        self.unindexed = self.size - last
+
+    def ensure_timed(self) -> None:
+        """See to it that the largest timestamp is known and the time index is complete."""
+        self.ensure_indexed()
+        if self._timed:
+            return
+        try:
+            self._take_max_timestamp()
+        except Corruption:
+            self.rebuild_indexes()
+        self._timed = True
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log's headers and save them."""
@@ -388,24 +400,24 @@ class Segment:
         self.unindexed += header[1] + LOG_OVERHEAD
 
     def finish_indexes(self) -> None:
-        self._indexed = True
+        self._indexed = self._timed = True
         if self._writer is None and self.max_timestamp >= 0:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         with suppress(OSError):
             for file in self.save_indexes():
                 file.sync()
 
-    def _take_max_timestamp(self, last_position: int) -> None:
+    def _take_max_timestamp(self) -> None:
         """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""
         timestamp, offset = self.time_index.last()
-        largest = max((header[8] for _, header in self.headers_from(last_position)), default=NO_TIMESTAMP)
-        if largest > timestamp:
-            raise Corruption(f"{self.time_index.path}: ends before its log")
-        if timestamp >= 0:
-            position = self.find(offset)
-            header = self.header_at(position) if position is not None else None
-            if header is None or header[0] + header[6] != offset or header[8] != timestamp:
-                raise Corruption(f"{self.time_index.path}: the last entry names no batch")
+        position = self.find(offset) if timestamp >= 0 else 0
+        for at, header in self.headers_from(position) if position is not None else ():
+            # The entry's own batch comes first, and none behind it is later.
+            if header[8] > timestamp or (at == position and timestamp >= 0 and header[0] + header[6] != offset):
+                position = None
+                break
+        if position is None or (timestamp >= 0 and self.header_at(position)[8] != timestamp):
+            raise Corruption(f"{self.time_index.path}: the last entry does not name the latest batch")
         self.max_timestamp, self.max_timestamp_offset = timestamp, offset
 
     def _find_max_timestamp(self) -> None:

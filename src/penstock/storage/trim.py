@@ -66,7 +66,7 @@ def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
     if log.settings.retention_ms < 0:
         return False
     try:
-        segment.ensure_indexed()
+        segment.ensure_timed()
     except BadBatch as bad:
         raise Damaged(segment, bad) from bad
     # Records without timestamps never grow old by them.
