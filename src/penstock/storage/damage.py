@@ -1,16 +1,8 @@
 """Telling a torn tail from rot, and keeping rot in quarantine.
 
-| where the bytes stop being batches           | what it is       | what happens                        |
-|----------------------------------------------|------------------|-------------------------------------|
-| below the recovery point                     | rot              | quarantine                          |
-| above, nothing valid behind it               | a torn tail      | cut                                 |
-| above, valid batches behind an unwritten gap | a lost write     | cut; what lay behind is kept aside  |
-| above, valid batches behind other bytes      | rot              | quarantine                          |
-
-A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
-read as zeros, or the file ends there and the next segment goes on. A quarantined log keeps
-every byte, serves what lies before the damage and takes no appends; the mark in its folder
-makes every later start look again.
+A torn tail is cut. A quarantined log keeps every byte, serves what lies before the damage
+and takes no appends; the mark in its folder makes every later start look again. Called by
+recovery.py, and by a log whose reader has met damage.
 """
 
 from __future__ import annotations
@@ -43,6 +35,15 @@ class Stopped(Exception):
         self.offset = offset
 
 
+# | where the bytes stop being batches           | what it is   | what happens                       |
+# |----------------------------------------------|--------------|------------------------------------|
+# | below the recovery point                     | rot          | quarantine                         |
+# | above, nothing valid behind it               | a torn tail  | cut                                |
+# | above, valid batches behind an unwritten gap | a lost write | cut; what lay behind is kept aside |
+# | above, valid batches behind other bytes      | rot          | quarantine                         |
+#
+# A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
+# read as zeros, or the file ends there and the next segment goes on.
 def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, recovery_point: int) -> None:
     """Decide on bytes that are no batch in one of the segments."""
     segment, position, offset = stopped.segment, stopped.bad.position, stopped.offset
