@@ -52,6 +52,14 @@ _NEXT_STEPS: Mapping[str, str] = {
     "_TIMED_OUT": "'penstock doctor' looks for the reason",
     "REQUEST_TIMED_OUT": "try again; if it stays so, 'penstock doctor' looks for the reason",
     "_MSG_TIMED_OUT": "the broker did not take the record in time; 'penstock doctor' looks for the reason",
+    "GROUP_ID_NOT_FOUND": "'penstock group list' shows the groups there are",
+    "NON_EMPTY_GROUP": "stop its consumers first; 'penstock group describe' shows who they are",
+    "UNKNOWN_MEMBER_ID": "stop the group's consumers first; 'penstock group describe' shows who they are",
+    "REBALANCE_IN_PROGRESS": "try again in a moment",
+    "COORDINATOR_NOT_AVAILABLE": "try again in a moment; if it stays so, 'penstock doctor' looks for the reason",
+    "COORDINATOR_LOAD_IN_PROGRESS": "try again in a moment",
+    "NOT_COORDINATOR": "try again in a moment",
+    "INVALID_GROUP_ID": "give the group a name that is not empty",
     "KAFKA_STORAGE_ERROR": "the broker's disk refused it; its log and 'penstock log verify' say more",
 }
 

@@ -6,7 +6,7 @@ it reads up to the end that it found at the start and then stops.
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -70,10 +70,10 @@ def consume(
     """Print the records of a topic, without joining a group."""
     position = parse_position(start, now_ms=int(time.time() * 1000))
     shape = TextShape(keys, headers, timestamps, offsets, key_separator)
-    consumer = _open(bootstrap, isolation)
+    consumer = open_consumer(bootstrap, isolation)
     out = sys.stdout.buffer
     try:
-        reader = _Reader(consumer, topic, partition, position, follow=follow)
+        reader = Reader(consumer, topic, partition, position, follow=follow)
         for records in reader.batches(count):
             for record in records:
                 out.write(render_json_line(record) if format is LineFormat.JSON else render_text_line(record, shape))
@@ -85,7 +85,8 @@ def consume(
         consumer.close()
 
 
-def _open(bootstrap: str, isolation: Isolation) -> "Consumer":
+def open_consumer(bootstrap: str, isolation: Isolation) -> "Consumer":
+    """Open a consumer that is assigned by hand."""
     from confluent_kafka import Consumer
 
     return Consumer(
@@ -105,7 +106,7 @@ def _open(bootstrap: str, isolation: Isolation) -> "Consumer":
     )
 
 
-class _Reader:
+class Reader:
     """Knows where each partition begins and, unless it follows, where it ends."""
 
     def __init__(
@@ -114,18 +115,23 @@ class _Reader:
         self._consumer = consumer
         self._topic = topic
         self._follow = follow
-        partitions = self._partitions(wanted)
+        self._open: set[int] = set()
+        self.partitions = self._partitions(wanted)
         self._ends: dict[int, int] = {}
-        starts: dict[int, int] = {}
-        for index in partitions:
-            starts[index], self._ends[index] = self._range(index, position)
-        self._open = {index for index in partitions if follow or starts[index] < self._ends[index]}
-        self._starts = starts
+        self._starts: dict[int, int] = {}
+        for index in self.partitions:
+            self._starts[index], self._ends[index] = self._range(index, position)
+
+    def begin_at(self, offsets: Mapping[int, int]) -> None:
+        """Begin these partitions no earlier than here."""
+        for index, offset in offsets.items():
+            self._starts[index] = max(self._starts[index], min(offset, self._ends[index]))
 
     def batches(self, count: int | None) -> Iterator[list[LineRecord]]:
         """Yield records as they come, until the count or the ends are reached."""
         from confluent_kafka import TopicPartition
 
+        self._open = {index for index in self.partitions if self._follow or self._starts[index] < self._ends[index]}
         if not self._open:
             return
         self._consumer.assign([TopicPartition(self._topic, index, self._starts[index]) for index in sorted(self._open)])

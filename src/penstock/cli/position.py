@@ -39,7 +39,7 @@ class AtTime(NamedTuple):
 Position = Earliest | Latest | AtOffset | Last | AtTime
 
 
-def parse_position(text: str, *, now_ms: int) -> Position:
+def parse_position(text: str, *, now_ms: int, option: str = "--from") -> Position:
     """Read earliest, latest, 42, -10, 5m, @1700000000000 or 2026-01-31T12:00:00."""
     word = text.strip().lower()
     if word in ("earliest", "beginning", "start"):
@@ -58,7 +58,7 @@ def parse_position(text: str, *, now_ms: int) -> Position:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise CommandError(
-            f"--from does not understand '{text}': write earliest, latest, an offset (42), the last ten (-10), "
+            f"{option} does not understand '{text}': write earliest, latest, an offset (42), the last ten (-10), "
             "a time ago (5m), or a moment (2026-01-31T12:00:00Z)."
         ) from None
     # A moment without a zone is the reader's own wall clock.

@@ -14,6 +14,14 @@ COMMANDS = [
     "topic add-partitions",
     "produce",
     "consume",
+    "group list",
+    "group describe",
+    "group lag",
+    "group reset",
+    "group delete",
+    "dlq list",
+    "dlq show",
+    "dlq replay",
     "config get",
     "config set",
     "config unset",
@@ -23,7 +31,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", ["", "topic", "config", "log", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "config", "log", *COMMANDS])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
