@@ -14,6 +14,7 @@ from penstock.controller.brokers import Registration, decide_registration
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
+from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
@@ -83,6 +84,8 @@ class Node:
             await self._build(store)
         except BaseException:
             self._server.stop()
+            if self._context is not None:
+                self._context.groups.close()
             store.close(clean=False)
             raise
 
@@ -100,12 +103,16 @@ class Node:
         )
         controller = Controller(quorum)
         replicas = Replicas(self.node_id, store, self._clock, lambda: self.settings)
+        groups = Groups(
+            node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
+        )
         self._context = context = Context(
             settings=self.settings,
             replicas=replicas,
             controller=controller,
             producer_ids=ProducerIds(controller, self.node_id),
             quorum=quorum,
+            groups=groups,
             clock=self._clock,
             entropy=self._entropy,
             disk=self._disk,
@@ -119,6 +126,8 @@ class Node:
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(replicas.image_changed)
         await controller.run(lambda image: decide_registration(image, self._registration(store)))
+        # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
+        quorum.subscribe(groups.image_changed)
         replicas.start()
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()
@@ -133,6 +142,7 @@ class Node:
         self._server.stop()
         if self._context is not None:
             context, self._context = self._context, None
+            context.groups.close()
             context.replicas.stop()
             if self._janitor is not None:
                 self._janitor.stop()

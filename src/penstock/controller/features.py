@@ -1,9 +1,10 @@
 """Which cluster features this release knows, and whether their levels may change.
 
-Pure. A level is finalised once every node can live with it. Metadata records are written at one
-version each, so going down in metadata.version would lose what they say and is refused, as
-Kafka refuses it. Features whose semantics are not here yet (transactions, groups, share groups)
-are neither supported nor finalised: clients switch on what they find. Refuses: InvalidUpdateVersion.
+Pure. A level is finalised once every node can live with it; level 0 is a feature switched off.
+Metadata records are written at one version each, so going down in metadata.version would lose what
+they say and is refused, as Kafka refuses it. Features whose semantics are not here yet
+(transactions, share groups) are neither supported nor finalised: clients switch on what they find.
+Refuses: InvalidUpdateVersion.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ from penstock.model.errors import InvalidUpdateVersion
 from penstock.model.ids import NodeId
 
 METADATA_VERSION: Final = "metadata.version"
+GROUP_VERSION: Final = "group.version"
+"""Level 1 lets clients use the consumer protocol (KIP-848)."""
 
 
 class LevelRange(NamedTuple):
@@ -28,7 +31,9 @@ class LevelRange(NamedTuple):
 METADATA_VERSION_4_3: Final = 30
 """The level that Kafka calls 4.3-IV0: the record versions of metadata/records.py."""
 
-SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType({METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3)})
+SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
+    {METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3), GROUP_VERSION: LevelRange(0, 1)}
+)
 
 INITIAL: Final[Mapping[str, int]] = MappingProxyType({name: levels.most for name, levels in SUPPORTED.items()})
 """The levels of a new cluster."""
@@ -78,6 +83,8 @@ def _check(update: FeatureUpdate, level: int, node_id: NodeId) -> None:
                 "Can't downgrade the version of this feature without setting the upgrade type "
                 "to either safe or unsafe downgrade.",
             )
+        if update.name != METADATA_VERSION:
+            return
         why = (
             "Unsafe metadata downgrade is not supported in this version."
             if update.upgrade_type == UNSAFE_DOWNGRADE

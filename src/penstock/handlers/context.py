@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
     from penstock.controller.controller import Controller
     from penstock.controller.producer_ids import ProducerIds
+    from penstock.groups.service import Groups
     from penstock.metadata.quorum import Quorum
     from penstock.model.ids import NodeId
     from penstock.ports.clock import Clock
@@ -44,6 +45,7 @@ class Context:
     controller: "Controller"
     producer_ids: "ProducerIds"
     quorum: "Quorum"
+    groups: "Groups"
     clock: "Clock"
     entropy: "Entropy"
     disk: "Disk"
@@ -62,6 +64,11 @@ class Request:
     body: Any
     connection: "Connection"
     listener: str = "PLAINTEXT"
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka writes it into groups."""
+        return f"/{self.connection.peer_host}"
 
 
 ColdHandler = Callable[[Context, Request], Awaitable[Any]]

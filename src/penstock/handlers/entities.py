@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
-from kio.schema.types import BrokerId
+from kio.schema.types import BrokerId, GroupId
 from kio.schema.types import TopicName as WireTopicName
 from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
 
@@ -18,10 +18,13 @@ from penstock.model.ids import NodeId
 
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 NO_ERROR: Final = ErrorCode.none
+MILLISECOND: Final = timedelta(milliseconds=1)
 
 # Without an authorizer everybody may do everything that a resource knows. The bits are the
 # numbers of the ACL operations.
 TOPIC_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11)))
+GROUP_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 6, 8, 10, 11)))
+OPERATIONS_UNKNOWN: Final = i32(-(2**31))
 CLUSTER_OPERATIONS: Final = i32(sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12)))
 
 
@@ -39,6 +42,18 @@ def node(node_id: int) -> BrokerId:
 
 def nodes(node_ids: Iterable[NodeId]) -> tuple[BrokerId, ...]:
     return cast("tuple[BrokerId, ...]", tuple(node_ids))
+
+
+def group(group_id: str) -> GroupId:
+    return cast(GroupId, group_id)
+
+
+def milliseconds(value: int) -> i32Timedelta:
+    return cast(i32Timedelta, timedelta(milliseconds=value))
+
+
+def in_milliseconds(value: timedelta) -> int:
+    return value // MILLISECOND
 
 
 def int8(value: int) -> i8:

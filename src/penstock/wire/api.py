@@ -49,12 +49,18 @@ class ApiKey:
     OFFSET_DELETE: Final = 47
     UPDATE_FEATURES: Final = 57
     DESCRIBE_CLUSTER: Final = 60
+    CONSUMER_GROUP_HEARTBEAT: Final = 68
+    CONSUMER_GROUP_DESCRIBE: Final = 69
     LIST_CONFIG_RESOURCES: Final = 74
     DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 
 class Api(NamedTuple):
-    """One served API. `hot` ones have hand-written codecs in `wire/hot/`."""
+    """One served API.
+
+    Hot ones have hand-written codecs in `wire/hot/`, and handlers that are called with the frame
+    itself. Hand-read ones have such codecs too, and handlers like any other.
+    """
 
     key: int
     name: str
@@ -63,6 +69,7 @@ class Api(NamedTuple):
     flexible_from: int
     hot: bool = False
     accepted_from: int = 0
+    hand_read: bool = False
 
     def accepts(self, version: int) -> bool:
         return max(self.min_version, self.accepted_from) <= version <= self.max_version
@@ -78,7 +85,15 @@ _ROWS: Final = (
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
     Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hand_read=True),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_read=True),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, flexible_from=3),
+    Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, flexible_from=6),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, flexible_from=4, hand_read=True),
+    Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, flexible_from=4),
+    Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, flexible_from=4),
+    Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, flexible_from=5),
+    Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, flexible_from=3),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5),
     Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, flexible_from=4),
@@ -90,10 +105,15 @@ _ROWS: Final = (
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),
     Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, flexible_from=2),
+    Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, flexible_from=2),
     Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, flexible_from=1),
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, flexible_from=0),
+    # It has no flexible version.
+    Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, flexible_from=1),
     Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0),
+    Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),
 )

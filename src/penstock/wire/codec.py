@@ -4,7 +4,8 @@ Handlers see the classes of one version only, the latest unless an older one can
 request is read straight into them, what its version lacks taking the schema's defaults; a response is written in
 the version that was asked for, dropping what it lacks. Produce and Fetch changed from topic
 names to topic ids along the way, so their bodies stay entities of their own version here,
-for tests and tools. Compiled when first used: start-up pays for nothing.
+for tests and tools. Some requests are read by a hand-written reader of `hot/` instead; their handlers
+write the answer with it too. Compiled when first used: start-up pays for nothing.
 Refuses: MalformedRequest, UnsupportedVersion; CannotWrite is a fault of ours.
 """
 
@@ -20,6 +21,7 @@ from kio.index import load_request_schema, load_response_schema
 from penstock.model.errors import UnsupportedVersion
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot import heartbeat, offset_commit, offset_fetch
 from penstock.wire.reader import Body, entity_reader
 from penstock.wire.schema import shape_of
 from penstock.wire.writer import CannotWrite, entity_writer
@@ -37,10 +39,15 @@ _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 def read_request(api_key: int, version: int, body: Buffer) -> Any:
-    """An entity of `seen_request_class`. Bytes behind the body are left alone, as Kafka leaves them."""
+    """What the handler sees: an entity of `seen_request_class`, or what a hand-written reader makes of it.
+
+    Bytes behind the body are left alone, as Kafka leaves them.
+    """
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX and not api.hot:
         raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
+    if api.hand_read:
+        return _HAND_READ[api_key](version, body)
     layout = request_class(api_key, version)
     entity = _read(layout, layout if api.hot else seen_request_class(api_key), Body(body))
     upgrade = _UPGRADES.get((api_key, version))
@@ -60,12 +67,13 @@ def write_request(api_key: int, version: int, entity: Any) -> bytes:
 
 
 def read_response(api_key: int, version: int, body: Buffer) -> Any:
-    """An entity of the API's latest version, of its own version if it is hot; for tests and tools."""
+    """An entity of the API's latest version, of its own if the codec is hand-written; for tests and tools."""
     api = _served(api_key, version)
     layout = response_class(api_key, version)
     data = Body(body)
     data.elements_left = sys.maxsize
-    return _read(layout, layout if api.hot else response_class(api_key, api.max_version), data)
+    is_own = api.hot or api.hand_read
+    return _read(layout, layout if is_own else response_class(api_key, api.max_version), data)
 
 
 @cache
@@ -134,6 +142,12 @@ def _client_metrics_only(_old: Any, entity: Any) -> Any:
     return replace(entity, resource_types=(_CLIENT_METRICS,))
 
 
+def _members_from_member(old: Any, latest: Any) -> Any:
+    members = shape_of(type(latest)).find("members")
+    assert members is not None and members.entity is not None
+    return replace(latest, members=(members.entity(member_id=old.member_id),))
+
+
 def _keys_from_key(old: Any, latest: Any) -> Any:
     return replace(latest, coordinator_keys=(old.key,))
 
@@ -142,7 +156,14 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
     **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
     **{(ApiKey.FIND_COORDINATOR, version): _keys_from_key for version in range(4)},
+    **{(ApiKey.LEAVE_GROUP, version): _members_from_member for version in range(3)},
     (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }
 """Where an older version says the same in another field: `(entity of that version, latest) -> latest`."""
+
+_HAND_READ: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
+    ApiKey.HEARTBEAT: heartbeat.read_request,
+    ApiKey.OFFSET_COMMIT: offset_commit.read_request,
+    ApiKey.OFFSET_FETCH: offset_fetch.read_request,
+}

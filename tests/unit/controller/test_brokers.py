@@ -27,7 +27,12 @@ def test_the_first_registration_makes_the_broker_live_with_the_offset_as_its_epo
     (record,) = decision.records
     assert isinstance(record, RegisterBrokerRecord)
     assert (record.broker_epoch, record.fenced, record.rack, record.end_points) == (0, False, "r", (END_POINT,))
-    assert [(feature.name, feature.max_supported_version) for feature in record.features] == [("metadata.version", 30)]
+    assert [
+        (feature.name, feature.min_supported_version, feature.max_supported_version) for feature in record.features
+    ] == [
+        ("metadata.version", 7, 30),
+        ("group.version", 0, 1),
+    ]
     assert [live.node_id for live in apply(EMPTY, decision.records).live_brokers()] == [1]
 
 

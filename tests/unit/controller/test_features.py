@@ -1,6 +1,7 @@
 import pytest
 
 from penstock.controller.features import (
+    GROUP_VERSION,
     INITIAL,
     METADATA_VERSION,
     METADATA_VERSION_4_3,
@@ -21,7 +22,18 @@ ONE = NodeId(1)
 
 
 def test_a_new_cluster_begins_at_the_highest_levels() -> None:
-    assert INITIAL == {"metadata.version": 30}
+    assert INITIAL == {"metadata.version": 30, "group.version": 1}
+
+
+def test_a_cluster_from_before_consumer_groups_can_switch_them_on_and_off() -> None:
+    before = apply(EMPTY, [FeatureLevelRecord(name=METADATA_VERSION, feature_level=30)])
+    on = decide_update(before, [FeatureUpdate(name=GROUP_VERSION, level=1)], node_id=ONE).records
+    assert on == [FeatureLevelRecord(name=GROUP_VERSION, feature_level=1)]
+    off = FeatureUpdate(name=GROUP_VERSION, level=0, upgrade_type=SAFE_DOWNGRADE)
+    image = apply(before, decide_update(apply(before, on), [off], node_id=ONE).records)
+    assert GROUP_VERSION not in image.features
+    with pytest.raises(InvalidUpdateVersion, match="without setting the upgrade type"):
+        decide_update(apply(before, on), [FeatureUpdate(name=GROUP_VERSION, level=0)], node_id=ONE)
 
 
 def test_a_level_that_is_there_already_is_fine_and_changes_nothing() -> None:

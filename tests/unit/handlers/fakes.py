@@ -179,6 +179,28 @@ class FakeDisk:
         return 1000, 400
 
 
+class FakeGroups:
+    """Answers each type of command with what it was told to; remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.replies: dict[type, Any] = {}
+        self.asked: list[Any] = []
+        self.serves_consumer_protocol = True
+
+    async def ask(self, group_id: str, command: Any) -> Any:
+        self.asked.append(command)
+        reply = self.replies[type(command)]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    async def list_groups(self, command: Any) -> Any:
+        return await self.ask("", command)
+
+    async def loaded(self, group_id: str) -> None:
+        pass
+
+
 class FakeNode:
     """A context, with the fakes it is made of beside it."""
 
@@ -189,6 +211,7 @@ class FakeNode:
         self.clock = FakeClock()
         self.replicas = FakeReplicas()
         self.store = FakeStore()
+        self.groups = FakeGroups()
         controller = Controller(self.quorum)
         self.context = Context(
             settings=BrokerSettings(settings),
@@ -196,6 +219,7 @@ class FakeNode:
             controller=controller,
             producer_ids=ProducerIds(controller, NodeId(1)),
             quorum=self.quorum,  # type: ignore[arg-type]
+            groups=self.groups,  # type: ignore[arg-type]
             clock=self.clock,
             entropy=FakeEntropy(),
             disk=FakeDisk(),  # type: ignore[arg-type]

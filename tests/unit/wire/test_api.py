@@ -29,3 +29,11 @@ def test_flexible_versions_and_names_are_those_of_the_schemas() -> None:
 
 def test_only_produce_and_fetch_are_hot() -> None:
     assert {api.key for api in APIS.values() if api.hot} == {ApiKey.PRODUCE, ApiKey.FETCH}
+
+
+def test_what_is_asked_all_the_time_is_read_by_hand() -> None:
+    assert {api.key for api in APIS.values() if api.hand_read} == {
+        ApiKey.HEARTBEAT,
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+    }

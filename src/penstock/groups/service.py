@@ -1,0 +1,244 @@
+"""The groups that this node coordinates: one shard for each partition of `__consumer_offsets` that it leads.
+
+Finds the shard of a group, and follows the metadata image: takes over and gives up shards as
+leaders change, and tells them of topics, of deleted ones, and of settings. Calls go to
+coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, CoordinatorLoadInProgress.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from penstock.config.settings import BrokerSettings
+from penstock.controller.features import GROUP_VERSION
+from penstock.coordinator.errors import NotCoordinator
+from penstock.coordinator.partition_log import PartitionLog
+from penstock.coordinator.runtime import Coordinator
+from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups
+from penstock.groups.configured import consumer_settings, group_settings
+from penstock.groups.consumer_commands import ConsumerSettings
+from penstock.groups.consumer_topics import Topics
+from penstock.groups.records import GroupRecord
+from penstock.groups.shard import GroupShard
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import BROKER, EMPTY, GROUP, ConfigResource, Image, TopicImage
+from penstock.model.errors import Refusal
+from penstock.model.ids import NodeId
+from penstock.model.topic import CONSUMER_OFFSETS
+from penstock.ports.clock import Clock
+from penstock.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+CONSUMER_PROTOCOL = "consumer"
+_HASHES_KEPT = 1 << 16
+_SETTINGS_KEPT = 1 << 14
+
+
+@lru_cache(_HASHES_KEPT)
+def java_hash(text: str) -> int:
+    """The hash code of a string in Java: over its UTF-16 units, in 32 bits."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8) + units[position + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """Which partition keeps the group, as Kafka has it."""
+    value = java_hash(group_id)
+    # The smallest number has no positive counterpart.
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+class Groups:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        replicas: Replicas,
+        clock: Clock,
+        current_settings: Callable[[], BrokerSettings],
+    ) -> None:
+        self._node_id = node_id
+        self._replicas = replicas
+        self._clock = clock
+        self._current_settings = current_settings
+        self._settings = group_settings(current_settings())
+        self._settings_of: dict[str, ConsumerSettings] = {}
+        self._image: Image = EMPTY
+        self._topics = Topics()
+        self._partition_count = 0
+        self._coordinator: Coordinator[GroupRecord] = Coordinator(self._make_shard, clock)
+        self._shards: dict[int, GroupShard] = {}
+        """Also those that are being loaded: they must not miss what changes meanwhile."""
+        self._epochs: dict[int, int] = {}
+        """The partitions that this node leads, and in which leader epoch."""
+        self._settling: set[asyncio.Task[None]] = set()
+
+    # -- commands --------------------------------------------------------------------------
+
+    def submit(self, group_id: str, command: Any) -> "asyncio.Future[Any]":
+        """Run a command about a group; the future has its reply. Raises at once if the group is not served here."""
+        if not self._partition_count:
+            raise NotCoordinator
+        return self._coordinator.submit(partition_of(group_id, self._partition_count), command)
+
+    async def ask(self, group_id: str, command: Any) -> Any:
+        """The reply to a command about a group. Raises a Refusal if there is none."""
+        try:
+            return await self.submit(group_id, command)
+        except Refusal:
+            raise
+        except Exception as error:
+            # Logged where it happened. One group's trouble must not cost the client its connection.
+            raise Refusal(f"{type(command).__name__} failed") from error
+
+    async def list_groups(self, command: ListGroups) -> list[ListedGroup]:
+        """The groups of all shards here."""
+        futures = []
+        for index in self._epochs:
+            try:
+                futures.append(self._coordinator.submit(index, command))
+            except NotCoordinator:
+                continue
+        found: list[ListedGroup] = []
+        for answer in await asyncio.gather(*futures, return_exceptions=True):
+            if isinstance(answer, BaseException):
+                if not isinstance(answer, NotCoordinator):
+                    raise answer
+            else:
+                found += answer
+        return found
+
+    async def loaded(self, group_id: str) -> None:
+        """Wait until the group's shard has been read, if it is being read here."""
+        if self._partition_count:
+            await self._coordinator.loaded(partition_of(group_id, self._partition_count))
+
+    @property
+    def serves_consumer_protocol(self) -> bool:
+        protocols = self._current_settings().words("group.coordinator.rebalance.protocols")
+        return CONSUMER_PROTOCOL in protocols and self._image.features.get(GROUP_VERSION, 0) >= 1
+
+    def close(self) -> None:
+        """Let go of everything; whoever waits is answered NOT_COORDINATOR and finds us again after a restart."""
+        for task in self._settling:
+            task.cancel()
+        self._epochs.clear()
+        self._coordinator.close()
+
+    # -- the image changes -----------------------------------------------------------------
+
+    def image_changed(self, delta: Delta, image: Image) -> None:
+        is_first = self._image is EMPTY
+        self._image = image
+        self._follow_settings(delta)
+        topics = Topics.of(image) if is_first else self._topics.renewed(delta, image)
+        if topics is not self._topics:
+            self._topics = topics
+            for shard in self._shards.values():
+                shard.consumers.topics = topics
+        self._follow_leaders(delta, image)
+        if delta.topics_deleted:
+            self._forget(delta.topics_deleted)
+
+    def _follow_settings(self, delta: Delta) -> None:
+        kinds = {resource.type for resource in delta.configs_changed}
+        if kinds & {BROKER, GROUP}:
+            self._settings_of.clear()
+        if BROKER in kinds:
+            self._settings = group_settings(self._current_settings())
+            for shard in self._shards.values():
+                shard.settings = self._settings
+
+    def _consumer_settings(self, group_id: str) -> ConsumerSettings:
+        settings = self._settings_of.get(group_id)
+        if settings is None:
+            if len(self._settings_of) >= _SETTINGS_KEPT:
+                self._settings_of.clear()
+            own = self._image.config(ConfigResource(GROUP, group_id))
+            settings = self._settings_of[group_id] = consumer_settings(self._current_settings(), own)
+        return settings
+
+    def _follow_leaders(self, delta: Delta, image: Image) -> None:
+        if any(topic.name == CONSUMER_OFFSETS for topic in delta.topics_deleted):
+            for index in list(self._epochs):
+                self._resign(index)
+        topic = image.topics.get(CONSUMER_OFFSETS)
+        self._partition_count = 0 if topic is None else len(topic.partitions)
+        if topic is None:
+            return
+        for index in sorted(delta.partitions_changed.get(topic.id, ())):
+            state = topic.partitions[index]
+            if state.leader != self._node_id:
+                self._resign(index)
+            elif self._epochs.get(index) != state.leader_epoch:
+                # A new epoch may mean that another node has led in between.
+                self._lead(index, state.leader_epoch)
+
+    def _make_shard(self, index: int) -> GroupShard:
+        shard = GroupShard(self._settings, settings_of=self._consumer_settings, topics=self._topics)
+        self._shards[index] = shard
+        return shard
+
+    def _lead(self, index: int, leader_epoch: int) -> None:
+        partition = self._replicas.find(CONSUMER_OFFSETS, index)
+        if partition is None:
+            log.error("the groups of %s-%d are offline with its log", CONSUMER_OFFSETS, index)
+            return
+        self._epochs[index] = leader_epoch
+        self._coordinator.lead(index, PartitionLog(partition, self._clock, self._commit_timeout_ms))
+        task = asyncio.ensure_future(self._settle(index))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    def _resign(self, index: int) -> None:
+        self._coordinator.resign(index)
+        self._epochs.pop(index, None)
+        self._shards.pop(index, None)
+
+    def _commit_timeout_ms(self) -> int:
+        return self._current_settings().integer("offsets.commit.timeout.ms")
+
+    # -- deleted topics --------------------------------------------------------------------
+
+    async def _settle(self, index: int) -> None:
+        """After a load, forget the offsets of topics that were deleted while nobody was there to do it.
+
+        The image is at least as new as that of any leader before, so a topic that it lacks is gone.
+        """
+        await self._coordinator.loaded(index)
+        shard = self._shards.get(index)
+        if shard is None:
+            return
+        names, ids = self._image.topics, self._image.topics_by_id
+        gone = {
+            key.topic: value.topic_id
+            for group_id in shard.offsets.by_group
+            for key, value in shard.offsets.all_of(group_id)
+            if (value.topic_id not in ids if value.topic_id.int else key.topic not in names)
+        }
+        if gone:
+            self._run_quietly(index, ForgetTopics(tuple(gone.items())))
+
+    def _forget(self, topics: Iterable[TopicImage]) -> None:
+        command = ForgetTopics(tuple((topic.name, topic.id) for topic in topics))
+        for index in list(self._epochs):
+            self._run_quietly(index, command)
+
+    def _run_quietly(self, index: int, command: ForgetTopics) -> None:
+        try:
+            future = self._coordinator.submit(index, command)
+        except Refusal:
+            # Being loaded: what is to be done will be seen at the end of that.
+            return
+        future.add_done_callback(_look)
+
+
+def _look(future: "asyncio.Future[Any]") -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        log.warning("offsets of deleted topics are kept until the next start: %s", error)

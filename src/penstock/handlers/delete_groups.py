@@ -1,0 +1,31 @@
+"""DeleteGroups, versions 0-2: removes groups that have no members, and all that they have committed.
+
+A group that is named twice is removed once. Goes to groups/admin.py.
+Refuses, per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_GROUP_ID, and what every coordinator refuses.
+"""
+
+from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
+from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.groups.commands import DeleteGroups
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE
+from penstock.model.errors import Refusal
+
+
+async def handle(context: Context, request: Request) -> DeleteGroupsResponse:
+    body: DeleteGroupsRequest = request.body
+    results = []
+    for group_id in dict.fromkeys(body.groups_names):
+        error = await _delete(context, group_id)
+        results.append(DeletableGroupResult(group_id=group_id, error_code=ErrorCode(error)))
+    return DeleteGroupsResponse(throttle_time=NO_THROTTLE, results=tuple(results))
+
+
+async def _delete(context: Context, group_id: str) -> int:
+    try:
+        errors: tuple[int, ...] = await context.groups.ask(group_id, DeleteGroups((group_id,)))
+    except Refusal as refusal:
+        return refusal.code
+    return errors[0]

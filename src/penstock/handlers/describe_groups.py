@@ -1,0 +1,65 @@
+"""DescribeGroups, versions 0-6: classic groups with their members, subscriptions and assignments.
+
+v3 brought the authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for what is no classic
+group; before that a group that is not there is simply Dead. Goes to groups/admin.py.
+Refuses, per group: GROUP_ID_NOT_FOUND, and what every coordinator refuses.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
+from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.groups import commands
+from penstock.groups.errors import GroupIdNotFound
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import GROUP_OPERATIONS, NO_ERROR, NO_THROTTLE, OPERATIONS_UNKNOWN, group
+from penstock.model.errors import Refusal
+
+GROUP_ID_NOT_FOUND_FROM: Final = 6
+
+
+async def handle(context: Context, request: Request) -> DescribeGroupsResponse:
+    body: DescribeGroupsRequest = request.body
+    described = []
+    for group_id in body.groups:
+        found = await _describe(context, group_id)
+        if found.error == GroupIdNotFound.code and request.header.version < GROUP_ID_NOT_FOUND_FROM:
+            found = replace(found, error=0, error_message=None)
+        described.append(_shown(found, with_operations=body.include_authorized_operations))
+    return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described))
+
+
+async def _describe(context: Context, group_id: str) -> commands.DescribedGroup:
+    found: tuple[commands.DescribedGroup, ...]
+    try:
+        found = await context.groups.ask(group_id, commands.DescribeGroups((group_id,)))
+    except Refusal as refusal:
+        return commands.DescribedGroup(error=refusal.code, group_id=group_id, state="")
+    return found[0]
+
+
+def _shown(found: commands.DescribedGroup, *, with_operations: bool) -> DescribedGroup:
+    error = ErrorCode(found.error)
+    return DescribedGroup(
+        error_code=error,
+        error_message=found.error_message,
+        group_id=group(found.group_id),
+        group_state=found.state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol,
+        members=tuple(
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in found.members
+        ),
+        authorized_operations=GROUP_OPERATIONS if with_operations and error is NO_ERROR else OPERATIONS_UNKNOWN,
+    )

@@ -1,0 +1,30 @@
+"""Heartbeat, versions 0-4: a member of the classic protocol is alive, and learns of a rebalance.
+
+v3 brought static members. While the group is being read from the log the answer is that all is
+well, as Kafka's: nobody's session runs yet. Read and written by wire/hot/heartbeat.py; goes to
+groups/classic.py. Refuses: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every coordinator refuses.
+"""
+
+from penstock.coordinator.errors import CoordinatorLoadInProgress
+from penstock.groups.commands import Heartbeat, HeartbeatReply
+from penstock.handlers.context import Context, Request
+from penstock.handlers.reply import Encoded
+from penstock.model.errors import NO_ERROR, Refusal
+from penstock.wire.hot import heartbeat as wire
+
+
+async def handle(context: Context, request: Request) -> Encoded:
+    body: wire.HeartbeatRequest = request.body
+    command = Heartbeat(
+        group_id=body.group_id, generation=body.generation, member_id=body.member_id, instance_id=body.instance_id
+    )
+    try:
+        reply: HeartbeatReply = await context.groups.ask(body.group_id, command)
+        error = reply.error
+    except CoordinatorLoadInProgress:
+        error = NO_ERROR
+    except Refusal as refusal:
+        error = refusal.code
+    header = request.header
+    return Encoded((wire.write_response(header.version, header.correlation_id, error),))

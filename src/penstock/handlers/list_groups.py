@@ -1,0 +1,37 @@
+"""ListGroups, versions 0-5: every group that this node coordinates, of either protocol.
+
+v4 brought the states and a filter by them, v5 the types and theirs; both filters in any case.
+Goes to groups/admin.py, in every shard. Refuses: COORDINATOR_LOAD_IN_PROGRESS while one is being read.
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.list_groups.v5.request import ListGroupsRequest
+from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
+
+from penstock.groups.commands import ListGroups
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, group
+from penstock.model.errors import Refusal
+
+
+async def handle(context: Context, request: Request) -> ListGroupsResponse:
+    body: ListGroupsRequest = request.body
+    command = ListGroups(states=frozenset(body.states_filter), types=frozenset(body.types_filter))
+    error: ErrorCode = NO_ERROR
+    try:
+        found = await context.groups.list_groups(command)
+    except Refusal as refusal:
+        error, found = failed(refusal), []
+    return ListGroupsResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=error,
+        groups=tuple(
+            ListedGroup(
+                group_id=group(listed.group_id),
+                protocol_type=listed.protocol_type,
+                group_state=listed.state,
+                group_type=listed.type,
+            )
+            for listed in found
+        ),
+    )

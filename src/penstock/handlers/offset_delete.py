@@ -1,0 +1,57 @@
+"""OffsetDelete, version 0: removes what a group has committed for topics that nobody in it reads.
+
+Goes to groups/offsets.py. Refuses: the whole request, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
+NON_EMPTY_GROUP, and what every coordinator refuses; per partition UNKNOWN_TOPIC_OR_PARTITION,
+GROUP_SUBSCRIBED_TO_TOPIC.
+"""
+
+from kio.schema.errors import ErrorCode
+from kio.schema.offset_delete.v0.request import OffsetDeleteRequest
+from kio.schema.offset_delete.v0.response import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+from penstock.groups.commands import OffsetDelete, OffsetDeleteReply
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int32, topic_name
+from penstock.model.errors import Refusal
+from penstock.model.ids import TopicName
+
+
+async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
+    body: OffsetDeleteRequest = request.body
+    image = context.quorum.image
+    wanted = {str(topic.name): [partition.partition_index for partition in topic.partitions] for topic in body.topics}
+    known = {
+        name: tuple(index for index in indexes if image.partition(TopicName(name), index) is not None)
+        for name, indexes in wanted.items()
+    }
+    asked = tuple((name, indexes) for name, indexes in known.items() if indexes)
+    try:
+        reply: OffsetDeleteReply = await context.groups.ask(
+            body.group_id, OffsetDelete(group_id=body.group_id, topics=asked)
+        )
+    except Refusal as refusal:
+        reply = OffsetDeleteReply(error=refusal.code)
+    if reply.error:
+        return OffsetDeleteResponse(error_code=ErrorCode(reply.error), throttle_time=NO_THROTTLE, topics=())
+    errors = {name: ErrorCode(error) for (name, _), error in zip(asked, reply.errors, strict=True)}
+    return OffsetDeleteResponse(
+        error_code=ErrorCode.none,
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            OffsetDeleteResponseTopic(
+                name=topic_name(name),
+                partitions=tuple(
+                    OffsetDeleteResponsePartition(
+                        partition_index=int32(index),
+                        error_code=errors[name] if index in known[name] else ErrorCode.unknown_topic_or_partition,
+                    )
+                    for index in indexes
+                ),
+            )
+            for name, indexes in wanted.items()
+        ),
+    )

@@ -1,0 +1,102 @@
+"""OffsetFetch, versions 1-10: what groups have committed.
+
+What was never committed is -1 without an error, also of a group or a topic that is not there. v1 has
+no error but those of partitions, so a group's error is repeated there; v2 reads null topics as all
+that the group has committed; v7 can ask for stable offsets only, and gets no others anyway, as
+nothing is shown before it is in the log to stay; v8 many groups; v9 the member epoch (KIP-848); v10
+topic ids. Read and written by wire/hot/offset_fetch.py; goes to groups/offsets.py.
+Refuses: UNKNOWN_TOPIC_ID per partition; per group STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, and what
+every coordinator refuses.
+"""
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
+from penstock.groups.commands import OffsetFetch, OffsetFetchReply
+from penstock.handlers.context import Context, Request
+from penstock.handlers.reply import Encoded
+from penstock.model.errors import Refusal, UnknownTopicId
+from penstock.model.ids import TopicName
+from penstock.wire.hot import offset_fetch as wire
+
+if TYPE_CHECKING:
+    from penstock.groups.records import OffsetCommitValue
+    from penstock.metadata.image import Image
+
+Committed = tuple[str, tuple[tuple[int, "OffsetCommitValue | None"], ...]]
+Answer = tuple[wire.Topic, list[wire.PartitionRow]]
+
+
+async def handle(context: Context, request: Request) -> Encoded:
+    body: wire.OffsetFetchRequest = request.body
+    header = request.header
+    groups = [await _fetch(context, header.version, group) for group in body.groups]
+    return Encoded((wire.write_response(header.version, header.correlation_id, groups),))
+
+
+async def _fetch(context: Context, version: int, group: wire.GroupRequest) -> wire.GroupResponse:
+    image = context.quorum.image
+    known, unknown = _named(image, group.topics)
+    command = OffsetFetch(
+        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
+    )
+    try:
+        reply: OffsetFetchReply = await context.groups.ask(group.group_id, command)
+        error = reply.error
+    except CoordinatorNotAvailable:
+        # Consumers before 3.9 give up at that; this makes them look for the coordinator again.
+        error = NotCoordinator.code
+    except Refusal as refusal:
+        error = refusal.code
+    if error:
+        return _refused(version, group, error)
+    by_id = version >= wire.TOPIC_ID_FROM
+    topics = [answer for committed in reply.topics if (answer := _answer(image, committed, by_id)) is not None]
+    return wire.GroupResponse(group.group_id, topics + [_failed(*topic, UnknownTopicId.code) for topic in unknown])
+
+
+def _named(
+    image: "Image", topics: wire.Topics | None
+) -> tuple[tuple[tuple[str, tuple[int, ...]], ...] | None, wire.Topics]:
+    """The topics by name, None for all there are, and those whose id nobody knows."""
+    if topics is None:
+        return None, []
+    known: list[tuple[str, tuple[int, ...]]] = []
+    unknown: wire.Topics = []
+    for topic, indexes in topics:
+        if isinstance(topic, str):
+            known.append((topic, indexes))
+        elif (found := image.topics_by_id.get(topic)) is not None:
+            known.append((found.name, indexes))
+        else:
+            unknown.append((topic, indexes))
+    return tuple(known), unknown
+
+
+def _answer(image: "Image", committed: Committed, by_id: bool) -> Answer | None:
+    name, partitions = committed
+    topic = image.topics.get(TopicName(name))
+    if by_id and topic is None:
+        # Deleted, and its offsets are about to be: it cannot be named any more.
+        return None
+    topic_id = None if topic is None else topic.id
+    rows = [_row(index, value, topic_id) for index, value in partitions]
+    return topic_id if by_id and topic_id is not None else name, rows
+
+
+def _row(index: int, value: "OffsetCommitValue | None", topic_id: UUID | None) -> wire.PartitionRow:
+    # What was committed for an earlier topic of that name says nothing about this one.
+    if value is None or (topic_id is not None and value.topic_id.int and value.topic_id != topic_id):
+        return wire.PartitionRow(index)
+    return wire.PartitionRow(index, value.offset, value.leader_epoch, value.metadata)
+
+
+def _failed(topic: wire.Topic, indexes: tuple[int, ...], error: int) -> Answer:
+    return topic, [wire.PartitionRow(index, error_code=error) for index in indexes]
+
+
+def _refused(version: int, group: wire.GroupRequest, error: int) -> wire.GroupResponse:
+    if version >= wire.ERROR_FROM:
+        return wire.GroupResponse(group.group_id, error_code=error)
+    return wire.GroupResponse(group.group_id, [_failed(*topic, error) for topic in group.topics or ()])
