@@ -21,6 +21,7 @@ from kio.schema.errors import ErrorCode
 from penstock.handlers.cluster_view import find_partition
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
+from penstock.handlers.shown import until_shown
 from penstock.model.errors import InvalidTopic, NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, Refusal
 from penstock.model.ids import NO_OFFSET, Offset
 from penstock.model.topic import is_internal
@@ -34,6 +35,7 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     for topic in body.topics:
         asked = offsets.setdefault(topic.name, {})
         asked.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked])
     return DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(

@@ -23,6 +23,7 @@ from kio.schema.list_offsets.v11.response import (
 from penstock.handlers.cluster_view import find_partition
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
+from penstock.handlers.shown import until_shown
 from penstock.model.errors import OffsetNotAvailable, Refusal
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ NOTHING: Final = Found(-1, -1, -1)
 async def handle(context: Context, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
     asked = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+    if body.replica_id == CONSUMER:
+        await until_shown(context, asked)
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in body.topics:
         # A topic may be named twice; the answer has it once, as Kafka's.

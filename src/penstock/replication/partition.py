@@ -6,6 +6,7 @@ unknown leader epochs, too small an in-sync set, transactional batches outside t
 """
 
 from collections import deque
+from collections.abc import Callable
 from uuid import UUID
 
 from penstock.model.errors import (
@@ -100,6 +101,17 @@ class Partition:
     def wait_durable(self, waiting: WaitingProduce) -> None:
         """Park until the high watermark reaches the offset. Offsets come in about rising order."""
         self._waiting_produces.append(waiting)
+
+    def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
+        """Park until consumers are shown all that is written by now; False if there is nothing to wait for.
+
+        A mark that waits for other replicas is not waited for: they may be long in coming.
+        """
+        log = self.log
+        if log.end_offset == self.high_watermark or self.isr != (self.node_id,) or log.directory.failure is not None:
+            return False
+        self._waiting_produces.append(WaitingProduce(log.end_offset, deadline, done))
+        return True
 
     def _advance(self) -> None:
         mark = advance_high_watermark(self.high_watermark, ends_in_sync=(Offset(self.log.durable_offset),))

@@ -138,6 +138,14 @@ class FakePartition:
     high_watermark: int = 0
     last_stable_offset: int = 0
     is_leader: bool = True
+    parked: list[Callable[[int], None]] | None = None
+    """Who waits for a sync under way; None while none is."""
+
+    def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
+        if self.parked is None:
+            return False
+        self.parked.append(done)
+        return True
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         if not self.is_leader:

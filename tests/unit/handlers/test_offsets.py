@@ -1,5 +1,6 @@
 """ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -238,3 +239,34 @@ async def test_a_log_that_cannot_move_its_start_says_so() -> None:
     node = full()
     node.replicas.partitions["a", 0].log.error = StorageError()
     assert await delete(node, ("a", 0, 5)) == [("a", 0, -1, 56)]
+
+
+async def test_questions_wait_for_the_records_that_were_acknowledged_before_the_disk_had_them() -> None:
+    node = full()
+    partition = node.replicas.partitions["a", 0]
+    partition.parked = []
+    answer = asyncio.create_task(ask(node, ("a", 0, -1, -1)))
+    await asyncio.sleep(0)
+    assert not answer.done()
+    partition.high_watermark = 10
+    (done,) = partition.parked
+    done(0)
+    assert await answer == [("a", 0, 0, -1, 10, 3)]
+
+
+async def test_replicas_wait_for_nothing() -> None:
+    node = full()
+    node.replicas.partitions["a", 0].parked = []
+    assert await ask(node, ("a", 0, -1, -1), replica=2) == [("a", 0, 0, -1, 10, 3)]
+
+
+async def test_records_are_deleted_up_to_what_was_acknowledged_before_the_disk_had_it() -> None:
+    node = full()
+    partition = node.replicas.partitions["a", 0]
+    partition.parked = []
+    answer = asyncio.create_task(delete(node, ("a", 0, 10)))
+    await asyncio.sleep(0)
+    partition.high_watermark = 10
+    (done,) = partition.parked
+    done(0)
+    assert await answer == [("a", 0, 10, 0)]
