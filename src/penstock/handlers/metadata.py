@@ -3,9 +3,9 @@
 Topics: null asks for all, an empty list for none (v0 cannot say null: its empty list is all, which
 the codec has already turned into null). From v12 a topic can be named by id; if any is, names are
 ignored, as in Kafka. v0-3 always allow a missing topic to be created, later versions by a flag; a
-topic made that way is still unknown in this answer and there in the next, as in Kafka. v6 tells
-LISTENER_NOT_FOUND apart from LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later
-versions list them as offline.
+topic made that way has no leader in this answer and one in the next. v6 tells LISTENER_NOT_FOUND
+apart from LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later versions list them
+as offline.
 Goes to creation.py for missing topics, to metadata_views.py for what is shown. Refuses: per topic,
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
@@ -57,9 +57,7 @@ async def handle(context: Context, request: Request) -> Encoded:
         topic_count, topics = len(image.topics), await _all(view, image)
     else:
         pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
-        # Clients know the answer of Kafka, which never shows a topic to the one whose question made it: who
-        # asks whether a topic is gone must not be shown the one that the question brought back.
-        pieces += await _pieces(view, image, names, hidden=made)
+        pieces += await _pieces(view, image, names, made=made)
         topic_count, topics = len(pieces), b"".join(pieces)
     cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
     return Encoded(
@@ -110,13 +108,21 @@ async def _all(view: View, image: Image) -> bytes:
 
 
 async def _pieces(
-    view: View, image: Image, names: Iterable[TopicName], *, hidden: Container[TopicName] = ()
+    view: View, image: Image, names: Iterable[TopicName], *, made: Container[TopicName] = ()
 ) -> list[bytes]:
-    """The topics' pieces. Others get their turn while many are found or made."""
+    """The topics' pieces. Others get their turn while many are found or made.
+
+    Kafka never shows a topic to the one whose question made it: a client that asks whether a topic is gone
+    must not see the partitions that the question brought back. Kafka says so with UNKNOWN_TOPIC_OR_PARTITION,
+    older ones with LEADER_NOT_AVAILABLE; the latter is the one that every client tries again on.
+    """
     pieces = []
     spent = 0
     for name in names:
-        topic = None if name in hidden else image.topics.get(name)
+        topic = image.topics.get(name)
+        if topic is not None and name in made:
+            pieces.append(view.without_leader(topic))
+            continue
         piece = None if topic is None else view.known(topic)
         if piece is not None:
             cost = FINDING_COST

@@ -19,6 +19,7 @@ from penstock.wire.hot import metadata as wire
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from penstock.metadata.image import Image, PartitionImage, TopicImage
 
@@ -135,11 +136,18 @@ class View:
     def missing(self, name: TopicName) -> bytes:
         """The piece for a name that no topic has. Not kept: anybody can ask for any name."""
         error = UnknownTopicOrPartition if name_problem(name) is None else InvalidTopic
+        return self._bare(error.code, name, None)
+
+    def without_leader(self, topic: "TopicImage") -> bytes:
+        """The piece for a topic that was made a moment ago. Not kept: the next who asks is shown all of it."""
+        return self._bare(LeaderNotAvailable.code, topic.name, topic.id)
+
+    def _bare(self, error_code: int, name: TopicName, topic_id: "UUID | None") -> bytes:
         return wire.pack_topic(
             self._version,
-            error.code,
+            error_code,
             name,
-            None,
+            topic_id,
             is_internal=is_internal(name),
             rows=(),
             operations=self._operations,

@@ -111,10 +111,10 @@ async def test_ids_are_refused_before_version_12(version: int) -> None:
     assert [(topic.name, topic.error_code) for topic in reply.topics] == [("a", 42)]
 
 
-async def test_a_missing_topic_is_made_and_shown_to_the_next_who_asks() -> None:
+async def test_a_missing_topic_is_made_and_its_leader_is_shown_to_the_next_who_asks() -> None:
     node = with_topic(settings={"num.partitions": "2"})
     reply = await ask(node, named("new", "a"), create=True)
-    assert [(topic.name, topic.error_code) for topic in reply.topics] == [("new", 3), ("a", 0)]
+    assert [(topic.name, topic.error_code) for topic in reply.topics] == [("new", 5), ("a", 0)]
     (topic,) = (await ask(node, named("new"), create=True)).topics
     assert (topic.error_code, topic.topic_id) == (0, node.image.topics[topic.name].id)
     assert [partition.leader_id for partition in topic.partitions] == [1, 1]
