@@ -132,8 +132,8 @@ RAW_16K, RAW_256K, FETCH_1M = "produce 16 KB batches", "produce 256 KB batches",
 DEPTH_1 = "100 B request, one at a time, acks=1"
 
 MEASURES = (
-    Measure(PRODUCE_100, produce(100, "none", 4_000_000), "records/s"),
-    Measure(f"{PRODUCE_100}, lz4", produce(100, "lz4", 4_000_000), "records/s"),
+    Measure(PRODUCE_100, produce(100, "none", 10_000_000), "records/s"),
+    Measure(f"{PRODUCE_100}, lz4", produce(100, "lz4", 10_000_000), "records/s"),
     Measure(PRODUCE_1K, produce(1000, "none", 1_000_000), "records/s"),
     Measure(f"{PRODUCE_1K}, lz4", produce(1000, "lz4", 1_000_000), "records/s"),
     Measure(CONSUME_1K, consume(1000, 1_000_000), "records/s"),

@@ -48,7 +48,8 @@ class Target:
         return name
 
     def delete_topic(self, name: str) -> None:
-        self._admin().delete_topics([name])[name].result(timeout=15)
+        admin = self._admin()  # kept by name: the answer needs its client alive
+        admin.delete_topics([name])[name].result(timeout=15)
 
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 3})
