@@ -15,7 +15,7 @@ from penstock.groups.commands import (
     ListedGroup,
     ListGroups,
 )
-from penstock.groups.errors import GroupIdNotFound, InvalidGroupId
+from penstock.groups.errors import GroupIdNotFound
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.records import GroupRecord
@@ -78,8 +78,6 @@ def delete_groups(groups: Mapping[str, Group], offsets: Offsets, command: Delete
 
 
 def _delete(groups: dict[str, Group], offsets: Offsets, group_id: str, turn: Turn) -> int:
-    if not group_id:
-        return InvalidGroupId.code
     group = groups.get(group_id)
     if group is None:
         return GroupIdNotFound.code

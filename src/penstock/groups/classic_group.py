@@ -336,7 +336,9 @@ class ClassicGroup:
         if member_id not in self.members:
             raise UnknownMemberId
 
-    def commit_check(self, *, member_id: str, instance_id: str | None, generation: int) -> None:
+    def commit_check(
+        self, *, member_id: str, instance_id: str | None, generation: int, knows_epochs: bool = True
+    ) -> None:
         """A member of the generation may commit for any partition: the coordinator cannot read assignments."""
         if generation < 0 and self.state is State.EMPTY:
             return

@@ -127,8 +127,8 @@ class OffsetCommit:
     instance_id: str | None = None
     retention_ms: int = -1
     offsets: tuple[OffsetToCommit, ...]
-    knows_group_id_not_found: bool = True
-    """From version 9 on; earlier ones are told ILLEGAL_GENERATION."""
+    knows_member_epochs: bool = True
+    """From version 9 on, and GROUP_ID_NOT_FOUND with them; earlier ones are told ILLEGAL_GENERATION."""
 
 
 @dataclass(frozen=True, slots=True)

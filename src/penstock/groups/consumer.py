@@ -97,7 +97,8 @@ class ConsumerGroups:
         if command.member_epoch == JOIN_EPOCH and isinstance(group, ClassicGroup):
             return Update(upgrade(group, turn, settings, self.topics), turn, settings, self.topics, is_new=True)
         if group is None:
-            raise GroupIdNotFound(f"Consumer group {command.group_id} not found.")
+            what = "Group" if command.member_epoch < JOIN_EPOCH else "Consumer group"
+            raise GroupIdNotFound(f"{what} {command.group_id} not found.")
         raise GroupIdNotFound(f"Group {command.group_id} is not a consumer group.")
 
     def join(self, group: ConsumerGroup, command: JoinGroup, turn: Turn) -> None:

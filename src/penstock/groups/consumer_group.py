@@ -31,6 +31,7 @@ from penstock.groups.modern_records import (
 )
 from penstock.groups.records import GroupRecord, OffsetCommitValue
 from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
+from penstock.model.errors import UnsupportedVersion
 
 FIRST_EPOCH = 1
 """Of a group and of its target before either has a record."""
@@ -301,14 +302,23 @@ class ConsumerGroup:
     # -- checks ------------------------------------------------------------------------------
 
     def commit_check(
-        self, *, member_id: str, instance_id: str | None, generation: int, is_transactional: bool = False
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        knows_epochs: bool = True,
+        is_transactional: bool = False,
     ) -> CommitCheck | None:
         """Check a commit. What is given back, if anything, is to be asked for each partition too."""
         if generation < 0 and not self.members:
             return None
         if is_transactional and generation == -1 and not member_id and instance_id is None:
             return None
-        return commit_check(self.member(member_id), generation)
+        member = self.member(member_id)
+        if not knows_epochs and not is_transactional and member.classic is None:
+            raise UnsupportedVersion
+        return commit_check(member, generation)
 
     def check_commit(self, *, member_id: str, instance_id: str | None, generation: int) -> None:
         """Accept only the member's present epoch. `commit_check` knows about each partition."""

@@ -35,7 +35,9 @@ class Group(Protocol):
         """Whether it has no members, nor any on their way in."""
         ...
 
-    def commit_check(self, *, member_id: str, instance_id: str | None, generation: int) -> CommitCheck | None:
+    def commit_check(
+        self, *, member_id: str, instance_id: str | None, generation: int, knows_epochs: bool = True
+    ) -> CommitCheck | None:
         """Check who commits. What is given back, if anything, is to be asked for each partition too."""
         ...
 

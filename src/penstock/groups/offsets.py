@@ -83,15 +83,17 @@ def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
 
 
 def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck | None:
-    if not command.group_id:
-        raise InvalidGroupId
+    # The empty id names a group like any other here, as in Kafka: there are consumers that never join one.
     if group is not None:
         return group.commit_check(
-            member_id=command.member_id, instance_id=command.instance_id, generation=command.generation
+            member_id=command.member_id,
+            instance_id=command.instance_id,
+            generation=command.generation,
+            knows_epochs=command.knows_member_epochs,
         )
     if command.generation < 0:
         return None
-    raise GroupIdNotFound if command.knows_group_id_not_found else IllegalGeneration
+    raise GroupIdNotFound if command.knows_member_epochs else IllegalGeneration
 
 
 def _commit_record(

@@ -81,7 +81,7 @@ def _member(member: DescribedConsumerMember) -> Member:
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=tuple(map(topic_name, member.subscribed_topic_names)),
-        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        subscribed_topic_regex=member.subscribed_topic_regex,
         assignment=_assignment(member.assignment),
         target_assignment=_assignment(member.target_assignment),
         member_type=int8(member.member_type),

@@ -41,14 +41,16 @@ async def handle(context: Context, request: Request) -> Any:
     body: FindCoordinatorRequest = request.body
     version = request.header.version
     is_known = body.key_type in (GROUP, TRANSACTION) or (body.key_type == SHARE and version >= SHARE_FROM)
-    if body.key_type == GROUP and body.coordinator_keys:
+    keys = body.coordinator_keys
+    if body.key_type == GROUP and keys:
         await _make_sure_of_topic(context)
-    found = [
-        await _find(context, request, key)
-        if body.key_type == GROUP
-        else _none(key, ErrorCode.coordinator_not_available if is_known else ErrorCode.invalid_request)
-        for key in body.coordinator_keys
-    ]
+    if not is_known:
+        message = "" if body.key_type == SHARE else MESSAGES[ErrorCode.invalid_request]
+        found = [_none(key, ErrorCode.invalid_request, message) for key in keys]
+    elif body.key_type == GROUP:
+        found = [await _find(context, request, key) for key in keys]
+    else:
+        found = [_none(key, _no_coordinator(body.key_type, key)) for key in keys]
     if version >= MANY_KEYS_FROM:
         return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=tuple(found))
     only = found[0]
@@ -94,5 +96,12 @@ async def _find(context: Context, request: Request, group_id: str) -> Coordinato
     )
 
 
-def _none(key: str, error: ErrorCode) -> Coordinator:
-    return Coordinator(key=key, node_id=node(NO_NODE), host="", port=int32(-1), error_code=error, error_message="")
+def _no_coordinator(key_type: int, key: str) -> ErrorCode:
+    # The state of a share group is kept for each of its partitions.
+    if key_type == SHARE and len(key.rsplit(":", 2)) != 3:
+        return ErrorCode.invalid_request
+    return ErrorCode.coordinator_not_available
+
+
+def _none(key: str, error: ErrorCode, message: str = "") -> Coordinator:
+    return Coordinator(key=key, node_id=node(NO_NODE), host="", port=int32(-1), error_code=error, error_message=message)

@@ -21,6 +21,7 @@ from penstock.handlers.entities import NO_THROTTLE, in_milliseconds, int32
 from penstock.model.errors import Refusal
 
 MEMBER_ID_REQUIRED_FROM: Final = 4
+NULL_PROTOCOL_NAME_FROM: Final = 7
 CAN_SKIP_ASSIGNMENT_FROM: Final = 9
 
 
@@ -50,7 +51,8 @@ async def handle(context: Context, request: Request) -> JoinGroupResponse:
         error_code=ErrorCode(reply.error),
         generation_id=int32(reply.generation),
         protocol_type=reply.protocol_type,
-        protocol_name=reply.protocol_name or "",
+        # Before, there is no room for a null.
+        protocol_name=reply.protocol_name if version >= NULL_PROTOCOL_NAME_FROM else reply.protocol_name or "",
         leader=reply.leader,
         skip_assignment=reply.skip_assignment,
         member_id=reply.member_id,

@@ -30,7 +30,7 @@ async def handle(context: Context, request: Request) -> ListGroupsResponse:
                 group_id=group(listed.group_id),
                 protocol_type=listed.protocol_type,
                 group_state=listed.state,
-                group_type=listed.type,
+                group_type=listed.type.lower(),
             )
             for listed in found
         ),

@@ -20,27 +20,26 @@ from penstock.wire.hot import offset_commit as wire
 if TYPE_CHECKING:
     from penstock.metadata.image import Image, TopicImage
 
-KNOWS_GROUP_ID_NOT_FOUND_FROM: Final = 9
+MEMBER_EPOCHS_FROM: Final = 9
 
 
 async def handle(context: Context, request: Request) -> Encoded:
     body: wire.OffsetCommitRequest = request.body
     header = request.header
     image = context.quorum.image
-    results: list[tuple[wire.Topic, list[tuple[int, int]]]] = []
+    # First what is refused here, then what the group says, as Kafka has it.
+    results: dict[wire.Topic, list[tuple[int, int]]] = {}
     offsets: list[OffsetToCommit] = []
-    places: list[tuple[list[tuple[int, int]], int]] = []
-    for named, partitions in body.topics:
-        rows: list[tuple[int, int]] = []
-        results.append((named, rows))
-        topic = _find(image, named)
+    named: list[wire.Topic] = []
+    for topic_named, partitions in body.topics:
+        topic = _find(image, topic_named)
         for index, offset, leader_epoch, metadata in partitions:
             if topic is None or not 0 <= index < len(topic.partitions):
-                is_unknown_id = topic is None and not isinstance(named, str)
-                rows.append((index, (UnknownTopicId if is_unknown_id else UnknownTopicOrPartition).code))
+                is_unknown_id = topic is None and not isinstance(topic_named, str)
+                error = UnknownTopicId.code if is_unknown_id else UnknownTopicOrPartition.code
+                results.setdefault(topic_named, []).append((index, error))
                 continue
-            places.append((rows, len(rows)))
-            rows.append((index, 0))
+            named.append(topic_named)
             offsets.append(
                 OffsetToCommit(
                     topic=topic.name,
@@ -53,10 +52,9 @@ async def handle(context: Context, request: Request) -> Encoded:
             )
     if offsets:
         errors = await _commit(context, header.version, body, tuple(offsets))
-        for (rows, place), error in zip(places, errors, strict=True):
-            if error:
-                rows[place] = (rows[place][0], error)
-    return Encoded((wire.write_response(header.version, header.correlation_id, results),))
+        for topic_named, committed, error in zip(named, offsets, errors, strict=True):
+            results.setdefault(topic_named, []).append((committed.partition, error))
+    return Encoded((wire.write_response(header.version, header.correlation_id, list(results.items())),))
 
 
 def _find(image: "Image", named: wire.Topic) -> "TopicImage | None":
@@ -73,7 +71,7 @@ async def _commit(
         instance_id=body.instance_id,
         retention_ms=body.retention_ms,
         offsets=offsets,
-        knows_group_id_not_found=version >= KNOWS_GROUP_ID_NOT_FOUND_FROM,
+        knows_member_epochs=version >= MEMBER_EPOCHS_FROM,
     )
     try:
         reply: OffsetCommitReply = await context.groups.ask(body.group_id, command)

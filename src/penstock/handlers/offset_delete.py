@@ -49,7 +49,8 @@ async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
                         partition_index=int32(index),
                         error_code=errors[name] if index in known[name] else ErrorCode.unknown_topic_or_partition,
                     )
-                    for index in indexes
+                    # Those that do not exist come first, as Kafka has them.
+                    for index in sorted(indexes, key=known[name].__contains__)
                 ),
             )
             for name, indexes in wanted.items()

@@ -80,12 +80,13 @@ def test_a_commit_from_outside_makes_a_group_that_only_keeps_offsets(host: Harne
 
 @pytest.mark.parametrize(("knows", "error"), [(True, GROUP_ID_NOT_FOUND), (False, ILLEGAL_GENERATION)])
 def test_a_member_of_an_unknown_group_cannot_commit(host: Harness, knows: bool, error: int) -> None:
-    assert host.commit(7, generation=1, member_id="m", knows_group_id_not_found=knows) == error
+    assert host.commit(7, generation=1, member_id="m", knows_member_epochs=knows) == error
     assert host.shard.groups == {}
 
 
-def test_a_group_needs_an_id(host: Harness) -> None:
-    assert host.commit(7, group_id="") == INVALID_GROUP_ID
+def test_the_empty_id_is_one_to_commit_under_and_to_delete(host: Harness) -> None:
+    assert host.commit(7, group_id="") == OK
+    assert host.ask(DeleteGroups(("", ""))) == (OK, GROUP_ID_NOT_FOUND)
 
 
 def test_members_commit_in_their_generation_only(host: Harness) -> None:
@@ -211,7 +212,7 @@ def test_a_deleted_group_is_gone_with_its_offsets(host: Harness) -> None:
     host.leave(member)
     assert host.ask(DeleteGroups((GROUP, "", "nope", GROUP))) == (
         OK,
-        INVALID_GROUP_ID,
+        GROUP_ID_NOT_FOUND,
         GROUP_ID_NOT_FOUND,
         GROUP_ID_NOT_FOUND,
     )
