@@ -203,7 +203,7 @@ static void *assigned_consumer(const char *bootstrap, const char *topic, int64_t
 static int consume(int argc, char **argv) {
     if (argc < 4)
         die("consume", "needs LIBRDKAFKA BOOTSTRAP TOPIC COUNT");
-    long count = atol(argv[3]), got = 0, bytes = 0;
+    long count = atol(argv[3]), got = 0, bytes = 0, first = 0;
     void *client = assigned_consumer(argv[1], argv[2], 0, argc - 4, argv + 4);
     void *queue = CALL(void *, "rd_kafka_queue_get_consumer", void *)(client);
     long (*take)(void *, int, Message **, size_t) = symbol("rd_kafka_consume_batch_queue");
@@ -212,8 +212,6 @@ static int consume(int argc, char **argv) {
     double started = 0;
     for (double deadline = now() + 60; got < count && now() < deadline;) {
         long taken = take(queue, 1000, messages, CHUNK);
-        if (taken > 0 && !started)
-            started = now();
         for (long index = 0; index < taken; index++) {
             if (!messages[index]->err) {
                 got++;
@@ -221,9 +219,15 @@ static int consume(int argc, char **argv) {
             }
             drop(messages[index]);
         }
+        if (taken > 0 && !started) { /* the clock starts with the first records, which then do not count */
+            started = now();
+            first = got;
+            bytes = 0;
+        }
     }
     double seconds = now() - started;
-    printf("{\"records\": %ld, \"bytes\": %ld, \"failed\": %ld, \"seconds\": %.4f}\n", got, bytes, count > got ? count - got : 0, seconds);
+    printf("{\"records\": %ld, \"bytes\": %ld, \"failed\": %ld, \"seconds\": %.4f}\n", got - first, bytes,
+           count > got ? count - got : 0, seconds);
     fflush(stdout);
     _exit(got < count ? 2 : 0);
 }

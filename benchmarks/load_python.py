@@ -41,15 +41,16 @@ def produce(library: str, bootstrap: str, topic: str, count: str, size: str, *se
 def consume(library: str, bootstrap: str, topic: str, count: str, *settings: str) -> dict[str, Any]:
     consumer = Consumer({"bootstrap.servers": bootstrap, **_settings(settings)})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    got = size = 0
+    got = first = size = 0
     started = 0.0
     deadline = time.monotonic() + 60
     while got < int(count) and time.monotonic() < deadline:
-        messages = consumer.consume(CHUNK, timeout=1)
-        started = started or time.monotonic()
+        messages = consumer.consume(CHUNK // 10, timeout=1)
         got += len(messages)
         size += sum(len(one.value() or b"") for one in messages)
-    return _throughput(got, size, max(0, int(count) - got), time.monotonic() - started)
+        if messages and not started:  # the clock starts with the first records, which then do not count
+            started, first, size = time.monotonic(), got, 0
+    return _throughput(got - first, size, max(0, int(count) - got), time.monotonic() - started)
 
 
 def latency(

@@ -136,7 +136,7 @@ MEASURES = (
     Measure(f"{PRODUCE_100}, lz4", produce(100, "lz4", 10_000_000), "records/s"),
     Measure(PRODUCE_1K, produce(1000, "none", 1_000_000), "records/s"),
     Measure(f"{PRODUCE_1K}, lz4", produce(1000, "lz4", 1_000_000), "records/s"),
-    Measure(CONSUME_1K, consume(1000, 1_000_000), "records/s"),
+    Measure(CONSUME_1K, consume(1000, 3_000_000), "records/s"),
     Measure(SMALL, raw_produce(100, connections=4, depth=16, count=200_000), "requests/s"),
     Measure(
         f"{SMALL.replace('acks=1', 'acks=all')}",
