@@ -36,7 +36,7 @@ def test_created_topics_are_listed_and_deleted_topics_are_not(admin: AdminClient
     name = make_topic(partitions=3)
     assert len(admin.list_topics(timeout=5).topics[name].partitions) == 3
     admin.delete_topics([name])[name].result(timeout=10)
-    assert name not in admin.list_topics(timeout=5).topics
+    eventually(lambda: name not in admin.list_topics(timeout=5).topics)
     with pytest.raises(KafkaException) as refused:
         admin.delete_topics([name])[name].result(timeout=10)
     assert code_of(refused) == KafkaError.UNKNOWN_TOPIC_OR_PART
