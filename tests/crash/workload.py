@@ -78,6 +78,11 @@ def load(disk: SimDisk) -> LogStore:
     return LogStore.load(disk, FOLDER, cluster_id="crash", node_id=1, clock=FixedClock(), entropy=CountingEntropy())
 
 
+def as_sent(sealed: bytes) -> memoryview:
+    """The batch as a producer sends it: offsets are the broker's to give."""
+    return memoryview(bytearray(8) + sealed[8:])
+
+
 class Life:
     """One run of the workload: the same disk calls each time, up to the one where it is stopped."""
 
@@ -137,7 +142,7 @@ class Life:
         )
         offset = log.end_offset
         known.sent.setdefault(offset, []).append(sealed)
-        appended = log.append(memoryview(bytearray(sealed)), leader_epoch=self.epoch, now_ms=NOW_MS)
+        appended = log.append(as_sent(sealed), leader_epoch=self.epoch, now_ms=NOW_MS)
         assert appended.base_offset == offset
         if idempotent:
             known.sequences[producer_id] = sequence + count
@@ -220,7 +225,7 @@ def check_goes_on(log: Log, known: Partition) -> None:
         last_kept = {batch.base_offset for batch in state.batches} if state else set()
         for offset, _, sealed in kept:
             if offset in last_kept:
-                appended = log.append(memoryview(bytearray(sealed)), leader_epoch=9, now_ms=NOW_MS)
+                appended = log.append(as_sent(sealed), leader_epoch=9, now_ms=NOW_MS)
                 assert appended.duplicate and appended.base_offset == offset
     sealed = encode_batch([Record(timestamp=NOW_MS, key=b"k", value=b"after")], leader_epoch=9)
     offset = log.end_offset

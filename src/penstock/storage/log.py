@@ -89,7 +89,7 @@ class Log(RollingLog):
             self._refuse_storage()
         size = len(records)
         try:
-            _, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, producer_epoch, sequence, count = (
+            base, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = (
                 unpack_header(records)
             )
         except StructError:
@@ -101,8 +101,9 @@ class Log(RollingLog):
             or count != delta + 1
             or count <= 0
             or attributes & ~CODEC_MASK
+            or base
             or size > self._max_message_bytes
-            or (producer_id >= 0 and (sequence < 0 or producer_epoch < 0))
+            or (producer_id >= 0 and sequence < 0)
             or crc32c(records[ATTRIBUTES_AT:]) != crc
             or (
                 not check_codec_frame(attributes, records[HEADER_SIZE:])
@@ -123,10 +124,8 @@ class Log(RollingLog):
                 timestamp = now_ms
         if producer_id >= 0:
             producer = self._producers.get(producer_id)
-            if producer is None or producer.epoch != producer_epoch or producer.next_sequence != sequence:
-                earlier = self.producer_state.check(
-                    producer_id, producer_epoch, sequence, (sequence + delta) & SEQUENCE_MASK
-                )
+            if producer is None or producer.epoch != epoch or producer.next_sequence != sequence:
+                earlier = self.producer_state.check(producer_id, epoch, sequence, (sequence + delta) & SEQUENCE_MASK)
                 if earlier is not None:
                     time_ms = earlier.timestamp if self._broker_time else -1
                     return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.start_offset, True)
@@ -137,7 +136,7 @@ class Log(RollingLog):
             self.begin_epoch(leader_epoch, offset)
         last_offset = offset + delta
         if producer_id >= 0:
-            self.producer_state.published(producer_id, producer_epoch, sequence, offset, last_offset, timestamp, now_ms)
+            self.producer_state.published(producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms)
         self.end_offset = last_offset + 1
         self._commit()
         return Appended(offset, last_offset, timestamp if self._broker_time else -1, self.start_offset, False)

@@ -4,21 +4,22 @@
 after the write succeeded. The same `published` serves replay. Snapshots have Kafka's format
 (version 1); a producer's older batches stand before its newest as entries of the same id,
 which Kafka's reader takes as earlier states of it. Refuses: InvalidProducerEpoch,
-OutOfOrderSequence, DuplicateSequence.
+OutOfOrderSequence.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from penstock.model.errors import Corruption, DuplicateSequence, InvalidProducerEpoch, OutOfOrderSequence
+from penstock.model.errors import Corruption, InvalidProducerEpoch, OutOfOrderSequence
 
 BATCHES_KEPT: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
+NO_PRODUCER_EPOCH: Final = -1
 SNAPSHOT_VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
@@ -84,7 +85,12 @@ class ProducerState:
         for batch in producer.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
                 return batch
-        _refuse(producer, first_sequence, last_sequence)
+        if epoch == NO_PRODUCER_EPOCH:
+            # Without an epoch there is no order to keep; only the very same batch is known again.
+            return None
+        raise OutOfOrderSequence(
+            f"producer {producer_id} sent sequence {first_sequence}, and {producer.next_sequence} comes next"
+        )
 
     def published(
         self,
@@ -158,23 +164,7 @@ def _check_new_epoch(producer: Producer, epoch: int, first_sequence: int) -> Non
         raise InvalidProducerEpoch(
             f"producer {producer.producer_id} wrote with epoch {epoch}, and epoch {producer.epoch} has been seen"
         )
-    if first_sequence != 0:
+    if first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
         raise OutOfOrderSequence(
             f"producer {producer.producer_id} starts epoch {epoch} at sequence {first_sequence} instead of 0"
         )
-
-
-def _refuse(producer: Producer, first_sequence: int, last_sequence: int) -> NoReturn:
-    expected = producer.next_sequence
-    behind = (expected - first_sequence) & SEQUENCE_MASK
-    count = ((last_sequence - first_sequence) & SEQUENCE_MASK) + 1
-    oldest = producer.batches[0].first_sequence
-    # Sequences wrap, so half of their range counts as the past. A batch that ends before the
-    # oldest one known was written long ago; one that overlaps what is known never was.
-    if count <= behind < 1 << 30 and (expected - oldest) & SEQUENCE_MASK <= behind - count:
-        raise DuplicateSequence(
-            f"producer {producer.producer_id} repeats sequence {first_sequence}, and {expected} comes next"
-        )
-    raise OutOfOrderSequence(
-        f"producer {producer.producer_id} sent sequence {first_sequence}, and {expected} comes next"
-    )

@@ -7,7 +7,8 @@ Refuses: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
 UnsupportedCompressionType, InvalidTxnState.
 """
 
-from typing import Final, NoReturn
+from struct import Struct
+from typing import Final
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import (
@@ -20,6 +21,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import NO_TIMESTAMP
 from penstock.wire.batch import (
+    ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL,
     HEADER_SIZE,
@@ -29,12 +31,15 @@ from penstock.wire.batch import (
     TRANSACTIONAL,
     BatchHeader,
     computed_crc,
+    patch_crc,
     set_log_append_time,
 )
 from penstock.wire.compression import Codec, check_codec_frame
 from penstock.wire.records import Record, decode_batch, recompress_batch
 
 BEFORE_MAX_DEFAULT: Final = (1 << 63) - 1
+# The oldest message format's smallest message; below it no format is possible.
+_LENGTH_LEAST: Final = 14
 RECORD_SIZE_LEAST: Final = 7
 """Length, attributes, timestamp, offset, key, value and header count take a byte each at least."""
 CODECS: Final = {
@@ -44,6 +49,7 @@ CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
+_pack_attributes: Final = Struct(">h").pack_into
 _ERRORS_NAMED_MAX: Final = 1000
 # Off: opening every batch costs more than all the rest of an append, and readers check for themselves.
 CHECK_RECORDS = False
@@ -54,13 +60,13 @@ def explain(records: memoryview, *, max_message_bytes: int, transaction_verified
     if len(records) < HEADER_SIZE:
         raise CorruptMessage(f"{len(records)} bytes are too few for a batch")
     header = BatchHeader.at(records)
-    if header.magic != MAGIC:
-        raise InvalidRecord(f"message format v{header.magic} is not supported, only v{MAGIC} is")
-    _check_size(header, len(records))
+    _check_frame(header, len(records))
     if len(records) > max_message_bytes:
         raise MessageTooLarge(f"the batch has {len(records)} bytes, and max.message.bytes is {max_message_bytes}")
     if computed_crc(records, 0, len(records)) != header.crc:
         raise CorruptMessage("the checksum of the batch does not match")
+    if header.base_offset != 0:
+        raise InvalidRecord(f"the batch claims base offset {header.base_offset}, which is not the producer's to give")
     if header.record_count <= 0:
         raise InvalidRecord(f"the batch claims {header.record_count} records")
     if header.record_count != header.last_offset_delta + 1:
@@ -69,19 +75,33 @@ def explain(records: memoryview, *, max_message_bytes: int, transaction_verified
         )
     if header.attributes & CONTROL:
         raise InvalidRecord("clients may not write control records")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecord(f"producer id {header.producer_id} comes with sequence {header.base_sequence}")
-    if header.attributes & LOG_APPEND_TIME:
-        _refuse_broker_time(header.record_count)
     _check_payload(header, records)
-    if header.attributes & TRANSACTIONAL and not transaction_verified:
-        raise InvalidTxnState("the partition is not part of an open transaction of this producer")
+    if header.attributes & TRANSACTIONAL:
+        if header.producer_id < 0:
+            raise InvalidRecord("a transactional batch names no producer")
+        if not transaction_verified:
+            raise InvalidTxnState("the partition is not part of an open transaction of this producer")
+    if header.attributes & LOG_APPEND_TIME:
+        # Whose clock it is says the topic: the bit is the broker's to set.
+        _pack_attributes(records, ATTRIBUTES_AT, header.attributes & ~LOG_APPEND_TIME)
+        patch_crc(records, 0, len(records))
 
 
-def _check_size(header: BatchHeader, size: int) -> None:
+def _check_frame(header: BatchHeader, size: int) -> None:
+    """Check length and magic, in Kafka's order: what cannot be a batch at all is corrupt, half a batch is invalid."""
     claimed = header.length + LOG_OVERHEAD
-    if claimed < HEADER_SIZE or claimed > size:
+    if header.length < _LENGTH_LEAST:
         raise CorruptMessage(f"the batch claims {claimed} bytes and {size} are there")
+    if not 0 <= header.magic <= MAGIC:
+        raise CorruptMessage(f"Invalid magic found in record: {header.magic}")
+    if claimed > size:
+        raise InvalidRecord(f"the batch claims {claimed} bytes and {size} are there")
+    if header.magic != MAGIC:
+        raise InvalidRecord(f"message format v{header.magic} is not supported, only v{MAGIC} is")
+    if claimed < HEADER_SIZE:
+        raise CorruptMessage(f"a batch of {claimed} bytes is smaller than its header")
     if claimed < size:
         raise InvalidRecord("a produce request holds exactly one batch per partition")
 
@@ -94,11 +114,6 @@ def _check_payload(header: BatchHeader, records: memoryview) -> None:
         raise InvalidRecord(f"{header.record_count} records do not fit into {len(records) - HEADER_SIZE} bytes")
     if not check_codec_frame(codec, records[HEADER_SIZE:]):
         raise CorruptMessage(f"the records are not compressed with codec {codec}")
-
-
-def _refuse_broker_time(count: int) -> NoReturn:
-    why = "the producer may not set the timestamp type to LogAppendTime"
-    raise InvalidTimestamp(why, record_errors=tuple((index, why) for index in range(min(count, _ERRORS_NAMED_MAX))))
 
 
 def needs_preparing(settings: TopicSettings) -> bool:

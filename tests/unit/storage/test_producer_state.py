@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.errors import Corruption, DuplicateSequence, InvalidProducerEpoch, OutOfOrderSequence
+from penstock.model.errors import Corruption, InvalidProducerEpoch, OutOfOrderSequence
 from penstock.storage.producer_state import SEQUENCE_MASK, ProducerState
 
 PRODUCER = 7
@@ -34,8 +34,8 @@ def test_each_of_the_last_five_batches_is_known_again_with_its_offset() -> None:
     assert (found.base_offset, found.last_offset) == (101, 102)
 
 
-def test_a_batch_older_than_five_is_a_duplicate_without_an_offset() -> None:
-    with pytest.raises(DuplicateSequence):
+def test_a_batch_older_than_five_is_out_of_order() -> None:
+    with pytest.raises(OutOfOrderSequence):
         state_after([1, 2, 3, 4, 5, 6]).check(PRODUCER, 0, 0, 0)
 
 
@@ -73,6 +73,14 @@ def test_a_newer_epoch_forgets_the_batches_of_the_older() -> None:
     state = state_after([1, 1], epoch=2)
     state.published(PRODUCER, 3, 0, 200, 200, 1, now_ms=1)
     assert len(state.producers[PRODUCER].batches) == 1
+
+
+def test_without_an_epoch_only_the_same_batch_is_known_again() -> None:
+    state = state_after([2, 3], epoch=-1)
+    assert state.check(PRODUCER, -1, 40, 40) is None
+    assert state.check(PRODUCER, 0, 40, 40) is None
+    found = state.check(PRODUCER, -1, 2, 4)
+    assert found is not None and found.base_offset == 102
 
 
 def test_checking_changes_nothing() -> None:

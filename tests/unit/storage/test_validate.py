@@ -42,7 +42,12 @@ BAD = {
     "magic 1": (changed(batch(), MAGIC_AT, ">b", 1), InvalidRecord),
     "length below the header": (changed(batch(), LENGTH_AT, ">i", 10), CorruptMessage),
     "negative length": (changed(batch(), LENGTH_AT, ">i", -1), CorruptMessage),
-    "length beyond the bytes": (changed(batch(), LENGTH_AT, ">i", 5000), CorruptMessage),
+    "magic 3": (changed(batch(), MAGIC_AT, ">b", 3), CorruptMessage),
+    "magic -1": (changed(batch(), MAGIC_AT, ">b", -1), CorruptMessage),
+    "length just below the header": (changed(batch(), LENGTH_AT, ">i", 48), CorruptMessage),
+    "length beyond the bytes": (changed(batch(), LENGTH_AT, ">i", 5000), InvalidRecord),
+    "cut in the middle": (batch(3)[:-5], InvalidRecord),
+    "a base offset of its own": (batch(base_offset=77), InvalidRecord),
     "two batches": (batch() + batch(), InvalidRecord),
     "a flipped bit": (batch()[:-3] + b"~" + batch()[-2:], CorruptMessage),
     "no records": (changed(batch(), RECORD_COUNT_AT, ">i", 0), InvalidRecord),
@@ -50,7 +55,7 @@ BAD = {
     "count and offsets differ": (changed(batch(2), LAST_OFFSET_DELTA_AT, ">i", 7), InvalidRecord),
     "a control batch": (batch(is_control=True), InvalidRecord),
     "no sequence": (changed(idempotent(sequence=0), BASE_SEQUENCE_AT, ">i", -1), InvalidRecord),
-    "the broker's timestamp type": (changed(batch(), ATTRIBUTES_AT, ">h", 8), InvalidTimestamp),
+    "transactional without a producer": (changed(batch(), ATTRIBUTES_AT, ">h", 16), InvalidRecord),
     "an unknown codec": (changed(batch(), ATTRIBUTES_AT, ">h", 5), UnsupportedCompressionType),
     "not compressed at all": (changed(batch(), ATTRIBUTES_AT, ">h", Codec.ZSTD), CorruptMessage),
     "a transaction nobody opened": (
@@ -67,6 +72,21 @@ def test_a_bad_batch_is_refused_by_its_name_and_leaves_no_trace(name: str) -> No
     with pytest.raises(refusal):
         append(log, sealed)
     assert (log.end_offset, log.size, len(log.producers())) == (0, 0, 0)
+
+
+def test_a_producer_does_not_choose_whose_clock_counts() -> None:
+    log = open_log(SimDisk())
+    appended = append(log, changed(batch(timestamp=NOW_MS - 5), ATTRIBUTES_AT, ">h", 8))
+    assert appended.log_append_time_ms == -1
+    assert [record.timestamp for record in decode_batch(stored_bytes(log))] == [NOW_MS - 5]
+    assert stored_bytes(log)[16:] == batch(timestamp=NOW_MS - 5)[16:]
+
+
+def test_a_producer_without_an_epoch_is_taken() -> None:
+    log = open_log(SimDisk())
+    append(log, idempotent(sequence=0, epoch=-1))
+    assert append(log, idempotent(sequence=9, epoch=-1)).base_offset == 1
+    assert append(log, idempotent(sequence=9, epoch=-1)).duplicate
 
 
 def test_more_records_than_fit_are_refused_without_opening_them() -> None:
