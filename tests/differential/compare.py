@@ -16,6 +16,7 @@ NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index")
 """What identifies an item of a list; a list without one is compared by position."""
 
 UNORDERED = (
+    "api_versions ",
     "produce ",
     "describe_log_dirs ",
     "list_config_resources ",

@@ -229,6 +229,19 @@ DIFFERENCES: tuple[Difference, ...] = (
         penstock="True",
     ),
     Difference(
+        "metadata in every version",
+        "*of an unknown topic",
+        "topics[*].error_code",
+        "while the topic is being made Kafka calls it unknown, Penstock says that it has no leader yet; clients ask again",
+        penstock="5 leader_not_available",
+    ),
+    Difference(
+        "batches that lie",
+        "*transactional without a producer",
+        "*error_code",
+        "refused by both: Kafka asks whether the producer may use a null transactional id",
+    ),
+    Difference(
         "batches that lie",
         "*a batch and a half",
         "*",
