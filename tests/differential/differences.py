@@ -232,7 +232,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "metadata in every version",
         "*of an unknown topic",
         "topics[*].error_code",
-        "while the topic is being made Kafka calls it unknown, Penstock says that it has no leader yet; clients ask again",
+        "while the topic is made Kafka calls it unknown, and Penstock without a leader yet; clients ask again",
         penstock="5 leader_not_available",
     ),
     Difference(
