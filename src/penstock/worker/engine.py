@@ -127,32 +127,32 @@ class Engine:
                     self._progress[place].not_committed()
 
     def settle(
-        self, places: Collection[Place] | None, *, timeout_s: float, drop_queued: bool, hurry: Callable[[], bool]
+        self, places: Collection[Place] | None, *, timeout_s: float, finish_all: bool, hurry: Callable[[], bool]
     ) -> bool:
         """Bring the work on these partitions (None: all) to rest; return whether it came to rest in time.
 
-        `drop_queued` lets go of what does not run yet; else it runs first.
+        What lies before a record that has begun is finished too: it would hold the commit back, and
+        all that is done behind it would be repeated. The rest is let go, unless `finish_all`.
         """
 
         def belongs(task: Task) -> bool:
             return places is None or task.place in places
 
-        def busy() -> bool:
+        def is_needless(task: Task) -> bool:
             # After a failure nothing that waits will run any more.
-            only_running = drop_queued or self.failure is not None
-            tasks: Iterable[Task] = self._lanes.running if only_running else self._lanes.tasks()
-            return any(belongs(task) for task in tasks)
+            not_begun = task.record.offset > task.progress.begun and not finish_all
+            return belongs(task) and task not in self._lanes.running and (not_begun or self.failure is not None)
 
         deadline = self._clock() + timeout_s
         with self._changed:
-            if drop_queued:
-                self.counts.dropped += len(self._lanes.drop(belongs))
-            while busy() and not hurry() and self._clock() < deadline:
+            while True:
+                self.counts.dropped += len(self._lanes.drop(is_needless))
+                rested = not any(belongs(task) for task in self._lanes.tasks())
+                if rested or hurry() or self._clock() >= deadline:
+                    break
                 # Short waits, so that a signal that arrives meanwhile is seen.
                 self._changed.wait(min(0.1, max(0.0, deadline - self._clock())))
-            rested = not busy()
-            if not drop_queued:
-                self.counts.dropped += len(self._lanes.drop(belongs))
+            self.counts.dropped += len(self._lanes.drop(belongs))
         return rested
 
     def forget(self, places: Iterable[Place]) -> None:
@@ -187,6 +187,7 @@ class Engine:
             while not self._closed:
                 now = self._clock()
                 if self.failure is None and (task := self._lanes.take(now)) is not None:
+                    task.progress.begun = max(task.progress.begun, task.record.offset)
                     return task
                 due = self._lanes.due()
                 self._changed.wait(None if due is None or self.failure else max(0.0, due - now))

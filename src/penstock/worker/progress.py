@@ -12,13 +12,15 @@ class Progress:
     earlier life changes nothing in a later one.
     """
 
-    __slots__ = ("_done", "_next", "_open", "_told")
+    __slots__ = ("_done", "_next", "_open", "_told", "begun")
 
     def __init__(self) -> None:
         self._open: deque[int] = deque()
         self._done: set[int] = set()
         self._next: int | None = None
         self._told: int | None = None
+        self.begun = -1
+        """The highest offset whose handler was ever called."""
 
     def start(self, offset: int) -> None:
         """Note a record that was taken over; offsets of a partition only rise."""

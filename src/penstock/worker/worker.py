@@ -287,7 +287,7 @@ class Worker:
         """Another worker owns them already: a commit would be refused, so just let go."""
         places = _places(partitions)
         log.warning("lost: %s", _shown(partitions))
-        self._engine.settle(places, timeout_s=0, drop_queued=True, hurry=self._hurry.is_set)
+        self._engine.settle(places, timeout_s=0, finish_all=False, hurry=self._hurry.is_set)
         self._disown(places)
 
     def _disown(self, places: set[Place]) -> None:
@@ -298,9 +298,9 @@ class Worker:
 
     def _settle(self, places: set[Place] | None) -> None:
         # What was committed before it was handled would be lost if it were dropped now.
-        drop_queued = self._delivery is Delivery.AT_LEAST_ONCE
+        finish_all = self._delivery is Delivery.AT_MOST_ONCE
         if not self._engine.settle(
-            places, timeout_s=self._stop_timeout_s, drop_queued=drop_queued, hurry=self._hurry.is_set
+            places, timeout_s=self._stop_timeout_s, finish_all=finish_all, hurry=self._hurry.is_set
         ):
             log.warning("handlers still run after %g s; their records are not committed", self._stop_timeout_s)
 

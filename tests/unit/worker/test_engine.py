@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -126,7 +127,7 @@ def test_a_letter_that_cannot_be_written_ends_the_work_uncommitted(make: Make) -
         engine.submit(record(offset))
     engine.wait_for_room(0, timeout_s=WAIT_S)
     assert engine.failure is failure
-    assert engine.settle(None, timeout_s=WAIT_S, drop_queued=True, hurry=lambda: False)
+    assert engine.settle(None, timeout_s=WAIT_S, finish_all=False, hurry=lambda: False)
     assert engine.positions() == {("t", 0): 1}
 
 
@@ -164,7 +165,7 @@ def test_settling_waits_for_what_runs_and_drops_the_rest(make: Make) -> None:
     engine.submit(record(0))
     engine.submit(record(1))
     assert running.wait(WAIT_S)
-    assert engine.settle({("t", 0)}, timeout_s=WAIT_S, drop_queued=True, hurry=let_go)
+    assert engine.settle({("t", 0)}, timeout_s=WAIT_S, finish_all=False, hurry=let_go)
     assert engine.positions() == {("t", 0): 1}
     assert engine.counts.dropped == 1
 
@@ -174,7 +175,7 @@ def test_settling_without_dropping_runs_all_that_was_taken_over(make: Make) -> N
     engine = make(lambda record: seen.append(record.offset))
     for offset in range(10):
         engine.submit(record(offset))
-    assert engine.settle(None, timeout_s=WAIT_S, drop_queued=False, hurry=lambda: False)
+    assert engine.settle(None, timeout_s=WAIT_S, finish_all=True, hurry=lambda: False)
     assert seen == list(range(10))
 
 
@@ -188,7 +189,7 @@ def test_a_handler_that_ends_after_its_partition_went_tells_nobody(make: Make) -
     engine = make(handle)
     engine.submit(record(0))
     assert running.wait(WAIT_S)
-    assert not engine.settle({("t", 0)}, timeout_s=0, drop_queued=True, hurry=lambda: False)
+    assert not engine.settle({("t", 0)}, timeout_s=0, finish_all=False, hurry=lambda: False)
     engine.forget({("t", 0)})
     hold.set()
     drained(engine)
@@ -207,7 +208,7 @@ def test_a_handler_that_fails_after_its_partition_went_leaves_no_letter(make: Ma
     engine = make(handle, letters=letters, retry=Retry(attempts=1))
     engine.submit(record(0))
     assert running.wait(WAIT_S)
-    engine.settle({("t", 0)}, timeout_s=0, drop_queued=True, hurry=lambda: False)
+    engine.settle({("t", 0)}, timeout_s=0, finish_all=False, hurry=lambda: False)
     hold.set()
     drained(engine)
     assert letters.taken == []
@@ -229,3 +230,29 @@ def test_offsets_that_begin_again_begin_a_new_life(make: Make) -> None:
     engine.submit(record(0))
     drained(engine)
     assert engine.positions() == {("t", 0): 1}
+
+
+def test_what_lies_before_a_finished_record_is_finished_at_a_stop(make: Make) -> None:
+    first_runs, last_done, hold = threading.Event(), threading.Event(), threading.Event()
+
+    def handle(record: Record) -> None:
+        if record.offset == 0:
+            first_runs.set()
+            assert hold.wait(WAIT_S)
+        if record.offset == 2:
+            last_done.set()
+
+    def let_go() -> bool:
+        hold.set()
+        return False
+
+    engine = make(handle, concurrency=2, order=Order.KEY)
+    engine.submit(record(0))
+    engine.submit(record(1))
+    engine.submit(replace(record(2), key=b"other"))
+    assert first_runs.wait(WAIT_S)
+    assert last_done.wait(WAIT_S)
+    engine.submit(record(3))
+    assert engine.settle(None, timeout_s=WAIT_S, finish_all=False, hurry=let_go)
+    assert engine.positions() == {("t", 0): 3}
+    assert engine.counts.dropped == 1

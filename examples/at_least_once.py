@@ -1,0 +1,74 @@
+"""Manual commit after the work.
+
+Guarantee: at-least-once. The offset is committed after the record was handled, so a crash in
+between makes the group deliver it again: nothing is lost, and handling must bear a repetition.
+
+Most commits are asynchronous, so that the work does not wait for them; when partitions are taken
+away and at the end they are synchronous, so that as little as possible is repeated.
+
+    python examples/at_least_once.py localhost:9092 orders billing
+"""
+
+import sys
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+COMMIT_EVERY = 100
+
+
+def run(
+    bootstrap: str, topic: str, group_id: str, handle: Callable[[Message], None], *, idle_polls_max: int | None = None
+) -> int:
+    """Handle records until nothing came for so many polls (None: for ever); return how many."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            # Only what is stored here is committed, and it is stored after the work.
+            "enable.auto.offset.store": False,
+        }
+    )
+
+    def give_back(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        commit_stored(consumer)
+
+    consumer.subscribe([topic], on_revoke=give_back)
+    handled = idle = 0
+    try:
+        while idle_polls_max is None or idle < idle_polls_max:
+            message = consumer.poll(1.0)
+            if message is None:
+                # Before the group has let this member in there is nothing to be idle about.
+                idle += bool(consumer.assignment())
+                continue
+            idle = 0
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            handle(message)
+            consumer.store_offsets(message)
+            handled += 1
+            if handled % COMMIT_EVERY == 0:
+                consumer.commit(asynchronous=True)
+    finally:
+        commit_stored(consumer)
+        consumer.close()
+    return handled
+
+
+def commit_stored(consumer: Consumer) -> None:
+    """Commit what was stored and wait for it; having nothing to commit is no error."""
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        if error.args[0].name() != "_NO_OFFSET":
+            # Not fatal: what is not committed is delivered again.
+            print(f"not committed: {error.args[0].str()}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    bootstrap, topic, group_id = sys.argv[1:4]
+    run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))

@@ -1,0 +1,68 @@
+"""Commit before the work.
+
+Guarantee: at-most-once. The offset is committed, and the commit is waited for, before the record
+is handled: a crash in between loses the record, and no record is ever handled twice. For work
+where a repetition is worse than a gap: sending a text message, moving a motor.
+
+A commit per record costs a round trip each; here one commit covers a small batch, and a crash
+loses what is left of the batch.
+
+    python examples/at_most_once.py localhost:9092 alerts pager
+"""
+
+import sys
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+BATCH = 10
+
+
+def run(
+    bootstrap: str, topic: str, group_id: str, handle: Callable[[Message], None], *, idle_polls_max: int | None = None
+) -> int:
+    """Handle records until nothing came for so many polls (None: for ever); return how many."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    handled = idle = 0
+    try:
+        while idle_polls_max is None or idle < idle_polls_max:
+            messages = consumer.consume(BATCH, timeout=1.0)
+            if not messages:
+                idle += bool(consumer.assignment())
+                continue
+            idle = 0
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    raise KafkaException(error)
+            # If this raises, nothing was handled and nothing is lost: the batch is delivered again.
+            consumer.commit(offsets=ends(messages), asynchronous=False)
+            for message in messages:
+                handle(message)
+                handled += 1
+    finally:
+        consumer.close()
+    return handled
+
+
+def ends(messages: list[Message]) -> list[TopicPartition]:
+    """Return for each partition the offset after its last record."""
+    last: dict[tuple[str, int], int] = {}
+    for message in messages:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None and partition is not None and offset is not None
+        last[topic, partition] = offset + 1
+    return [TopicPartition(topic, partition, offset) for (topic, partition), offset in last.items()]
+
+
+if __name__ == "__main__":
+    bootstrap, topic, group_id = sys.argv[1:4]
+    run(bootstrap, topic, group_id, lambda message: print(message.key(), message.value()))

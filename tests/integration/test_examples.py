@@ -1,0 +1,174 @@
+"""Every script under examples/ does what its docstring promises."""
+
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+
+from examples import at_least_once, at_most_once, auto_commit, core_operations, external_offsets, worker_with_dlq
+from penstock.testing import Broker
+from tests.integration.command import penstock
+from tests.integration.conftest import Fill
+
+SCRIPTS = Path(__file__).parents[2] / "examples"
+Run = Callable[..., int]
+
+
+class Crash(Exception):
+    """What ends a run in the middle."""
+
+
+@pytest.fixture
+def core(group_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core_operations, "BOOTSTRAP", group_broker.bootstrap)
+
+
+def numbered(count: int) -> list[tuple[str | None, str]]:
+    return [(f"k{number % 3}", str(number)) for number in range(count)]
+
+
+def collect(run: Run, bootstrap: str, topic: str, *, crash_at: int | None = None) -> list[str]:
+    """Run an example and return the values it handled; it crashes after so many."""
+    seen: list[str] = []
+
+    def handle(message: Message) -> None:
+        if len(seen) == crash_at:
+            raise Crash
+        seen.append((message.value() or b"").decode())
+
+    try:
+        run(bootstrap, topic, f"group-of-{topic}", handle, idle_polls_max=1)
+    except Crash:
+        assert crash_at is not None
+    return seen
+
+
+def test_the_core_operations_run_as_a_script(group_broker: Broker) -> None:
+    words = [sys.executable, str(SCRIPTS / "core_operations.py"), group_broker.bootstrap]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("produced core-operations-0@") == 5
+    assert "consumed b'key-0' b'value-0' at 0" in done.stdout
+    assert done.stdout.splitlines()[-1] == "consumed again b'key-4' b'value-4' at 4"
+
+
+def test_produce_reports_partition_and_offset(core: None) -> None:
+    core_operations.create_topic("core-produce", partitions=1)
+    core_operations.create_topic("core-produce", partitions=1)
+    placed = [core_operations.produce("core-produce", "key", f"value {number}", acks="all") for number in range(3)]
+    assert placed == [(0, 0), (0, 1), (0, 2)]
+    assert core_operations.produce("core-produce", None, None, acks="1") == (0, 3)
+
+
+def test_consume_goes_on_where_the_group_committed(core: None) -> None:
+    core_operations.create_topic("core-consume", partitions=1)
+    for number in range(6):
+        core_operations.produce("core-consume", "key", str(number))
+    first = core_operations.consume("core-consume", ["core-consume"], max_messages=4)
+    rest = core_operations.consume("core-consume", ["core-consume"], max_messages=2)
+    assert [message.value() for message in first + rest] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_an_offset_is_committed_without_subscribing(core: None) -> None:
+    core_operations.create_topic("core-commit", partitions=1)
+    for number in range(5):
+        core_operations.produce("core-commit", "key", str(number))
+    core_operations.commit_offset("core-commit", "core-commit", partition=0, offset=3)
+    read = core_operations.consume("core-commit", ["core-commit"], max_messages=2)
+    assert [message.offset() for message in read] == [3, 4]
+
+
+@pytest.mark.parametrize("example", [at_least_once, auto_commit])
+def test_at_least_once_loses_nothing_in_a_crash(example: object, group_broker: Broker, fill: Fill) -> None:
+    run: Run = example.run  # type: ignore[attr-defined]
+    topic = fill(numbered(25), partitions=2)
+    before = collect(run, group_broker.bootstrap, topic, crash_at=10)
+    after = collect(run, group_broker.bootstrap, topic)
+    assert len(before) == 10
+    assert sorted(before + after, key=int) == [value for _, value in numbered(25)]
+    assert collect(run, group_broker.bootstrap, topic) == []
+
+
+def test_at_most_once_handles_nothing_twice_in_a_crash(group_broker: Broker, fill: Fill) -> None:
+    topic = fill(numbered(25))
+    before = collect(at_most_once.run, group_broker.bootstrap, topic, crash_at=13)
+    after = collect(at_most_once.run, group_broker.bootstrap, topic)
+    assert before == [str(number) for number in range(13)]
+    assert after, "the batches behind the crash arrive"
+    assert not set(before) & set(after)
+
+
+def test_offsets_in_the_database_count_every_record_once(
+    group_broker: Broker, fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "totals.sqlite"
+    topic = fill([(f"k{number % 3}", str(number)) for number in range(30)], partitions=2)
+    apply = external_offsets.apply
+    calls = iter(range(100))
+
+    def apply_some(store: sqlite3.Connection, message: Message) -> None:
+        if next(calls) == 11:
+            raise Crash
+        apply(store, message)
+
+    monkeypatch.setattr(external_offsets, "apply", apply_some)
+    with pytest.raises(Crash):
+        external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1)
+    assert external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1) == 19
+    fill([("k0", "1000")], topic=topic)
+    assert external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1) == 1
+    store = sqlite3.connect(database)
+    totals = dict(store.execute("SELECT key, amount FROM totals"))
+    store.close()
+    assert totals == {"k0": 135 + 1000, "k1": 145, "k2": 155}
+
+
+def test_a_database_that_is_ahead_stops_the_second_process(
+    group_broker: Broker, fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = tmp_path / "totals.sqlite"
+    topic = fill([("k", "1"), ("k", "2")])
+    starts = external_offsets.starts
+    external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1)
+
+    def from_the_beginning(*given: object) -> object:
+        found = starts(*given)  # type: ignore[arg-type]
+        for partition in found:
+            partition.offset = 0
+        return found
+
+    monkeypatch.setattr(external_offsets, "starts", from_the_beginning)
+    with pytest.raises(RuntimeError, match="counted already"):
+        external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1)
+
+
+def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill: Fill) -> None:
+    orders = [(f"k{number}", json.dumps({"amount": number})) for number in range(10)]
+    topic = fill([*orders, ("bad", "not json"), ("owed", json.dumps({"amount": -1}))])
+    counts = worker_with_dlq.run(group_broker.bootstrap, topic, f"group-of-{topic}", idle_stop_s=0.5)
+    assert (counts.succeeded, counts.dead_lettered, counts.retried) == (10, 2, 2)
+    shown = penstock("dlq", "show", topic, "--format", "json", "--bootstrap", group_broker.bootstrap)
+    letters = [json.loads(line) for line in shown.out.splitlines()]
+    assert {letter["key"]: letter["death"]["attempts"] for letter in letters} == {"bad": 1, "owed": 3}
+
+
+@pytest.mark.parametrize("name", ["at_least_once", "at_most_once", "auto_commit", "worker_with_dlq"])
+def test_each_example_runs_as_a_script_until_it_is_told_to_stop(
+    name: str, group_broker: Broker, fill: Fill
+) -> None:
+    import signal
+
+    topic = fill([("anna", json.dumps({"amount": 3}))])
+    words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert "anna" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
+    assert [row["lag"] for row in described.json()] == [0]

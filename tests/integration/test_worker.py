@@ -1,0 +1,355 @@
+"""The worker against a live broker: dead letters, rebalances, back-pressure, stops and kills."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from penstock.testing import Broker
+from penstock.worker import DeadLetterFailed, DeadLetters, Record, Reject, Retry, Worker, WorkerFailed
+from tests.integration.command import penstock
+from tests.integration.conftest import Fill
+from tests.support.eventually import eventually
+
+SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
+WAIT_S = 30.0
+QUICK = Retry(attempts=3, delay_s=0.01)
+QUICK_SESSION: dict[str, Any] = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 300}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "range": QUICK_SESSION,
+    "cooperative": {**QUICK_SESSION, "partition.assignment.strategy": "cooperative-sticky"},
+    "consumer": {"group.protocol": "consumer"},
+}
+
+
+def numbered(count: int) -> list[tuple[str | None, str]]:
+    return [(f"k{number % 13}", str(number)) for number in range(count)]
+
+
+def committed(bootstrap: str, group: str) -> dict[int, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(WAIT_S)
+    return {entry.partition: entry.offset for entry in found.topic_partitions}
+
+
+def letters(bootstrap: str, topic: str) -> list[dict[str, Any]]:
+    shown = penstock("dlq", "show", topic, "-n", "100000", "--format", "json", "--bootstrap", bootstrap)
+    return [json.loads(line) for line in shown.out.splitlines()]
+
+
+@contextmanager
+def running(worker: Worker) -> Iterator[threading.Thread]:
+    """Run a worker on a thread; at the end it is stopped and waited for."""
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        worker.stop()
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+
+
+def test_what_fails_is_dead_lettered_with_its_whole_story(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        if record.value == b"3":
+            raise ValueError("three is too many")
+        if record.value == b"5":
+            raise Reject("no fives")
+
+    topic = fill(numbered(8))
+    worker = Worker(handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap, retry=QUICK)
+    counts = worker.run(idle_stop_s=0.3)
+    assert (counts.succeeded, counts.retried, counts.dead_lettered) == (6, 2, 2)
+    assert committed(group_broker.bootstrap, topic) == {0: 8}
+    three, five = letters(group_broker.bootstrap, topic)
+    assert (three["key"], three["value"], three["headers"]) == ("k3", "3", [["n", "3"]])
+    death = three["death"]
+    assert (death["topic"], death["partition"], death["offset"], death["attempts"]) == (topic, 0, 3, 3)
+    assert (death["error_class"], death["error_message"]) == ("ValueError", "three is too many")
+    assert death["first_failure_ms"] <= death["last_failure_ms"]
+    assert death["timestamp_ms"] > 0
+    assert "in handle" in death["trace"]
+    assert five["death"]["attempts"] == 1
+
+
+def test_a_record_as_large_as_its_topic_takes_can_be_dead_lettered(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        raise Reject("too much")
+
+    size = 900_000
+    topic = fill([(None, "x" * size)])
+    admin = AdminClient({"bootstrap.servers": group_broker.bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    limit = ConfigEntry("max.message.bytes", str(size + 100), incremental_operation=AlterConfigOpType.SET)
+    resource.add_incremental_config(limit)
+    admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
+    worker = Worker(handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap)
+    assert worker.run(idle_stop_s=0.3).dead_lettered == 1
+
+
+def test_a_letter_that_is_refused_ends_the_worker_with_nothing_lost(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        if record.offset == 2:
+            raise Reject("no")
+
+    topic = fill(numbered(5))
+    admin = AdminClient({"bootstrap.servers": group_broker.bootstrap})
+    narrow = NewTopic(f"{topic}.dlq", 1, 1, config={"max.message.bytes": "100"})
+    admin.create_topics([narrow])[f"{topic}.dlq"].result(WAIT_S)
+    worker = Worker(handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap)
+    with pytest.raises(DeadLetterFailed, match=rf"{topic}-0@2 could not be dead-lettered to {topic}.dlq"):
+        worker.run(idle_stop_s=10)
+    assert committed(group_broker.bootstrap, topic) == {0: 2}
+
+
+def test_without_a_dead_letter_topic_a_failure_ends_the_worker(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        raise OSError("down")
+
+    topic = fill(numbered(1))
+    worker = Worker(
+        handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap, retry=QUICK, dead_letters=None
+    )
+    with pytest.raises(WorkerFailed, match="after 3 attempts: down"):
+        worker.run(idle_stop_s=10)
+
+
+def test_many_topics_can_share_one_dead_letter_topic(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        raise Reject("all of them")
+
+    first, second = fill(numbered(2)), fill(numbered(3))
+    shared = DeadLetters(topic=f"graveyard-{first}", settings={"retention.ms": "-1"})
+    worker = Worker(
+        handle, topics=[first, second], group=first, bootstrap=group_broker.bootstrap, dead_letters=shared
+    )
+    worker.run(idle_stop_s=0.5)
+    sources = Counter(letter["death"]["topic"] for letter in letters(group_broker.bootstrap, shared.topic))
+    assert sources == {first: 2, second: 3}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_partitions_move_between_workers_without_a_repetition(protocol: str, group_broker: Broker, fill: Fill) -> None:
+    seen: list[tuple[int, int]] = []
+    lock = threading.Lock()
+    hold = threading.Event()
+
+    def handle(record: Record) -> None:
+        hold.wait(0.002)
+        with lock:
+            seen.append((record.partition, record.offset))
+
+    def worker() -> Worker:
+        return Worker(
+            handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap, concurrency=2, in_flight_max=40,
+            consumer=PROTOCOLS[protocol],
+        )  # fmt: skip
+
+    topic = fill(partitions=4)
+    written = 0
+    first, second = worker(), worker()
+    with running(second):
+        with running(first):
+            while min(first.counts.succeeded, second.counts.succeeded) < 50:
+                fill(numbered(20), topic=topic)
+                written += 20
+                assert written < 10_000, "both have had time enough"
+                hold.wait(0.02)
+        fill(numbered(300), topic=topic)
+        eventually(lambda: len(seen) >= written + 300, seconds_max=WAIT_S)
+    assert Counter(seen).most_common(1)[0][1] == 1
+    assert len(seen) == sum(committed(group_broker.bootstrap, topic).values()) == written + 300
+
+
+def test_a_slow_handler_keeps_its_place_in_the_group(group_broker: Broker, fill: Fill) -> None:
+    started, go_on = threading.Event(), threading.Event()
+
+    def handle(record: Record) -> None:
+        started.set()
+        assert go_on.wait(WAIT_S)
+
+    topic = fill(numbered(50))
+    worker = Worker(
+        handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap, in_flight_max=5,
+        consumer={**QUICK_SESSION, "max.poll.interval.ms": 1500},
+    )  # fmt: skip
+    with running(worker):
+        assert started.wait(WAIT_S)
+        # Twice the poll interval; a worker that did not poll would have lost its partition by then.
+        threading.Event().wait(3)
+        assert worker.counts.taken == 5
+        members = penstock("group", "describe", topic, "--format", "json", "-b", group_broker.bootstrap).json()
+        assert [row["partitions"] for row in members] == [[f"{topic}-0"]]
+        go_on.set()
+        eventually(lambda: worker.counts.succeeded == 50, seconds_max=WAIT_S)
+    assert worker.counts.dropped == 0
+    assert committed(group_broker.bootstrap, topic) == {0: 50}
+
+
+def test_at_most_once_tries_once_and_commits_before_the_work(group_broker: Broker, fill: Fill) -> None:
+    positions: list[int] = []
+
+    def handle(record: Record) -> None:
+        positions.append(committed(group_broker.bootstrap, topic)[0] - record.offset)
+        if record.offset == 1:
+            raise ValueError
+
+    topic = fill(numbered(5))
+    worker = Worker(
+        handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap, retry=QUICK, delivery="at-most-once"
+    )
+    counts = worker.run(idle_stop_s=0.3)
+    assert min(positions) >= 1
+    assert (counts.succeeded, counts.retried, counts.dead_lettered) == (4, 0, 1)
+
+
+def test_a_coroutine_handles_records_too(group_broker: Broker, fill: Fill) -> None:
+    import asyncio
+
+    seen: list[bytes | None] = []
+
+    async def handle(record: Record) -> None:
+        await asyncio.sleep(0)
+        seen.append(record.value)
+
+    topic = fill(numbered(20))
+    worker = Worker(handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap)
+    worker.run(idle_stop_s=0.3)
+    assert seen == [str(number).encode() for number in range(20)]
+
+
+class Process:
+    """The worker process and the ledger that it writes."""
+
+    def __init__(self, bootstrap: str, topic: str, folder: Path, delivery: str, settings: dict[str, Any]) -> None:
+        self._ledger = folder / "ledger"
+        self._words = [sys.executable, str(SCRIPT), bootstrap, topic, topic, str(self._ledger), delivery]
+        self._words += [f"{name}={value}" for name, value in settings.items()]
+        self._log = folder / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._words, stdout=log, stderr=log)
+
+    def signal(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+        return self._process.wait(WAIT_S)
+
+    def end(self) -> None:
+        """Leave nothing behind, whatever the test came to."""
+        if self._process is not None and self._process.poll() is None:
+            self.signal(signal.SIGKILL)
+
+    def finish(self) -> None:
+        """Wait until it has nothing more to do."""
+        assert self._process is not None
+        assert self._process.wait(50) == 0, self._log.read_text()
+
+    def handled(self) -> list[tuple[int, int]]:
+        """Return (partition, offset) of every line, in the order of writing."""
+        if not self._ledger.exists():
+            return []
+        lines = self._ledger.read_text().splitlines()
+        return [(int(partition), int(offset)) for _, partition, offset in (line.split() for line in lines)]
+
+
+MakeProcess = Callable[[str, str, dict[str, Any]], Process]
+
+
+@pytest.fixture
+def make_process(group_broker: Broker, tmp_path: Path) -> Iterator[MakeProcess]:
+    made: list[Process] = []
+
+    def make(topic: str, delivery: str, settings: dict[str, Any]) -> Process:
+        made.append(Process(group_broker.bootstrap, topic, tmp_path, delivery, settings))
+        return made[-1]
+
+    yield make
+    for process in made:
+        process.end()
+
+
+RECORDS = 3000
+FAILING = RECORDS // 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("protocol", ["range", "consumer"])
+def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
+    protocol: str, group_broker: Broker, fill: Fill, make_process: MakeProcess
+) -> None:
+    topic = fill(numbered(RECORDS), partitions=3)
+    process = make_process(topic, "at-least-once", PROTOCOLS[protocol])
+    for kill in range(1, 4):
+        before = len(process.handled())
+        process.start()
+        eventually(lambda before=before, kill=kill: len(process.handled()) > before + 150 * kill, seconds_max=WAIT_S)  # type: ignore[misc]
+        process.signal(signal.SIGKILL)
+        done, marks = len(process.handled()), committed(group_broker.bootstrap, topic)
+        # Nothing is committed that was neither handled nor dead-lettered.
+        handled = set(process.handled()) | _dead(group_broker.bootstrap, topic)
+        for partition, mark in marks.items():
+            assert {(partition, offset) for offset in range(mark)} <= handled
+        process.start()
+        eventually(lambda done=done: len(process.handled()) > done, seconds_max=WAIT_S)  # type: ignore[misc]
+        assert all(offset >= marks.get(partition, 0) for partition, offset in process.handled()[done:])
+        process.signal(signal.SIGTERM)
+    process.start()
+    process.finish()
+    everything = Counter(process.handled())
+    dead = _dead(group_broker.bootstrap, topic)
+    assert len(everything) == RECORDS - FAILING
+    assert len(dead) == FAILING
+    assert not dead & everything.keys()
+    ends = committed(group_broker.bootstrap, topic)
+    assert sum(ends.values()) == RECORDS
+    # Each of the three kills repeats no more than was in flight or not yet committed.
+    assert sum(everything.values()) - len(everything) < 3 * 200
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_killed_at_most_once_it_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
+    topic = fill(numbered(RECORDS), partitions=3)
+    process = make_process(topic, "at-most-once", QUICK_SESSION)
+    for kill in range(1, 3):
+        process.start()
+        eventually(lambda kill=kill: len(process.handled()) > 200 * kill, seconds_max=WAIT_S)  # type: ignore[misc]
+        process.signal(signal.SIGKILL)
+    process.start()
+    process.finish()
+    everything = Counter(process.handled())
+    assert everything.most_common(1)[0][1] == 1
+    # A kill loses no more than was in flight.
+    assert len(everything) >= RECORDS - FAILING - 2 * 50
+
+
+def test_told_to_stop_it_ends_well_and_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
+    topic = fill(numbered(500), partitions=2)
+    process = make_process(topic, "at-least-once", {})
+    process.start()
+    eventually(lambda: len(process.handled()) > 50, seconds_max=WAIT_S)
+    assert process.signal(signal.SIGTERM) == 0
+    process.start()
+    process.finish()
+    assert Counter(process.handled()).most_common(1)[0][1] == 1
+    assert len(process.handled()) == 450
+
+
+def _dead(bootstrap: str, topic: str) -> set[tuple[int, int]]:
+    return {(letter["death"]["partition"], letter["death"]["offset"]) for letter in letters(bootstrap, topic)}
