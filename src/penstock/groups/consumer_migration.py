@@ -24,7 +24,7 @@ from penstock.groups.consumer_commands import (
 )
 from penstock.groups.consumer_embedded import Malformed, read_assignment, read_subscription, write_assignment
 from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import Member, target_record, with_epochs
+from penstock.groups.consumer_member import Member, target_record, with_epochs, without_epochs
 from penstock.groups.consumer_topics import Topics
 from penstock.groups.consumer_update import Update
 from penstock.groups.errors import GroupIdNotFound, RebalanceInProgress
@@ -78,12 +78,16 @@ def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
 
 
 def _to_members(classic: ClassicGroup, topics: Topics) -> list[Member]:
-    """Everybody with what it last was assigned. A rebalance under way is begun anew by the join that comes."""
+    """Everybody with what it may own. A rebalance under way is begun anew by the join that comes."""
     taken: set[tuple[UUID, int]] = set()
     members = []
-    for member in classic.members.values():
+    # What was assigned goes before what is only claimed.
+    for member in sorted(classic.members.values(), key=lambda member: not member.assignment):
         subscription = read_subscription(member.subscription(classic.protocol_name) or member.protocols[0][1])
-        assigned = _untaken(_to_ids(read_assignment(member.assignment), topics), taken)
+        # The assignment is taken back when a rebalance is given up half-way, but a cooperative member still has
+        # what it said it had when it joined.
+        owned = read_assignment(member.assignment) if member.assignment else subscription.owned
+        assigned = _untaken(_to_ids(owned, topics), taken)
         members.append(
             Member(
                 id=member.id,
@@ -129,10 +133,7 @@ def _group_records(classic: ClassicGroup, members: list[Member], topics: Topics)
             ConsumerGroupMetadataKey(classic.id),
             ConsumerGroupMetadataValue(epoch=classic.generation, metadata_hash=topics.hash_of(names)),
         ),
-        *(
-            target_record(classic.id, member.id, {topic: frozenset(part) for topic, part in member.assigned.items()})
-            for member in members
-        ),
+        *(target_record(classic.id, member.id, without_epochs(member.assigned)) for member in members),
         GroupRecord(
             ConsumerGroupTargetAssignmentMetadataKey(classic.id),
             ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=classic.generation),
@@ -182,23 +183,25 @@ def downgrade(
     group, turn = update.group, update.turn
     gone = {member.id for member in leaving}
     staying = [member for member in group.members.values() if member.id not in gone]
+    if joining is not None:
+        staying.append(joining)
+    # The members stop waiting for each other, so they begin anew unless each of them has all that it should.
+    must_rebalance = must_rebalance or not all(_has_target(group, member) for member in staying)
     classic = ClassicGroup(group.id, state_timestamp=turn.now)
     classic.generation = group.epoch
     classic.protocol_type = CONSUMER_PROTOCOL_TYPE
     classic.state = State.STABLE
-    targets = {member.id: group.targets.get(member.id, {}) for member in staying}
-    if joining is not None:
-        staying.append(joining)
-        targets[joining.id] = group.target_of(joining.id, joining.instance_id)
     for member in staying:
         classic.add(_to_classic(member))
     classic.protocol_name = classic.choose_protocol()
     classic.update_subscribed()
-    _give_assignments(classic, targets, update.topics)
-    turn.decision.records += [
-        *group.tombstones(),
-        GroupRecord(GroupMetadataKey(group.id), classic.to_value()),
-    ]
+    for member in staying:
+        _give_assignment(classic, member, update.topics)
+    value = classic.to_value()
+    if must_rebalance:
+        # The rebalance is not in the log. A group without a leader is how a coordinator that loads it can tell.
+        value = replace(value, leader=None)
+    turn.decision.records += [*group.tombstones(), GroupRecord(GroupMetadataKey(group.id), value)]
     turn.decision.drafts[group.id] = classic
     for member_id in group.members:
         for timer in (session_timer, revoke_timer, join_timer, sync_timer):
@@ -208,6 +211,11 @@ def downgrade(
     if must_rebalance:
         rebalance.prepare(classic, turn)
     return classic
+
+
+def _has_target(group: ConsumerGroup, member: Member) -> bool:
+    target = group.target_of(member.id, member.instance_id)
+    return not member.revoking and without_epochs(member.assigned) == target
 
 
 def _to_classic(member: Member) -> ClassicMember:
@@ -223,13 +231,13 @@ def _to_classic(member: Member) -> ClassicMember:
     )
 
 
-def _give_assignments(classic: ClassicGroup, targets: dict[str, Assignment], topics: Topics) -> None:
-    """Each member is assigned what it was to own, in the version of the protocol that it speaks."""
-    for member in list(classic.members.values()):
-        named = {
-            topic.name: partitions
-            for topic_id, partitions in targets[member.id].items()
-            if (topic := topics.by_id.get(topic_id))
-        }
-        assignment = write_assignment(named, like=member.subscription(classic.protocol_name))
-        classic.update(replace(member, assignment=assignment))
+def _give_assignment(classic: ClassicGroup, member: Member, topics: Topics) -> None:
+    """The member is assigned what it owns, given up or not, in the version of the protocol that it speaks."""
+    owned: dict[str, frozenset[int]] = {}
+    for epochs in (member.assigned, member.revoking):
+        for topic_id, partitions in epochs.items():
+            if topic := topics.by_id.get(topic_id):
+                owned[topic.name] = owned.get(topic.name, frozenset()).union(partitions)
+    as_classic = classic.members[member.id]
+    assignment = write_assignment(owned, like=as_classic.subscription(classic.protocol_name))
+    classic.update(replace(as_classic, assignment=assignment))

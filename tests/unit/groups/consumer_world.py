@@ -7,7 +7,7 @@ from uuid import UUID
 from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
 from penstock.groups import classic, rebalance, records
 from penstock.groups.assignors import Assignment
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic_group import ClassicGroup, State
 from penstock.groups.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from penstock.groups.consumer import ConsumerGroups
 from penstock.groups.consumer_commands import (
@@ -142,6 +142,8 @@ class World:
         self.timers: dict[Hashable, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self.tickets = 0
+        self.clients: list[Any] = []
+        """Whoever takes part; clients of the classic protocol assign among themselves."""
         self.last: list[GroupRecord] = []
         """The records of the last command."""
 
@@ -205,16 +207,15 @@ class World:
     def restart(self) -> None:
         """Lose all that is not in the log, and read it back."""
         self.shelf = self.replay()
-        self.timers = {}
         turn = Turn(GroupSettings(), NO_TICKET, self.now)
         self.shelf.consumer.loaded(turn)
-        for key, delay_ms in turn.decision.timers.items():
-            assert delay_ms is not None
-            self.timers[key] = self.now + delay_ms
         for group in self.shelf.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
-                    self.timers[TimerKey("session", group.id, member.id)] = self.now + member.session_timeout_ms
+                    rebalance.keep_session(group, member, turn)
+                if group.state is State.STABLE and group.leader is None:
+                    rebalance.prepare(group, turn)
+        self.timers = {key: self.now + delay_ms for key, delay_ms in turn.decision.timers.items() if delay_ms}
 
     def replay(self) -> Shelf:
         shelf = Shelf(self.settings, self.topics)

@@ -77,8 +77,8 @@ def test_every_partition_has_one_subscriber_after_any_change(
     after = assign(group, more)
     assert after.keys() == group.keys()
     seen: set[tuple[UUID, int]] = set()
-    for member_id, given in after.items():
-        for topic, partitions in given.items():
+    for member_id, assigned in after.items():
+        for topic, partitions in assigned.items():
             assert topic in group[member_id].topics and partitions
             assert seen.isdisjoint((topic, partition) for partition in partitions)
             seen |= {(topic, partition) for partition in partitions}

@@ -211,7 +211,8 @@ def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_reb
     world.restart()
     restored = world.shelf.groups[GROUP]
     assert isinstance(restored, ClassicGroup)
-    assert restored.state is State.STABLE and restored.members[old].assignment
+    assert restored.state is State.PREPARING, "a restart does not forget that a rebalance is due"
+    assert read_assignment(restored.members[old].assignment) == {"foo": {0}}
 
 
 def test_when_its_session_ends_the_same_happens() -> None:
@@ -235,9 +236,12 @@ def test_a_group_that_may_not_become_classic_stays_what_it_is(settings: dict[str
         assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
 
 
-def test_a_static_member_that_comes_back_classic_can_be_the_last_one() -> None:
+@pytest.mark.parametrize("says_it_leaves", [True, False])
+def test_a_static_member_that_comes_back_classic_can_be_the_last_one(says_it_leaves: bool) -> None:
     world = World({"foo": 2})
     old = mixed(world, instance_id="i")
+    if says_it_leaves:
+        world.beat("n", -2, instance_id="i")
     joined = world.ask(join(instance_id="i", fresh=9))
     group = world.shelf.groups[GROUP]
     assert isinstance(group, ClassicGroup)

@@ -1,0 +1,147 @@
+"""One step of a member towards its target: every state, and every way out of it."""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
+from penstock.groups.assignors import Assignment
+from penstock.groups.consumer_errors import FencedMemberEpoch
+from penstock.groups.consumer_member import Member, MemberState
+from penstock.groups.consumer_reconcile import Step, reconcile
+from penstock.groups.modern_records import AssignedPartitions, ConsumerGroupCurrentMemberAssignmentValue
+
+FOO, BAR = UUID(int=1), UUID(int=2)
+STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState
+
+
+def member(state: MemberState, assigned: dict[int, int], revoking: dict[int, int] | None = None) -> Member:
+    return Member(
+        id="a",
+        epoch=5,
+        previous_epoch=4,
+        state=state,
+        assigned={FOO: assigned} if assigned else {},
+        revoking={FOO: revoking} if revoking else {},
+    )
+
+
+def step(
+    target: Assignment,
+    *,
+    epoch: int = 6,
+    owned: Assignment | None = None,
+    owners: Mapping[UUID, Mapping[int, str]] | None = None,
+    subscribed: tuple[UUID, ...] = (FOO, BAR),
+    has_new_subscription: bool = False,
+) -> Step:
+    return Step(
+        target_epoch=epoch,
+        target=target,
+        subscribed=frozenset(subscribed),
+        has_new_subscription=has_new_subscription,
+        owned=owned,
+        owners=owners or {},
+    )
+
+
+def foo(*numbers: int) -> Assignment:
+    return {FOO: frozenset(numbers)}
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "state", "epoch", "assigned", "revoking"),
+    [
+        # There is a newer target.
+        (member(STABLE, {1: 3}), step(foo(1)), STABLE, 6, {1: 3}, {}),
+        (member(STABLE, {1: 3}), step(foo(1, 2)), STABLE, 6, {1: 3, 2: 6}, {}),
+        (member(STABLE, {1: 3, 2: 3}), step(foo(1)), UNREVOKED, 5, {1: 3}, {2: 3}),
+        (member(STABLE, {1: 3, 2: 3}), step(foo(1), owned=foo(1)), STABLE, 6, {1: 3}, {}),
+        (member(STABLE, {1: 3, 2: 3}), step(foo(1, 4), owned=foo(2)), UNREVOKED, 5, {1: 3}, {2: 3}),
+        (member(STABLE, {1: 3}), step(foo(1, 2), owners={FOO: {2: "b"}}), UNRELEASED, 6, {1: 3}, {}),
+        (member(STABLE, {}), step(foo(1, 2), owners={FOO: {2: "b"}}), UNRELEASED, 6, {1: 6}, {}),
+        # It has given up what it had to, or has not.
+        (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), owned=foo(1)), STABLE, 6, {1: 3}, {}),
+        (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), owned=foo(1, 2)), UNREVOKED, 5, {1: 3}, {2: 3}),
+        (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1)), UNREVOKED, 5, {1: 3}, {2: 3}),
+        (
+            member(UNREVOKED, {1: 3}, {2: 3}),
+            step(foo(1, 2), owned=foo(1), owners={FOO: {1: "a", 2: "a"}}),
+            STABLE,
+            6,
+            {1: 3, 2: 6},
+            {},
+        ),
+        (member(UNREVOKED, {1: 3, 3: 3}, {2: 3}), step(foo(1), owned=foo(1, 3)), UNREVOKED, 5, {1: 3}, {3: 3}),
+        # What it waited for is free, or is not, or is no longer meant for it.
+        (member(UNRELEASED, {1: 3}), step(foo(1, 2), epoch=5), STABLE, 5, {1: 3, 2: 5}, {}),
+        (member(UNRELEASED, {1: 3}), step(foo(1, 2), epoch=5, owners={FOO: {2: "b"}}), UNRELEASED, 5, {1: 3}, {}),
+        (member(UNRELEASED, {1: 3}), step(foo(1)), STABLE, 6, {1: 3}, {}),
+        (member(UNRELEASED, {1: 3}), step(foo(2), owners={FOO: {2: "b"}}), UNREVOKED, 5, {}, {1: 3}),
+        # It subscribes to other topics, and the target does not know it yet.
+        (
+            member(STABLE, {1: 3}),
+            step(foo(1), epoch=5, subscribed=(BAR,), has_new_subscription=True),
+            UNREVOKED,
+            5,
+            {},
+            {1: 3},
+        ),
+        (
+            member(STABLE, {1: 3}),
+            step(foo(1), epoch=5, subscribed=(BAR,), has_new_subscription=True, owned={}),
+            STABLE,
+            5,
+            {},
+            {},
+        ),
+        (
+            member(UNREVOKED, {1: 3}, {2: 3}),
+            step(foo(1), subscribed=(BAR,), has_new_subscription=True, owned=foo(2)),
+            UNREVOKED,
+            5,
+            {},
+            {1: 3, 2: 3},
+        ),
+        (member(STABLE, {1: 3}), step(foo(1, 2), subscribed=(BAR,)), UNREVOKED, 5, {}, {1: 3}),
+        # A later release left it in a state of its own.
+        (member(UNKNOWN, {1: 3}), step(foo(1), owned={}), STABLE, 6, {1: 3}, {}),
+    ],
+)
+def test_a_step_of_reconciliation(
+    before: Member, given: Step, state: MemberState, epoch: int, assigned: dict[int, int], revoking: dict[int, int]
+) -> None:
+    after = reconcile(before, given)
+    assert (after.state, after.epoch) == (state, epoch)
+    assert after.assigned.get(FOO, {}) == assigned
+    assert after.revoking.get(FOO, {}) == revoking
+
+
+@pytest.mark.parametrize(
+    ("before", "given"),
+    [
+        (member(STABLE, {1: 3}), step(foo(1), epoch=5)),
+        (member(STABLE, {1: 3}), step(foo(1), epoch=5, has_new_subscription=True)),
+        (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), has_new_subscription=True)),
+    ],
+)
+def test_with_nothing_to_do_the_member_is_the_very_same(before: Member, given: Step) -> None:
+    assert reconcile(before, given) is before
+
+
+@pytest.mark.parametrize("owned", [None, foo(1)])
+def test_a_member_in_an_unknown_state_begins_anew(owned: Assignment | None) -> None:
+    with pytest.raises(FencedMemberEpoch):
+        reconcile(member(UNKNOWN, {1: 3}), step(foo(1), owned=owned))
+
+
+def test_records_of_earlier_and_later_releases_are_understood() -> None:
+    old = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=-2,
+        previous_member_epoch=4,
+        state=99,
+        assigned_partitions=(AssignedPartitions(topic_id=FOO, partitions=(1, 2), assignment_epochs=None),),
+    )
+    restored = Member(id="a").with_assignment(old)
+    assert restored.state is UNKNOWN
+    assert restored.assigned == {FOO: {1: 0, 2: 0}}
