@@ -12,6 +12,7 @@ import logging
 from penstock.handlers.context import Context
 from penstock.handlers.reply import NO_REPLY, Parked, Parts
 from penstock.model.errors import (
+    NO_ERROR,
     UNKNOWN_SERVER_ERROR,
     InvalidRecord,
     InvalidRequiredAcks,
@@ -49,15 +50,16 @@ class CloseConnection(Exception):
 class ParkedProduce(Parked):
     """An acks=all request whose records are written but not yet durable everywhere."""
 
-    __slots__ = ("_header", "_outstanding", "_topics")
+    __slots__ = ("_deadline", "_header", "_outstanding", "_topics")
 
-    def __init__(self, header: Header, topics: list[TopicResults]) -> None:
+    def __init__(self, header: Header, topics: list[TopicResults], deadline: float) -> None:
         super().__init__()
         self._header = header
         self._topics = topics
+        self._deadline = deadline
         self._outstanding = 0
 
-    def wait(self, partition: Partition, offset: int, deadline: float, result: PartitionResult) -> None:
+    def wait(self, partition: Partition, offset: int, result: PartitionResult) -> None:
         self._outstanding += 1
 
         def done(error_code: int) -> None:
@@ -68,7 +70,7 @@ class ParkedProduce(Parked):
             if self._outstanding == 0:
                 self.ready([write_response(self._header.version, self._header.correlation_id, self._topics)])
 
-        partition.wait_durable(WaitingProduce(offset, deadline, done))
+        partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 
 
 class ProduceHandler:
@@ -78,13 +80,11 @@ class ProduceHandler:
         self._clock = context.clock
 
     def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
-        version = header.version
-        request = read_request(frame, header.body_position, version)
+        request = read_request(frame, header.body_position, header.version)
         acks = request.acks
         if acks not in (ALL_REPLICAS, 0, 1):
             return self._refuse_all(request, header, InvalidRequiredAcks())
-        by_id = version >= TOPIC_ID_FROM
-        hosted = self._replicas.by_id if by_id else self._replicas.by_name
+        hosted = self._replicas.by_id if header.version >= TOPIC_ID_FROM else self._replicas.by_name
         now_ms = self._clock.wall_ms()
         topics: list[TopicResults] = []
         parked: ParkedProduce | None = None
@@ -96,48 +96,53 @@ class ProduceHandler:
             for index, records in partitions:
                 result = PartitionResult(index)
                 results.append(result)
-                try:
-                    partition = self._partition(topic, index, by_id=by_id)
-                    if records is None or len(records) < HEADER_SIZE:
-                        raise InvalidRecord(_too_short(records))
-                    if version < ZSTD_FROM and records[ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD:
-                        raise UnsupportedCompressionType(
-                            f"Produce requests with version {version} are not allowed to use ZStandard compression"
-                        )
-                    appended = partition.append(records, acks=acks, now_ms=now_ms)
-                except Refusal as refusal:
-                    failed = True
-                    _tell(result, refusal, partition_or_none(topic, index))
-                except Exception:
-                    failed = True
-                    result.error_code = UNKNOWN_SERVER_ERROR
-                    log.exception("produce to %r-%d by client %r failed", key, index, header.client_id)
-                else:
-                    result.base_offset = appended.base_offset
-                    result.log_append_time_ms = appended.log_append_time_ms
-                    result.log_start_offset = appended.log_start_offset
-                    if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
-                        if parked is None:
-                            parked = ParkedProduce(header, topics)
-                            deadline = self._clock.monotonic() + request.timeout_ms / 1000
-                        parked.wait(partition, appended.last_offset + 1, deadline, result)
+                waits_for = self._write(topic, records, acks, now_ms, header, result)
+                if waits_for is not None:
+                    deadline = self._clock.monotonic() + request.timeout_ms / 1000
+                    parked = parked or ParkedProduce(header, topics, deadline)
+                    parked.wait(*waits_for, result)
+                failed = failed or result.error_code != NO_ERROR
         if parked is not None:
             return parked
         if acks == 0:
             if failed:
                 raise CloseConnection
             return NO_REPLY
-        return [write_response(version, header.correlation_id, topics)]
+        return [write_response(header.version, header.correlation_id, topics)]
 
-    def _partition(self, topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:
-        if topic is None:
-            raise UnknownTopicId if by_id else UnknownTopicOrPartition
-        if topic.internal:
-            raise InvalidTopic("The request attempted to perform an operation on an invalid topic.")
-        partition = topic.partitions.get(index)
-        if partition is None:
-            raise UnknownTopicOrPartition
-        return partition
+    def _write(
+        self,
+        topic: HostedTopic | None,
+        records: memoryview | None,
+        acks: int,
+        now_ms: int,
+        header: Header,
+        result: PartitionResult,
+    ) -> tuple[Partition, int] | None:
+        """Append one partition's records and fill in the result; returns the mark that acks=all waits for."""
+        try:
+            partition = _find(topic, result.index, by_id=header.version >= TOPIC_ID_FROM)
+            if records is None or len(records) < HEADER_SIZE:
+                raise InvalidRecord(_too_short(records))
+            if header.version < ZSTD_FROM and records[ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD:
+                raise UnsupportedCompressionType(
+                    f"Produce requests with version {header.version} are not allowed to use ZStandard compression"
+                )
+            appended = partition.append(records, acks=acks, now_ms=now_ms)
+        except Refusal as refusal:
+            _tell(result, refusal, topic)
+            return None
+        except Exception:
+            result.error_code = UNKNOWN_SERVER_ERROR
+            name = None if topic is None else topic.name
+            log.exception("produce to %s-%d by client %r failed", name, result.index, header.client_id)
+            return None
+        result.base_offset = appended.base_offset
+        result.log_append_time_ms = appended.log_append_time_ms
+        result.log_start_offset = appended.log_start_offset
+        if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
+            return partition, appended.last_offset + 1
+        return None
 
     def _refuse_all(self, request: ProduceRequest, header: Header, refusal: Refusal) -> Parts:
         topics = [
@@ -147,8 +152,15 @@ class ProduceHandler:
         return [write_response(header.version, header.correlation_id, topics)]
 
 
-def partition_or_none(topic: HostedTopic | None, index: int) -> Partition | None:
-    return None if topic is None else topic.partitions.get(index)
+def _find(topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:
+    if topic is None:
+        raise UnknownTopicId if by_id else UnknownTopicOrPartition
+    if topic.internal:
+        raise InvalidTopic("The request attempted to perform an operation on an invalid topic.")
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise UnknownTopicOrPartition
+    return partition
 
 
 def _too_short(records: memoryview | None) -> str:
@@ -157,10 +169,9 @@ def _too_short(records: memoryview | None) -> str:
     return f"A record batch has at least {HEADER_SIZE} bytes, this one {len(records)}"
 
 
-def _tell(result: PartitionResult, refusal: Refusal, partition: Partition | None) -> None:
+def _tell(result: PartitionResult, refusal: Refusal, topic: HostedTopic | None) -> None:
     result.error_code = refusal.code
     result.error_message = refusal.message
-    if isinstance(refusal, RecordRefusal):
+    if isinstance(refusal, RecordRefusal) and topic is not None and result.index in topic.partitions:
         result.record_errors = refusal.record_errors
-        if partition is not None:
-            result.log_start_offset = partition.log.start_offset
+        result.log_start_offset = topic.partitions[result.index].log.start_offset
