@@ -75,7 +75,7 @@ class ConsumerSettings:
     """The broker's settings, with those of the group in front of them where it has its own."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default."""
+    """The first is the default. Those that the server does not have are passed over."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000

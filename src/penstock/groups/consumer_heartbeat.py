@@ -10,7 +10,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from uuid import UUID
 
-from penstock.groups.assignors import Assignment
+from penstock.groups.assignors import ASSIGNORS, Assignment
 from penstock.groups.consumer_commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -54,9 +54,10 @@ def check(command: ConsumerGroupHeartbeat, settings: ConsumerSettings) -> None:
             raise InvalidRequest("InstanceId can't be null.")
     elif epoch < STATIC_LEAVE_EPOCH:
         raise InvalidRequest("MemberEpoch is invalid.")
-    if command.server_assignor is not None and command.server_assignor not in settings.assignors:
+    assignor = command.server_assignor
+    if assignor is not None and (assignor not in settings.assignors or assignor not in ASSIGNORS):
         raise UnsupportedAssignor(
-            f"ServerAssignor {command.server_assignor} is not supported. "
+            f"ServerAssignor {assignor} is not supported. "
             f"Supported assignors: {', '.join(settings.assignors)}."
         )
 

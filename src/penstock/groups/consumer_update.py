@@ -197,7 +197,7 @@ class Update:
             votes[old.server_assignor] -= 1
         if new.server_assignor is not None:
             votes[new.server_assignor] += 1
-        served = self.settings.assignors
+        served = [name for name in self.settings.assignors if name in ASSIGNORS] or list(ASSIGNORS)
         return max(served, key=lambda name: (votes[name], -served.index(name)))
 
     def _assignable(
