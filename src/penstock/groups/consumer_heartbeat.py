@@ -57,8 +57,7 @@ def check(command: ConsumerGroupHeartbeat, settings: ConsumerSettings) -> None:
     assignor = command.server_assignor
     if assignor is not None and (assignor not in settings.assignors or assignor not in ASSIGNORS):
         raise UnsupportedAssignor(
-            f"ServerAssignor {assignor} is not supported. "
-            f"Supported assignors: {', '.join(settings.assignors)}."
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(settings.assignors)}."
         )
 
 
