@@ -52,12 +52,13 @@ class Sender:
         """Hand a letter over; it is safe when `finish` has returned."""
         record, death = letter
         assert death is not None and record.partition is not None and record.offset is not None
-        done = self._note(record.partition, record.offset)
         topic = self._to or death.topic
         optional: dict[str, Any] = {}
+        partition_count = self._partition_count(topic)
         # Its old partition, so that the order of its key is kept; unless that is not there any more.
-        if self._to is None and death.partition < self._partition_count(topic):
+        if self._to is None and death.partition < partition_count:
             optional["partition"] = death.partition
+        done = self._note(record.partition, record.offset)
         if self._keep_timestamps and death.timestamp_ms is not None:
             optional["timestamp"] = death.timestamp_ms
 
@@ -112,13 +113,14 @@ class Sender:
         return lambda: progress.finish(offset)
 
     def _partition_count(self, topic: str) -> int:
+        if not self._partitions:
+            # All topics, not this one: asking for one by its name would create it if it is gone.
+            topics = self._producer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+            self._partitions = {name: len(found.partitions) for name, found in topics.items()}
         if topic not in self._partitions:
-            found = self._producer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
-            if found.error is not None:
-                raise CommandError(
-                    f"{topic}: {found.error.str()} - create the topic again, or send the letters elsewhere with --to."
-                )
-            self._partitions[topic] = len(found.partitions)
+            raise CommandError(
+                f"There is no topic {topic}: create it again, or send the letters elsewhere with --to TOPIC."
+            )
         return self._partitions[topic]
 
 

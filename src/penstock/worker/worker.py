@@ -162,15 +162,21 @@ class Worker:
         busy_at = time.monotonic()
         while not self._stopping.is_set() and self._engine.failure is None:
             self._hold_back()
-            # The time until the group has let the worker in is not idle time.
-            if self._take_in() or self._engine.in_flight or not self._joined:
+            if self._take_in() or self._engine.in_flight:
                 busy_at = time.monotonic()
-            elif idle_stop_s is not None and time.monotonic() - busy_at >= idle_stop_s:
+            elif idle_stop_s is not None and time.monotonic() - busy_at >= idle_stop_s and self._has_looked():
                 log.info("nothing to do for %g s", idle_stop_s)
                 return
             if self._delivery is Delivery.AT_LEAST_ONCE and time.monotonic() >= commit_due:
                 self._commit(self._engine.positions(), wait=False)
                 commit_due = time.monotonic() + self._commit_every_s
+
+    def _has_looked(self) -> bool:
+        """Whether the group has let the worker in and each partition has answered once: before, idle says nothing."""
+        if not self._joined:
+            return False
+        ends = (self._consumer.get_watermark_offsets(_partition(place), cached=True) for place in self._owned)
+        return all(high >= 0 for _, high in ends)
 
     def _take_in(self) -> int:
         """Poll once for long and then for what else is at hand; return how many records came."""
