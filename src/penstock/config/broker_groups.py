@@ -48,7 +48,8 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _int("group.coordinator.cached.buffer.max.bytes", 1 * MIB + 12, least=512 * KIB, scope="cluster-wide",
          doc="The largest buffer that a coordinator keeps for its next write."),
     # Consumer groups (KIP-848)
-    _list("group.consumer.assignors", ("uniform", "range"), "The assignors of the server, the default one first."),
+    _list("group.consumer.assignors", ("uniform", "range"), choices=("uniform", "range"),
+          doc="The assignors of the server, the default one first."),
     _int("group.consumer.session.timeout.ms", 45 * SECOND_MS, least=1,
          doc="A member without a heartbeat for this long is out."),
     _int("group.consumer.min.session.timeout.ms", 45 * SECOND_MS, "The shortest session timeout of a group.", least=1),

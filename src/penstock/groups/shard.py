@@ -109,8 +109,9 @@ class GroupShard:
                 continue
             for member in group.members.values():
                 rebalance.keep_session(group, member, turn)
-            if len(group.members) > self.settings.size_max:
-                # The bound was lowered: the members rejoin, and the last ones are turned away.
+            # The bound was lowered: the members rejoin, and the last ones are turned away. Or the node
+            # stopped between a downgrade and its rebalance, which the missing leader tells.
+            if len(group.members) > self.settings.size_max or (group.state is State.STABLE and group.leader is None):
                 draft = turn.decision.drafts[group.id] = group.copy()
                 rebalance.prepare(draft, turn)
         self.consumers.loaded(turn)
