@@ -118,15 +118,21 @@ def describe(segment: Segment, bad: BadBatch, offset: int) -> str:
     return f"{segment.path} is damaged at position {bad.position}, offset {offset}: {bad.why}"
 
 
-def offset_before(segment: Segment, position: int) -> int:
-    """Return the first offset that cannot be read when the bytes at a position are no batch."""
+def locate(segment: Segment, bad: BadBatch, *, below: int) -> tuple[BadBatch, int]:
+    """Return the first damage of a segment and the first offset that cannot be read for it.
+
+    Headers alone may have led a reader past a rotten one, so the checksums are asked. `bad` is
+    what the reader met, `below` the offset that no batch of the segment reaches.
+    """
     offset = segment.base_offset
-    with suppress(BadBatch):
-        for at, header in segment.headers_from(0):
-            if at >= position:
+    try:
+        for at, header in segment.headers_from(0, check_crc=True, below=below):
+            if at >= bad.position:
                 break
             offset = header[0] + header[6] + 1
-    return offset
+    except BadBatch as earlier:
+        return earlier, offset
+    return bad, offset
 
 
 def save_quarantine(disk: Disk, folder: str, offset: int, why: str) -> None:

@@ -22,7 +22,7 @@ from penstock.model.errors import CorruptMessage, OffsetOutOfRange, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
-from penstock.storage import lookup, recovery, replicated, snapshots, trim, validate
+from penstock.storage import lookup, recovery, replicated, snapshots, trim, validate, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.producer_state import SEQUENCE_MASK, Producer
 from penstock.storage.rolling import Appended, RollingLog
@@ -215,7 +215,10 @@ class Log(RollingLog):
                     size = segment.extent(
                         position, max_bytes=max_bytes, end=end, next_offset=next_offset, at_least_one=at_least_one
                     )
+                    if position < segment.unchecked_end:
+                        size = verified.servable(segment, offset, position, size, below=next_offset)
                     return FileSlice(segment.file, position, size) if size else None
+                verified.check_end(segment, offset, below=next_offset)
             except BadBatch as bad:
                 self._refuse_damage(segment, bad)
             except OSError as error:

@@ -13,7 +13,7 @@ from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment
-from penstock.wire.batch import LOG_APPEND_TIME, HeaderTuple
+from penstock.wire.batch import LOG_APPEND_TIME, HeaderTuple, crc_ok
 from penstock.wire.records import decode_batch
 
 if TYPE_CHECKING:
@@ -97,10 +97,11 @@ def _first_record(
     segment: Segment, position: int, header: HeaderTuple, timestamp: int, start_offset: int
 ) -> tuple[int, int] | None:
     """Return timestamp and offset of the batch's first record that is late enough and not hidden."""
-    if header[5] & LOG_APPEND_TIME:
+    batch = segment.batch_at(position)
+    if header[5] & LOG_APPEND_TIME and crc_ok(batch):
         return header[8], max(header[0], start_offset)
     try:
-        records = decode_batch(segment.batch_at(position))
+        records = decode_batch(batch)
     except (CorruptMessage, InvalidRecord) as error:
         raise BadBatch(position, error.message) from error
     for record in records:

@@ -17,7 +17,7 @@ from penstock.storage import damage
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
-from penstock.storage.scan import BLOCK_SIZE, BadBatch
+from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
 from penstock.wire.batch import CONTROL, HeaderTuple
@@ -51,6 +51,7 @@ class _Plan:
     folder: str
     settings: TopicSettings
     now_ms: int
+    clean: bool
     recovery_point: int
     log_start: int
     sync_failed: bool
@@ -80,7 +81,7 @@ def recover(
     disk = directory.disk
     disk.make_folder(folder)
     state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
-    plan = _Plan(directory, folder, settings, now_ms, recovery_point, log_start, sync_failed, state)
+    plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, sync_failed, state)
     if not state.segments:
         _begin_at(plan, log_start)
     scan_from = damage.quarantined_from(disk, folder)
@@ -170,7 +171,7 @@ def _trust_the_end(plan: _Plan) -> bool:
     state = plan.state
     try:
         state.end_offset = state.segments[-1].end_offset()
-        if state.end_offset < plan.recovery_point:
+        if plan.recovery_point and state.end_offset != plan.recovery_point:
             return False
         _load_epochs(plan, state.end_offset)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, state.end_offset, plan.now_ms)
@@ -202,7 +203,8 @@ def _scan(plan: _Plan, scan_from: int) -> None:
             damage.on_gap(plan.disk, state, index, end, recovery_point=plan.recovery_point)
             break
         try:
-            end = _scan_segment(plan, segment)
+            below = state.segments[index + 1].base_offset if index + 1 < len(state.segments) else OFFSET_MAX
+            end = _scan_segment(plan, segment, below=below)
         except damage.Stopped as stopped:
             end = stopped.offset
             damage.on_bad_batch(plan.disk, state, index, stopped, recovery_point=plan.recovery_point)
@@ -213,7 +215,8 @@ def _scan(plan: _Plan, scan_from: int) -> None:
             damage.on_missing_end(state, end, recovery_point=plan.recovery_point)
     if state.damage is not None:
         assert state.damaged_from is not None
-        state.end_offset = damage.last_known_end(state, state.damaged_from)
+        # Offsets that were synced stay in range: a reader is told of the damage, and not that they never were.
+        state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.recovery_point)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
     _settle(plan, first)
 
@@ -223,16 +226,20 @@ def _gap_is_fine(plan: _Plan, segment: Segment, end: int) -> bool:
     return plan.settings.compact and segment.base_offset <= plan.recovery_point
 
 
-def _scan_segment(plan: _Plan, segment: Segment) -> int:
+def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
     """Check every batch of a segment and make all that is derived from it; return the offset behind it."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
     segment.start_indexes_anew()
     latest = epochs.latest
     end = segment.base_offset
+    closed_at = plan.recovery_point if plan.clean and plan.recovery_point else OFFSET_MAX
     index_batch = segment.index_batch
     try:
-        for position, header in segment.headers_from(0, check_crc=True):
+        for position, header in segment.headers_from(0, check_crc=True, below=below):
+            if header[0] != end and closed_at <= header[0] + header[6]:
+                # The checksum does not cover base offsets, and the last one has no neighbour to belie it.
+                raise BadBatch(position, f"base offset {header[0]} in a log that was closed at {closed_at}")
             index_batch(position, header)
             end = header[0] + header[6] + 1
             if header[2] > latest:
@@ -243,6 +250,9 @@ def _scan_segment(plan: _Plan, segment: Segment) -> int:
     except BadBatch as bad:
         segment.finish_indexes()
         raise damage.Stopped(segment, bad, end) from bad
+    finally:
+        # Nothing behind damage is read, and everything before it was checked.
+        segment.all_checked()
     segment.finish_indexes()
     return end
 

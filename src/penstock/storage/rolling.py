@@ -7,6 +7,7 @@ leaves nothing visible: the file is cut back at once, or before the next write.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn, TypeVar
@@ -287,7 +288,8 @@ class RollingLog:
 
     def _refuse_damage(self, segment: Segment, bad: BadBatch) -> NoReturn:
         """Quarantine the log from the damage on: nothing is cut, nothing behind it is served."""
-        offset = damage.offset_before(segment, bad.position)
+        slot = bisect_right(self.bases, segment.base_offset)
+        bad, offset = damage.locate(segment, bad, below=self.bases[slot] if slot < len(self.bases) else self.end_offset)
         if self.damaged_from is None or offset < self.damaged_from:
             self.damaged_from = offset
             self.damage = damage.describe(segment, bad, offset)

@@ -16,6 +16,7 @@ from penstock.wire.batch import ATTRIBUTES_AT, HEADER_SIZE, LOG_OVERHEAD, MAGIC,
 BLOCK_SIZE: Final = 4 * 1024 * 1024
 WINDOW_SIZE: Final = 4096
 RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class BadBatch(Exception):
@@ -28,14 +29,23 @@ class BadBatch(Exception):
 
 
 def walk(
-    file: File, position: int, end: int, *, offset: int, base_offset: int, check_crc: bool
+    file: File,
+    position: int,
+    end: int,
+    *,
+    offset: int,
+    base_offset: int,
+    check_crc: bool,
+    below: int = OFFSET_MAX,
+    block_size: int = 0,
 ) -> Iterator[tuple[int, HeaderTuple]]:
     """Yield position and header of each batch from a position on, which must be a batch's beginning.
 
-    `offset` is the least that the first base offset may be; `base_offset` is the segment's.
+    `offset` is the least that the first base offset may be; `base_offset` is the segment's;
+    no batch reaches the offset `below`.
     """
-    buffer = bytearray(min(BLOCK_SIZE if check_crc else WINDOW_SIZE, max(end - position, 0)))
-    view = memoryview(buffer)
+    block_size = block_size or (BLOCK_SIZE if check_crc else WINDOW_SIZE)
+    view = memoryview(bytearray(max(min(block_size, end - position), 0)))
     start = filled = 0
     while position < end:
         at = position - start
@@ -46,7 +56,7 @@ def walk(
                 raise BadBatch(position, f"{filled} bytes are too few for a batch header")
         header: HeaderTuple = unpack_header(view, at)
         size = header[1] + LOG_OVERHEAD
-        why = misfit(header, left=end - position, offset=offset, base_offset=base_offset)
+        why = misfit(header, left=end - position, offset=offset, base_offset=base_offset, below=below)
         if why is None and check_crc:
             if at + size > filled:
                 start, at = position, 0
@@ -57,6 +67,8 @@ def walk(
                     raise BadBatch(position, f"the batch claims {size} bytes and {filled} are there")
             if crc32c(view[at + ATTRIBUTES_AT : at + size]) != header[4]:
                 why = "the checksum does not match"
+            elif header[0] != offset and _overlaps_next(file, position, header, end, base_offset):
+                why = f"base offset {header[0]} is too high for the batch that follows"
         if why is not None:
             raise BadBatch(position, why)
         yield position, header
@@ -64,7 +76,24 @@ def walk(
         position += size
 
 
-def misfit(header: HeaderTuple, *, left: int, offset: int, base_offset: int) -> str | None:
+def _overlaps_next(file: File, position: int, header: HeaderTuple, end: int, base_offset: int) -> bool:
+    """Whether a good batch follows whose offsets this one would hold too.
+
+    The checksum does not cover the base offset, so one that stands behind a gap is not
+    believed without its neighbour.
+    """
+    following = position + header[1] + LOG_OVERHEAD
+    content = file.read(HEADER_SIZE, following) if following + HEADER_SIZE <= end else b""
+    if len(content) < HEADER_SIZE:
+        return False
+    its: HeaderTuple = unpack_header(content, 0)
+    if its[0] > header[0] + header[6] or misfit(its, left=end - following, offset=base_offset, base_offset=base_offset):
+        return False
+    batch = file.read(its[1] + LOG_OVERHEAD, following)
+    return bool(crc32c(memoryview(batch)[ATTRIBUTES_AT:]) == its[4])
+
+
+def misfit(header: HeaderTuple, *, left: int, offset: int, base_offset: int, below: int = OFFSET_MAX) -> str | None:
     """Say why a header cannot stand where `left` bytes follow and the offset comes next; None if it can."""
     size = header[1] + LOG_OVERHEAD
     if header[3] != MAGIC:
@@ -77,6 +106,8 @@ def misfit(header: HeaderTuple, *, left: int, offset: int, base_offset: int) -> 
         return f"base offset {header[0]} where {offset} or more must follow"
     if header[6] < 0 or header[0] + header[6] - base_offset > RELATIVE_OFFSET_MAX:
         return f"last offset delta {header[6]} is not possible"
+    if header[0] + header[6] >= below:
+        return f"offsets {header[0]} to {header[0] + header[6]} where only those below {below} can be"
     return None
 
 

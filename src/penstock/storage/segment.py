@@ -17,8 +17,9 @@ from penstock.model.ids import NO_TIMESTAMP
 from penstock.ports.disk import File
 from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
-from penstock.storage.scan import RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
+from penstock.storage.scan import OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
 from penstock.storage.time_index import TimeIndex
+from penstock.storage.verified import Verified
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
 
 NEVER: Final = 1 << 62
@@ -72,7 +73,9 @@ class Segment:
         "roll_after_now",
         "size",
         "time_index",
+        "unchecked_end",
         "unindexed",
+        "verified",
     )
 
     def __init__(
@@ -109,6 +112,9 @@ class Segment:
         self._indexed = self._timed = size == 0
         self._writer: File | None = None
         self._hints: dict[int, int] = {}
+        # Bytes before this position were written by an earlier process: `verified` knows which of them are good.
+        self.unchecked_end = size
+        self.verified: Verified | None = Verified() if size else None
 
     # Files
 
@@ -199,6 +205,9 @@ class Segment:
         self.time_index.truncate(offset)
         self.forget_boundaries()
         self._hints.clear()
+        if position < self.unchecked_end:
+            self.unchecked_end = position
+            self.verified = Verified() if position else None
         self.unindexed = position - (self.offset_index.positions[-1] if len(self.offset_index) else 0)
         self._find_max_timestamp()
         if position == 0:
@@ -218,11 +227,30 @@ class Segment:
         return self.file.read(header[1] + LOG_OVERHEAD, position)
 
     def headers_from(
-        self, position: int, *, offset: int | None = None, check_crc: bool = False
+        self,
+        position: int,
+        *,
+        offset: int | None = None,
+        check_crc: bool = False,
+        below: int = OFFSET_MAX,
+        block_size: int = 0,
     ) -> Iterator[tuple[int, HeaderTuple]]:
         """Yield the batches from a position on, which is a batch's beginning."""
-        least = self.base_offset if offset is None else offset
-        return walk(self.file, position, self.size, offset=least, base_offset=self.base_offset, check_crc=check_crc)
+        return walk(
+            self.file,
+            position,
+            self.size,
+            offset=self.base_offset if offset is None else offset,
+            base_offset=self.base_offset,
+            check_crc=check_crc,
+            below=below,
+            block_size=block_size,
+        )
+
+    def all_checked(self) -> None:
+        """Note that every byte was held against its checksum since the start."""
+        self.unchecked_end = 0
+        self.verified = None
 
     def find(self, offset: int) -> int | None:
         """Return the position of the batch that holds the offset or is the first behind it; None at the end."""
@@ -234,7 +262,7 @@ class Segment:
         position = self._hints.get(offset)
         if position is not None:
             return position
-        for position, header in self.headers_from(self._index_position(offset)):
+        for position, header in self.headers_from(self.search_start(offset)):
             if header[0] + header[6] >= offset:
                 return position
         return None
@@ -300,7 +328,7 @@ class Segment:
         if not self._indexed:
             position = self._last_saved_entry()
         elif len(self.offset_index):
-            position = self._index_position(NEVER)
+            position = self.search_start(NEVER)
         end = self.base_offset
         for _, header in self.headers_from(position):
             end = header[0] + header[6] + 1
@@ -323,7 +351,7 @@ class Segment:
         relative, position = ENTRY.unpack(entry)
         return position if self._names_batch(self.base_offset + relative, position) is not None else 0
 
-    def _index_position(self, offset: int) -> int:
+    def search_start(self, offset: int) -> int:
         """Return where a search for the offset may start, by an entry that was checked."""
         self.ensure_indexed()
         slot = self.offset_index.lookup(offset)
@@ -424,6 +452,6 @@ class Segment:
         """Look for the largest timestamp from the last entry of the time index on, after a cut."""
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         timestamp, offset = self.time_index.last()
-        for _, header in self.headers_from(self._index_position(offset) if timestamp >= 0 else 0):
+        for _, header in self.headers_from(self.search_start(offset) if timestamp >= 0 else 0):
             if header[8] > self.max_timestamp:
                 self.max_timestamp, self.max_timestamp_offset = header[8], header[0] + header[6]

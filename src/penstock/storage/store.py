@@ -9,6 +9,7 @@ tombstone. Goes to log.py. Refuses to start: StartupError.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ from penstock.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_PO
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+
+logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 SYNC_FAILED: Final = ".sync_failed"
@@ -154,6 +157,12 @@ class LogStore:
         )
         if is_new or self._topic_id_in(folder) is None:
             self._write_topic_id(log)
+        for note in log.recovery_notes:
+            logger.warning("%s", note)
+        if log.damage is not None:
+            logger.error(
+                "%s is served up to offset %d only, and takes no records: %s", place, log.damaged_from, log.damage
+            )
         log.on_start_advanced = self.checkpoint_log_starts
         log.on_truncating = self.checkpoint_recovery_points
         self.logs[place] = log

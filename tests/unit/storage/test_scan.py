@@ -47,7 +47,8 @@ def test_a_walk_stops_at_the_first_bytes_that_are_no_batch() -> None:
         (batch()[:-1], "claims"),
         (bytes(100), "magic"),
         (batch(base_offset=1 << 31), "not possible"),
-        (batch(base_offset=5) + batch(base_offset=5), "must follow"),
+        (batch() + batch(), "must follow"),
+        (batch(base_offset=5) + batch(base_offset=5), "too high"),
     ],
 )
 def test_a_walk_says_what_is_wrong(content: bytes, why: str) -> None:
