@@ -1,13 +1,13 @@
 """What deciding gives back, in the one shape that groups and transactions share.
 
 A shard decides and changes nothing. The runtime appends the records, then has the shard
-adopt the drafts and apply the records, sets the timers, and lets each reply out once all
+adopt the drafts and apply the records, sets the timers, and lets replies and actions out once all
 that was appended up to then is committed. A decision whose append failed is thrown away.
 """
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NewType, TypeVar
+from typing import Any, Generic, NewType, Protocol, TypeVar
 
 Ticket = NewType("Ticket", int)
 """Stands for one request that waits for its reply; made by the runtime."""
@@ -27,6 +27,8 @@ class Decision(Generic[R]):
     """Milliseconds from now, or None to cancel. A timer that is set again moves."""
     drafts: dict[str, Any] = field(default_factory=dict)
     """What the records do not hold: the new volatile state of whatever they are about."""
+    actions: list[Any] = field(default_factory=list)
+    """What is to be done in the world; handed to the performer once the records are committed, and not before."""
     is_atomic: bool = True
     """Whether the records must stay in one batch. Tombstones of many keys need not."""
 
@@ -36,3 +38,15 @@ class Expired:
     """The command that a timer becomes when it fires."""
 
     timer: Any
+
+
+class Performer(Protocol):
+    """Carries out the actions of shards. Whatever they lead to comes back as a command."""
+
+    def perform(self, index: int, action: Any) -> None:
+        """Start an action of the shard of that partition."""
+        ...
+
+    def abandon(self, index: int) -> None:
+        """Stop all that was started for the shard: it is unloaded, or loaded again and will ask anew."""
+        ...

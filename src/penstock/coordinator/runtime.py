@@ -11,9 +11,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Performer, Ticket
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 from penstock.coordinator.shard import Shard, ShardLog
 from penstock.coordinator.timers import Timers
@@ -52,18 +52,31 @@ class _Phase(Enum):
     FAILED = "failed"
 
 
+class _Parked(NamedTuple):
+    """Replies and actions, and the end of the log that must be committed before they leave."""
+
+    end: int
+    replies: list[tuple[Ticket, Any]]
+    actions: list[Any]
+
+
 class Coordinator(Generic[R]):
     """All shards of one internal topic on this node, by partition index."""
 
-    def __init__(self, make_shard: Callable[[int], Shard[R]], clock: Clock) -> None:
+    def __init__(
+        self, make_shard: Callable[[int], Shard[R]], clock: Clock, performer: Performer | None = None
+    ) -> None:
         self._make_shard = make_shard
         self._clock = clock
+        self._performer = performer
         self._runners: dict[int, ShardRunner[R]] = {}
 
     def lead(self, index: int, shard_log: ShardLog) -> None:
         """This node has become the leader of the partition: load its shard."""
         self.resign(index)
-        self._runners[index] = ShardRunner(index, lambda: self._make_shard(index), shard_log, self._clock)
+        self._runners[index] = ShardRunner(
+            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer
+        )
 
     def resign(self, index: int) -> None:
         """It no longer is: everybody who waits is sent to look for the new one."""
@@ -99,16 +112,24 @@ class Coordinator(Generic[R]):
 
 
 class ShardRunner(Generic[R]):
-    def __init__(self, index: int, make_shard: Callable[[], Shard[R]], shard_log: ShardLog, clock: Clock) -> None:
+    def __init__(
+        self,
+        index: int,
+        make_shard: Callable[[], Shard[R]],
+        shard_log: ShardLog,
+        clock: Clock,
+        performer: Performer | None = None,
+    ) -> None:
         self._index = index
         self._make_shard = make_shard
         self._log = shard_log
         self._clock = clock
+        self._performer = performer
         self._timers = Timers(clock, self._timer_fired)
         self._last_ticket = NO_TICKET
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
-        self._parked: deque[tuple[int, list[tuple[Ticket, Any]]]] = deque()
-        """Replies, and the end of the log that must be committed before they leave; in rising order."""
+        self._parked: deque[_Parked] = deque()
+        """What waits for the log to be committed, in rising order."""
         self._end = 0
         self._start_loading()
 
@@ -170,7 +191,7 @@ class ShardRunner(Generic[R]):
             written = True
             self._end = end
             if self._log.high_watermark < end:
-                self._log.when_committed(end, lambda code, end=end: self._settled(end, code))  # type: ignore[misc]
+                self._wait_for(end)
 
     def _batches(self, decision: Decision[R], now: int) -> Iterator[list[Record]]:
         batch: list[Record] = []
@@ -194,12 +215,12 @@ class ShardRunner(Generic[R]):
                 self._timers.cancel(timer)
             else:
                 self._timers.set(timer, delay_ms)
-        if not decision.replies:
+        if not decision.replies and not decision.actions:
             return
         if self._log.high_watermark >= self._end:
-            self._send(decision.replies)
+            self._release(decision.replies, decision.actions)
         else:
-            self._parked.append((self._end, decision.replies))
+            self._parked.append(_Parked(self._end, decision.replies, decision.actions))
 
     # -- answering -------------------------------------------------------------------------
 
@@ -208,13 +229,32 @@ class ShardRunner(Generic[R]):
         if code not in (NO_ERROR, RequestTimedOut.code):
             self._fail(code)
             return
-        while self._parked and self._parked[0][0] <= end:
-            _, replies = self._parked.popleft()
+        held: list[_Parked] = []
+        while self._parked and self._parked[0].end <= end:
+            parked = self._parked.popleft()
             if code == NO_ERROR:
-                self._send(replies)
-            else:
-                for ticket, _ in replies:
-                    self._refuse(ticket, CoordinatorNotAvailable())
+                self._release(parked.replies, parked.actions)
+                continue
+            for ticket, _ in parked.replies:
+                self._refuse(ticket, CoordinatorNotAvailable())
+            if parked.actions:
+                held.append(_Parked(parked.end, [], parked.actions))
+        if held:
+            # Whoever asked may ask again, but nobody would ever do what was decided.
+            self._parked.extendleft(reversed(held))
+            self._wait_for(held[-1].end)
+
+    def _wait_for(self, end: int) -> None:
+        if self._log.high_watermark >= end:
+            self._settled(end, NO_ERROR)
+        else:
+            self._log.when_committed(end, lambda code: self._settled(end, code))
+
+    def _release(self, replies: list[tuple[Ticket, Any]], actions: list[Any]) -> None:
+        self._send(replies)
+        for action in actions:
+            assert self._performer is not None, "a shard that wants something done needs somebody to do it"
+            self._performer.perform(self._index, action)
 
     def _send(self, replies: list[tuple[Ticket, Any]]) -> None:
         for ticket, reply in replies:
@@ -228,6 +268,8 @@ class ShardRunner(Generic[R]):
             future.set_exception(error)
 
     def _refuse_everybody(self) -> None:
+        if self._performer is not None:
+            self._performer.abandon(self._index)
         self._timers.clear()
         self._parked.clear()
         for ticket in list(self._waiting):
@@ -261,8 +303,7 @@ class ShardRunner(Generic[R]):
         self._end = self._log.end_offset
         self._phase = _Phase.ACTIVE
         if self._log.high_watermark < self._end:
-            end = self._end
-            self._log.when_committed(end, lambda code: self._settled(end, code))
+            self._wait_for(self._end)
         self._carry_out(self.shard.loaded(self._clock.wall_ms()))
 
     def _replay(self, batch: memoryview) -> None:

@@ -1,0 +1,92 @@
+"""Looking at transactions from outside, and letting go of ids that nobody uses.
+
+Answers: INVALID_REQUEST and TRANSACTIONAL_ID_NOT_FOUND. Refuses: InvalidRegularExpression.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import re2  # type: ignore[import-untyped]
+
+from penstock.model.errors import InvalidRequest
+from penstock.transactions.commands import (
+    DescribedTransaction,
+    DescribeTransaction,
+    ListedTransaction,
+    ListTransactions,
+)
+from penstock.transactions.errors import InvalidRegularExpression, TransactionalIdNotFound
+from penstock.transactions.records import TransactionRecord, TransactionValue
+from penstock.transactions.states import STATES
+from penstock.transactions.turn import EXPIRATION, TimerKey, Turn
+
+
+def describe(found: TransactionValue | None, command: DescribeTransaction, turn: Turn) -> None:
+    name = command.transactional_id
+    if not name:
+        turn.answer(DescribedTransaction(error=InvalidRequest.code, transactional_id=name))
+    elif found is None:
+        turn.answer(DescribedTransaction(error=TransactionalIdNotFound.code, transactional_id=name))
+    else:
+        turn.answer(
+            DescribedTransaction(
+                transactional_id=name,
+                state=STATES[found.state].name,
+                timeout_ms=found.timeout_ms,
+                start_ms=found.start_ms,
+                producer_id=found.producer_id,
+                epoch=found.epoch,
+                partitions=tuple(sorted(found.partitions)),
+            )
+        )
+
+
+def list_transactions(transactions: Mapping[str, TransactionValue], command: ListTransactions, turn: Turn) -> None:
+    matches = matcher(command.pattern)
+    turn.answer(
+        tuple(
+            ListedTransaction(transactional_id=name, producer_id=value.producer_id, state=STATES[value.state].name)
+            for name, value in transactions.items()
+            if _is_wanted(value, command, turn.now) and matches(name)
+        )
+    )
+
+
+def _is_wanted(value: TransactionValue, command: ListTransactions, now: int) -> bool:
+    if command.producer_ids and value.producer_id not in command.producer_ids:
+        return False
+    if command.states and STATES[value.state].name not in command.states:
+        return False
+    return command.duration_ms < 0 or now - value.start_ms > command.duration_ms
+
+
+@lru_cache(maxsize=64)
+def matcher(pattern: str | None) -> Callable[[str], Any]:
+    """What tells whether a whole transactional id matches; everything does if there is no pattern."""
+    if not pattern:
+        return lambda name: True
+    options = re2.Options()
+    # The library would write about each bad expression to the standard error output.
+    options.log_errors = False
+    try:
+        matches: Callable[[str], Any] = re2.compile(pattern, options).fullmatch
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise InvalidRegularExpression(
+            f"Transaction ID pattern `{pattern}` is not a valid regular expression: {reason}."
+        ) from None
+    return matches
+
+
+def sweep(transactions: Mapping[str, TransactionValue], turn: Turn) -> None:
+    """Write tombstones for the ids that have rested for too long."""
+    oldest = turn.now - turn.settings.transactional_id_expiration_ms
+    turn.decision.records += [
+        TransactionRecord(name, None)
+        for name, value in transactions.items()
+        if STATES[value.state].may_expire and value.last_update_ms <= oldest
+    ]
+    turn.decision.is_atomic = False
+    turn.set_timer(TimerKey(EXPIRATION), turn.settings.expiration_check_interval_ms)

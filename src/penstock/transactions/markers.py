@@ -1,0 +1,174 @@
+"""Drives the markers of decided transactions: to every partition, until each has one, then completes.
+
+One job for each decided transaction; its partitions are written at the same time, and what fails is tried again
+with growing pauses. Decides nothing: the outcome is in the `Markers` that it is given. `write_marker` is the
+seam: it writes to a partition of this node, or sends WriteTxnMarkers to the partition's leader. Gives up
+only if the shard is abandoned, another coordinator has taken over, or the node stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
+from penstock.model.errors import InvalidProducerEpoch, Refusal
+from penstock.model.ids import TopicPartition
+from penstock.ports.clock import Clock
+from penstock.transactions.commands import Markers, MarkersWritten
+from penstock.transactions.errors import TransactionCoordinatorFenced
+
+log = logging.getLogger(__name__)
+
+PAUSE_MS_MIN = 20
+PAUSE_MS_MAX = 1_000
+
+
+class WriteMarker(Protocol):
+    def __call__(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> Awaitable[object]:
+        """Write one control marker; done when it is durable, and when its offsets count if it is for a group.
+
+        Raises a Refusal. Appending happens at once or not at all: a job that is cancelled writes no marker later.
+        """
+        ...
+
+
+Complete = Callable[[int, MarkersWritten], Awaitable[object]]
+"""Submits to the shard of a partition of `__transaction_state`; done when the reply is there."""
+
+
+class MarkerDriver:
+    def __init__(
+        self,
+        *,
+        write_marker: WriteMarker,
+        complete: Complete,
+        is_gone: Callable[[TopicPartition], bool],
+        clock: Clock,
+    ) -> None:
+        self._write_marker = write_marker
+        self._complete = complete
+        self._is_gone = is_gone
+        """Whether the partition is no longer in the metadata: nobody will ever read what is in it."""
+        self._clock = clock
+        self._jobs: dict[int, set[asyncio.Task[None]]] = {}
+
+    def __len__(self) -> int:
+        """How many transactions are being told."""
+        return sum(len(jobs) for jobs in self._jobs.values())
+
+    def start(self, index: int, coordinator_epoch: int, markers: Markers) -> None:
+        """Tell the partitions; `coordinator_epoch` is the leader epoch of the shard's partition."""
+        job = asyncio.ensure_future(self._run(index, coordinator_epoch, markers))
+        jobs = self._jobs.setdefault(index, set())
+        jobs.add(job)
+        job.add_done_callback(lambda done: self._ended(index, jobs, done, markers))
+
+    def abandon(self, index: int) -> None:
+        """Stop the jobs of a shard. Whoever loads it next starts them again from the log."""
+        for job in self._jobs.pop(index, ()):
+            job.cancel()
+
+    def close(self) -> None:
+        for index in list(self._jobs):
+            self.abandon(index)
+
+    def _ended(self, index: int, jobs: set[asyncio.Task[None]], job: asyncio.Task[None], markers: Markers) -> None:
+        jobs.discard(job)
+        if not jobs and self._jobs.get(index) is jobs:
+            del self._jobs[index]
+        if not job.cancelled() and (error := job.exception()) is not None:
+            log.error(
+                "the markers of transactional id %s are stuck until the next start",
+                markers.transactional_id,
+                exc_info=error,
+            )
+
+    # -- one transaction -------------------------------------------------------------------
+
+    async def _run(self, index: int, coordinator_epoch: int, markers: Markers) -> None:
+        left: Iterable[TopicPartition] = markers.partitions
+        pause_ms = PAUSE_MS_MIN
+        while left := [partition for partition in left if not self._is_gone(partition)]:
+            try:
+                left = await self._round(left, coordinator_epoch, markers)
+            except TransactionCoordinatorFenced:
+                log.info("the transactions of shard %d are coordinated by another node now", index)
+                return
+            if left:
+                await self._pause(pause_ms)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+        await self._finish(index, markers)
+
+    async def _round(
+        self, partitions: list[TopicPartition], coordinator_epoch: int, markers: Markers
+    ) -> list[TopicPartition]:
+        """Try all partitions once; return those that are still without a marker."""
+        if len(partitions) == 1:
+            is_written = await self._write(partitions[0], coordinator_epoch, markers)
+            return [] if is_written else partitions
+        results = await asyncio.gather(
+            *(self._write(partition, coordinator_epoch, markers) for partition in partitions), return_exceptions=True
+        )
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [partition for partition, is_written in zip(partitions, results, strict=True) if not is_written]
+
+    async def _write(self, partition: TopicPartition, coordinator_epoch: int, markers: Markers) -> bool:
+        try:
+            await self._write_marker(
+                partition.topic,
+                partition.partition,
+                markers.producer_id,
+                markers.epoch,
+                coordinator_epoch,
+                markers.is_commit,
+                markers.transaction_version,
+            )
+        except InvalidProducerEpoch as refusal:
+            # The producer has gone on there since, so this transaction has ended there.
+            log.warning("%s has no use for a marker of %s: %s", partition, markers.transactional_id, refusal)
+        except TransactionCoordinatorFenced:
+            raise
+        except Refusal as refusal:
+            log.info("a marker of %s for %s is tried again: %s", markers.transactional_id, partition, refusal)
+            return False
+        except Exception:
+            # Whatever went wrong there, the transaction is decided and must not stay open here.
+            log.exception("a marker of %s for %s failed and is tried again", markers.transactional_id, partition)
+            return False
+        return True
+
+    async def _finish(self, index: int, markers: Markers) -> None:
+        pause_ms = PAUSE_MS_MIN
+        while True:
+            try:
+                await self._complete(index, MarkersWritten(markers))
+                return
+            except (NotCoordinator, CoordinatorLoadInProgress):
+                # The load finds the transaction decided and starts again.
+                return
+            except Refusal as refusal:
+                log.info("the end of %s is tried again: %s", markers.transactional_id, refusal)
+            except Exception:
+                log.exception("the end of %s failed and is tried again", markers.transactional_id)
+            await self._pause(pause_ms)
+            pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+
+    async def _pause(self, pause_ms: int) -> None:
+        over = asyncio.Event()
+        timer = self._clock.call_later(pause_ms / 1000, over.set)
+        try:
+            await over.wait()
+        finally:
+            timer.cancel()

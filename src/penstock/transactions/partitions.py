@@ -1,0 +1,70 @@
+"""Which partitions belong to the open transaction: adding them, and checking that they were added.
+
+The first one opens the transaction. Nothing is answered before the record with the partition is committed:
+a partition that could be forgotten would never get its marker. Answers: INVALID_REQUEST,
+INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE.
+"""
+
+from dataclasses import replace
+
+from penstock.model.errors import NO_ERROR, InvalidRequest, ProducerFenced
+from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.ending import time_left_ms
+from penstock.transactions.errors import ConcurrentTransactions, InvalidProducerIdMapping, TransactionAbortable
+from penstock.transactions.records import TransactionValue
+from penstock.transactions.states import ENDING, State
+from penstock.transactions.turn import TIMEOUT, TimerKey, Turn, Volatile
+
+
+def add(found: TransactionValue | None, volatile: Volatile, command: AddPartitions, turn: Turn) -> None:
+    error = NO_ERROR
+    if not command.transactional_id:
+        error = InvalidRequest.code
+    elif found is None:
+        error = InvalidProducerIdMapping.code
+    elif found.state in ENDING:
+        # First, as the producer may already use the id that the end brings.
+        error = ConcurrentTransactions.code
+    elif found.producer_id != command.producer_id:
+        error = InvalidProducerIdMapping.code
+    elif found.epoch != command.epoch:
+        error = ProducerFenced.code
+    elif found.state is not State.ONGOING or not command.partitions <= found.partitions:
+        _add(found, volatile, command, turn)
+    turn.answer(error)
+
+
+def _add(found: TransactionValue, volatile: Volatile, command: AddPartitions, turn: Turn) -> None:
+    after = replace(
+        found,
+        state=State.ONGOING,
+        previous_producer_id=found.producer_id,
+        partitions=found.partitions | command.partitions,
+        start_ms=found.start_ms if found.state is State.ONGOING else turn.now,
+        last_update_ms=turn.now,
+        client_version=command.client_version,
+    )
+    after = turn.move(command.transactional_id, found.state, after, Volatile(volatile.last_epoch))
+    if found.state is not State.ONGOING:
+        turn.set_timer(TimerKey(TIMEOUT, command.transactional_id), time_left_ms(after, turn.now))
+
+
+def verify(found: TransactionValue | None, command: VerifyPartitions, turn: Turn) -> None:
+    error = NO_ERROR
+    if not command.transactional_id:
+        error = InvalidRequest.code
+    elif found is None or found.producer_id != command.producer_id:
+        error = InvalidProducerIdMapping.code
+    elif found.epoch != command.epoch:
+        error = ProducerFenced.code
+    elif found.state in ENDING:
+        error = ConcurrentTransactions.code
+    else:
+        turn.answer(
+            tuple(
+                NO_ERROR if partition in found.partitions else TransactionAbortable.code
+                for partition in command.partitions
+            )
+        )
+        return
+    turn.answer((error,) * len(command.partitions))

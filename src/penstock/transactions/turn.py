@@ -1,0 +1,74 @@
+"""One turn of a shard: what a deciding function may know and where it puts what it decides."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from penstock.coordinator.decision import NO_TICKET, Decision, Ticket
+from penstock.transactions.commands import Markers
+from penstock.transactions.records import NO_EPOCH, NO_PRODUCER_ID, TransactionRecord, TransactionValue
+from penstock.transactions.settings import VERSION_FLEXIBLE, TransactionSettings
+from penstock.transactions.states import State, is_legal
+
+EPOCH_MAX = 32_767
+"""Never given to a client, so that whatever epoch one has can still be fenced."""
+
+
+def is_exhausted(epoch: int) -> bool:
+    """Whether a client cannot be given the epoch after this one."""
+    return epoch >= EPOCH_MAX - 1
+
+
+class Volatile(NamedTuple):
+    """What is known of a transactional id beside its record. A restart forgets it."""
+
+    last_epoch: int = NO_EPOCH
+    """The epoch before the present one, if the same producer had it; by it a retry of InitProducerId is known."""
+    markers: Markers | None = None
+    """Those that are being written."""
+
+
+class TimerKey(NamedTuple):
+    kind: str
+    transactional_id: str = ""
+
+
+TIMEOUT = "timeout"
+"""The transaction may have run out of time."""
+EXPIRATION = "expiration"
+"""Look for ids that nobody has used for long."""
+
+
+class Turn:
+    __slots__ = ("decision", "now", "settings", "ticket")
+
+    def __init__(self, settings: TransactionSettings, ticket: Ticket, now: int) -> None:
+        self.settings = settings
+        self.ticket = ticket
+        self.now = now
+        self.decision: Decision[TransactionRecord] = Decision()
+
+    def move(
+        self, transactional_id: str, before: State | None, after: TransactionValue, volatile: Volatile
+    ) -> TransactionValue:
+        """Write the id's new state."""
+        assert is_legal(before, after.state), f"{transactional_id} cannot go from {before!r} to {after.state!r}"
+        assert after.producer_id >= 0 and 0 <= after.epoch <= EPOCH_MAX
+        if self.settings.version < VERSION_FLEXIBLE:
+            # The plain form has no room for them, and what is known must be what a replay would tell.
+            after = replace(
+                after, previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
+            )
+        self.decision.records.append(TransactionRecord(transactional_id, after))
+        self.decision.drafts[transactional_id] = volatile
+        return after
+
+    def answer(self, reply: object) -> None:
+        if self.ticket != NO_TICKET:
+            self.decision.replies.append((self.ticket, reply))
+
+    def act(self, action: object) -> None:
+        """Have something done once the records are committed."""
+        self.decision.actions.append(action)
+
+    def set_timer(self, key: TimerKey, delay_ms: int) -> None:
+        self.decision.timers[key] = delay_ms
