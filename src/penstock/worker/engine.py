@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from penstock.worker.lanes import Lanes, Place, Task
 from penstock.worker.options import Order, Retry
@@ -75,9 +75,7 @@ class Engine:
         self.counts = Counts()
 
     def start(self) -> None:
-        """Start the threads, and an event loop if the handler is a coroutine function."""
-        if inspect.iscoroutinefunction(_call_of(self._handler)):
-            self._loop = _LoopThread()
+        """Start the threads."""
         for index in range(self._concurrency):
             thread = threading.Thread(target=self._work, name=f"penstock-worker-{index}", daemon=True)
             thread.start()
@@ -216,10 +214,12 @@ class Engine:
             self._changed.notify_all()
 
     def _run(self, record: Record) -> None:
-        if self._loop is None:
-            self._handler(record)
-        else:
-            self._loop.run(cast(Coroutine[Any, Any, None], self._handler(record)))
+        outcome = self._handler(record)
+        if inspect.iscoroutine(outcome):
+            # Asked of what came back and not of the handler: a partial or a lambda hides an `async def`.
+            with self._changed:
+                self._loop = self._loop or _LoopThread()
+            self._loop.run(outcome)
 
     def _try_later(self, task: Task, error: Exception) -> None:
         wait_s = self._retry.wait_s(attempts=task.attempts, chance=self._chance())
@@ -257,8 +257,3 @@ class _LoopThread:
         self._thread.join(JOIN_S)
         if not self._thread.is_alive():
             self._loop.close()
-
-
-def _call_of(handler: Handler) -> Any:
-    """Return the function behind an object with a __call__, which is where `async def` shows."""
-    return handler if inspect.isroutine(handler) else type(handler).__call__

@@ -293,7 +293,8 @@ class Worker:
         """Another worker owns them already: a commit would be refused, so just let go."""
         places = _places(partitions)
         log.warning("lost: %s", _shown(partitions))
-        self._engine.settle(places, timeout_s=0, finish_all=False, hurry=self._hurry.is_set)
+        if self._delivery is Delivery.AT_LEAST_ONCE:
+            self._engine.settle(places, timeout_s=0, finish_all=False, hurry=self._hurry.is_set)
         self._disown(places)
 
     def _disown(self, places: set[Place]) -> None:

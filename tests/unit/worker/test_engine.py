@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -81,11 +82,27 @@ def test_a_handler_may_be_a_coroutine_function(make: Make) -> None:
     async def handle(record: Record) -> None:
         seen.append(record.offset)
 
+    class Handler:
+        async def __call__(self, record: Record) -> None:
+            await handle(record)
+
+    for handler in (handle, Handler(), partial(handle), lambda record: handle(record)):
+        engine = make(handler)
+        engine.submit(record(3))
+        drained(engine)
+        assert engine.counts.succeeded == 1
+    assert seen == [3] * 4
+
+
+def test_a_coroutine_that_fails_is_tried_again(make: Make) -> None:
+    async def handle(record: Record) -> None:
+        if record.attempt == 1:
+            raise OSError
+
     engine = make(handle)
-    engine.submit(record(3))
+    engine.submit(record(0))
     drained(engine)
-    assert seen == [3]
-    assert engine.counts.succeeded == 1
+    assert (engine.counts.retried, engine.counts.succeeded) == (1, 1)
 
 
 def test_a_failure_is_tried_again_and_then_given_up(make: Make) -> None:
