@@ -247,8 +247,15 @@ class SocketConnection:
         """One system call's worth. Raises BlockingIOError when the peer is full."""
         out = self._out
         first = out[0]
-        if type(first) is FileSlice and first.size > COPIED_SLICE_MAX:
-            self._send_file(first)
+        if type(first) is FileSlice:
+            if first.size > COPIED_SLICE_MAX:
+                self._send_file(first)
+                return
+        elif len(out) == 1:
+            data = cast(bytes, first)
+            sent = self._socket.send(data)
+            self._progress()
+            self._forget(sent, (data,))
             return
         gathered: list[bytes | bytearray | memoryview] = []
         more = 0

@@ -177,6 +177,8 @@ def write_response(
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """The whole response frame, size prefix and header included."""
+    if len(topics) == 1 and len(topics[0][1]) == 1 and topics[0][1][0].error_code == 0 and version >= 5:
+        return _write_one(version, correlation_id, topics[0][0], topics[0][1][0], throttle_ms)
     flexible = version >= FLEXIBLE_FROM
     parts = [b"", pack_i32(correlation_id)]
     if flexible:
@@ -211,6 +213,31 @@ def write_response(
         parts.append(write_endpoints_tag(endpoints) if endpoints and version >= 10 else NO_TAGS)
     parts[0] = pack_i32(sum(map(len, parts)))
     return b"".join(parts)
+
+
+_pack_one_head = Struct(">iiih").pack
+_pack_one_head_flexible = Struct(">iiBB").pack
+_pack_one = Struct(">iihqqq").pack
+_pack_one_flexible = Struct(">Bihqqq").pack
+_ONE_HEAD_SIZE = 10  # without the size itself
+_ONE_SIZE = 34
+_ONE_HEAD_FLEXIBLE_SIZE = 6
+_ONE_FLEXIBLE_SIZE = 31
+
+
+def _write_one(version: int, correlation_id: int, topic: bytes, result: PartitionResult, throttle_ms: int) -> bytes:
+    """The answer to nearly every request: one batch, written. The same bytes as the long way round."""
+    fields = (result.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
+    if version < FLEXIBLE_FROM:
+        tail = (_NO_DETAILS_LEGACY if version >= 8 else b"") + pack_i32(throttle_ms)
+        size = _ONE_HEAD_SIZE + len(topic) + _ONE_SIZE + len(tail)
+        return _pack_one_head(size, correlation_id, 1, len(topic)) + topic + _pack_one(1, *fields) + tail
+    if version < TOPIC_ID_FROM:
+        topic = pack_uvarint(len(topic) + 1) + topic
+    # Behind the partition: no details, the end of the topic, the throttle time, the end of the response.
+    tail = _NO_DETAILS_FLEXIBLE + NO_TAGS + pack_i32(throttle_ms) + NO_TAGS
+    size = _ONE_HEAD_FLEXIBLE_SIZE + len(topic) + _ONE_FLEXIBLE_SIZE + len(tail)
+    return _pack_one_head_flexible(size, correlation_id, 0, 2) + topic + _pack_one_flexible(2, *fields) + tail
 
 
 _NO_DETAILS_FLEXIBLE = b"\x01\x00\x00"  # no record errors, null message, no tags
