@@ -209,6 +209,10 @@ class FakeGroups:
         pass
 
 
+class FakeConnection:
+    peer_host = "10.1.2.3"
+
+
 class FakeNode:
     """A context, with the fakes it is made of beside it."""
 
@@ -242,7 +246,7 @@ class FakeNode:
         return self.quorum.image
 
     def request(self, api_key: int, version: int, body: Any, *, listener: str = "PLAINTEXT") -> Request:
-        connection: Any = None
+        connection: Any = FakeConnection()
         return Request(Header(api_key, version, 1, "test", 0), body, connection, listener)
 
     async def ask(self, handler: Any, api_key: int, body: Any, *, version: int | None = None) -> Any:
