@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from penstock.testing import Broker
 from penstock.testing.process import BrokerProcess
+from penstock.wire import codec
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import request_head
+from penstock.wire.schema import shape_of
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -242,6 +249,38 @@ def test_the_second_to_use_an_instance_id_fences_the_first(bootstrap: str) -> No
         with pytest.raises(KafkaException) as refusal:
             first.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
         assert refusal.value.args[0].code() == KafkaError.FENCED_INSTANCE_ID
+
+
+def test_a_client_that_hangs_up_while_it_joins_is_missed_after_its_session(bootstrap: str) -> None:
+    topic, group = make_topic(bootstrap), new_group()
+    host, _, port = bootstrap.rpartition(":")
+    with consumers(bootstrap, group) as (consumer,):
+        consumer.subscribe([topic])
+        poll_until([consumer], lambda: len(owned(consumer)) == 4)
+        before = len(owned(consumer))
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(join_request(group, topic))
+        # The rebalance that it began ends with a share for nobody, then with all for the one that is left.
+        poll_until([consumer], lambda: len(owned(consumer)) < before)
+        poll_until([consumer], lambda: len(owned(consumer)) == 4)
+
+
+def join_request(group: str, topic: str) -> bytes:
+    """A JoinGroup of version 3, which need not come back with the id that it is given."""
+    subscription = struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic.encode(), -1)
+    layout = codec.request_class(ApiKey.JOIN_GROUP, 3)
+    protocol = shape_of(layout).find("protocols")
+    assert protocol is not None and protocol.entity is not None
+    request = layout(
+        group_id=group,
+        session_timeout=timedelta(milliseconds=1500),
+        rebalance_timeout=timedelta(seconds=10),
+        member_id="",
+        protocol_type="consumer",
+        protocols=(protocol.entity(name="range", metadata=subscription),),
+    )
+    body = codec.write_request(ApiKey.JOIN_GROUP, 3, request)
+    return request_head(ApiKey.JOIN_GROUP, 3, 1, "hangs-up", len(body)) + body
 
 
 def test_a_group_moves_to_the_consumer_protocol_and_back_while_it_reads(bootstrap: str) -> None:
