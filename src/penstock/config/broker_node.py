@@ -23,12 +23,15 @@ from penstock.config.option import (
 _flag = partial(declare, "boolean")
 _int = partial(declare, "int")
 _long = partial(declare, "long")
+_double = partial(declare, "double")
 _text = partial(declare, "string")
 _list = partial(declare, "list")
 
 _LISTENER: Final = re.compile(r"[A-Za-z0-9_]+://(\[[0-9a-fA-F:.]*\]|[^\[\]:/]*):-?[0-9]+")
 
 
+# The options of a mechanism that nobody can choose: harmless, and clients' test suites set them on any broker.
+_NO_KERBEROS: Final = "Kept and has no effect: there is no Kerberos here."
 _NO_THREADS: Final = "Has no effect: a node runs one event loop; a host runs one node per core."
 
 
@@ -167,6 +170,13 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _long("leader.imbalance.check.interval.seconds", 300, "How often the balance of leaders is looked at.", least=1),
     _flag("unstable.api.versions.enable", False, "Serve versions of APIs that are not final.", internal=True),
     _flag("unstable.feature.versions.enable", False, "Allow feature levels that are not final.", internal=True),
+    # Kerberos
+    _text("sasl.kerberos.service.name", None, _NO_KERBEROS, scope="per-broker"),
+    _text("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", _NO_KERBEROS, scope="per-broker"),
+    _double("sasl.kerberos.ticket.renew.window.factor", 0.8, _NO_KERBEROS, scope="per-broker"),
+    _double("sasl.kerberos.ticket.renew.jitter", 0.05, _NO_KERBEROS, scope="per-broker"),
+    _long("sasl.kerberos.min.time.before.relogin", MINUTE_MS, _NO_KERBEROS, scope="per-broker"),
+    _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), _NO_KERBEROS, scope="per-broker"),
     # Quotas
     _int("quota.window.num", 11, "How many windows the rate of a client is averaged over.", least=1),
     _int("quota.window.size.seconds", 1, "How long one window of a client's rate is.", least=1),

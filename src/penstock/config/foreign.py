@@ -9,6 +9,7 @@ from typing import Final
 
 _MEANINGLESS_PREFIXES: Final = ("remote.log.", "zookeeper.")
 _UNSUPPORTED_PREFIXES: Final = ("ssl.", "sasl.", "delegation.token.")
+_DECLARED_PREFIX: Final = "sasl.kerberos."
 
 MEANINGLESS: Final = frozenset({
     "alter.log.dirs.replication.quota.window.num", "alter.log.dirs.replication.quota.window.size.seconds",
@@ -40,7 +41,7 @@ UNSUPPORTED: Final = frozenset({
 
 
 def is_unsupported(name: str) -> bool:
-    return name in UNSUPPORTED or name.startswith(_UNSUPPORTED_PREFIXES)
+    return name in UNSUPPORTED or (name.startswith(_UNSUPPORTED_PREFIXES) and not name.startswith(_DECLARED_PREFIX))
 
 
 def is_meaningless(name: str) -> bool:

@@ -159,6 +159,12 @@ def test_one_refused_resource_does_not_stop_the_others() -> None:
     assert list(decision.records) == [record(THIS_BROKER, "log.preallocate", "true")]
 
 
+def test_options_of_kerberos_are_kept_for_the_tools_that_set_them() -> None:
+    asked = ResourceChanges(THIS_BROKER, (Change("sasl.kerberos.min.time.before.relogin", SET, "58000"),))
+    decision = decide_alter(judge(), [asked], validate_only=False)
+    assert list(decision.records) == [record(THIS_BROKER, "sasl.kerberos.min.time.before.relogin", "58000")]
+
+
 def test_a_resource_that_is_named_twice_is_refused_twice() -> None:
     twice = ResourceChanges(ORDERS, (Change("retention.ms", SET, "1"),))
     other = ResourceChanges(READERS, (Change("consumer.session.timeout.ms", SET, "50000"),))
