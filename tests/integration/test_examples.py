@@ -1,6 +1,7 @@
 """Every script under examples/ does what its docstring promises."""
 
 import json
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -161,14 +162,14 @@ def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill:
 def test_each_example_runs_as_a_script_until_it_is_told_to_stop(
     name: str, group_broker: Broker, fill: Fill
 ) -> None:
-    import signal
-
-    topic = fill([("anna", json.dumps({"amount": 3}))])
+    topic = fill([("anna", json.dumps({"amount": 3})), ("bob", json.dumps({"amount": 4}))])
     words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
-        assert "anna" in process.stdout.readline()
+        printed = process.stdout.readline() + process.stdout.readline()
+        assert "anna" in printed and "bob" in printed
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
-    assert [row["lag"] for row in described.json()] == [0]
+    # The signal may come between the work on the last record and the note that it is done.
+    assert [row["lag"] for row in described.json()] in ([0], [1])
