@@ -1,0 +1,198 @@
+"""Two to eight consumers come and go at random while a producer runs.
+
+Every record is delivered at least once, no partition has two owners at a time, and committed
+offsets never go back. `make test` runs a short churn; PENSTOCK_CHURN_SECONDS makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.testing import Broker
+
+SECONDS = float(os.environ.get("PENSTOCK_CHURN_SECONDS", "8"))
+PARTITIONS = 6
+MEMBERS = range(2, 9)
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
+LOST_A_RACE = (
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError._NO_OFFSET,
+    KafkaError._STATE,
+)
+"""A commit that comes too late is refused, and what it was about is delivered again."""
+
+
+class Ledger:
+    """What was sent, who owns what, and what was delivered and committed; shared by all threads."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sent: set[tuple[int, int]] = set()
+        self.delivered: dict[tuple[int, int], int] = defaultdict(int)
+        self.owners: dict[int, str] = {}
+        self.faults: list[str] = []
+
+    def own(self, name: str, places: list[TopicPartition]) -> None:
+        with self.lock:
+            for place in places:
+                other = self.owners.get(place.partition)
+                if other is not None and other != name:
+                    self.faults.append(f"{place.partition} was given to {name} while {other} had it")
+                self.owners[place.partition] = name
+
+    def give_up(self, name: str, places: list[TopicPartition]) -> None:
+        with self.lock:
+            for place in places:
+                if self.owners.get(place.partition) == name:
+                    del self.owners[place.partition]
+
+
+class Member(threading.Thread):
+    """One consumer on a thread of its own: polls, commits, and leaves when told to."""
+
+    def __init__(self, ledger: Ledger, topic: str, settings: dict[str, Any], name: str) -> None:
+        super().__init__(name=name)
+        self.ledger = ledger
+        self.topic = topic
+        self.settings = settings
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        consumer = Consumer(self.settings)
+        consumer.subscribe(
+            [self.topic],
+            on_assign=lambda _, places: self.ledger.own(self.name, places),
+            on_revoke=lambda _, places: self.ledger.give_up(self.name, places),
+            on_lost=lambda _, places: self.ledger.give_up(self.name, places),
+        )
+        try:
+            while not self.stopping.is_set():
+                self.work(consumer)
+        except Exception as error:
+            self.ledger.faults.append(f"{self.name}: {error!r}")
+        finally:
+            consumer.close()
+
+    def work(self, consumer: Consumer) -> None:
+        got = [message for message in consumer.consume(50, 0.05) if not message.error()]
+        if not got:
+            return
+        with self.ledger.lock:
+            for message in got:
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None and offset is not None
+                self.ledger.delivered[partition, offset] += 1
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as refusal:
+            if refusal.args[0].code() not in LOST_A_RACE:
+                raise
+
+
+@contextmanager
+def producing(bootstrap: str, topic: str, ledger: Ledger) -> Iterator[None]:
+    """A producer that sends until the end of the block; what is acknowledged goes into the ledger."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
+    stopping = threading.Event()
+
+    def acknowledged(error: Any, message: Any) -> None:
+        if error is None:
+            ledger.sent.add((message.partition(), message.offset()))
+
+    def send() -> None:
+        number = 0
+        while not stopping.wait(0.005):
+            for _ in range(5):
+                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=acknowledged)
+                number += 1
+            producer.poll(0)
+        producer.flush(10)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def committed(watcher: Consumer, topic: str) -> list[int]:
+    places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+    return [place.offset for place in watcher.committed(places, timeout=10)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"partition.assignment.strategy": "range"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        {"group.protocol": "consumer"},
+    ],
+    ids=["eager", "cooperative", "consumer"],
+)
+def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
+    random, ledger = Random(7), Ledger()
+    with Broker(SETTINGS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("churn", PARTITIONS)])["churn"].result(10)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "churn",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            **kind,
+        }
+        if "group.protocol" not in kind:
+            settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+        watcher = Consumer({**settings, "group.protocol": "classic"})
+        members: list[Member] = []
+        number = 0
+        with producing(broker.bootstrap, "churn", ledger):
+            before = committed(watcher, "churn")
+            deadline = time.monotonic() + SECONDS
+            while time.monotonic() < deadline:
+                wanted = random.choice(MEMBERS)
+                while len(members) < wanted:
+                    number += 1
+                    members.append(Member(ledger, "churn", settings, f"member-{number}"))
+                    members[-1].start()
+                while len(members) > wanted:
+                    leaving = members.pop(random.randrange(len(members)))
+                    leaving.stopping.set()
+                    leaving.join()
+                time.sleep(random.uniform(0.1, 0.8))
+                now = committed(watcher, "churn")
+                assert all(later >= earlier for earlier, later in zip(before, now, strict=True)), (before, now)
+                before = now
+        deadline = time.monotonic() + 20
+        while not ledger.sent <= ledger.delivered.keys():
+            assert time.monotonic() < deadline, f"{len(ledger.sent - ledger.delivered.keys())} were not delivered"
+            time.sleep(0.1)
+        for member in members:
+            member.stopping.set()
+            member.join()
+        watcher.close()
+    assert not ledger.faults, ledger.faults
+    assert len(ledger.sent) > 100
