@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from penstock.testing import Broker
+from penstock.testing import Broker, BrokerProcess
 from penstock.worker import DeadLetterFailed, DeadLetters, Record, Reject, Retry, Worker, WorkerFailed
 from tests.integration.command import penstock
-from tests.integration.conftest import Fill
+from tests.integration.conftest import GROUP_SETTINGS, Fill
 from tests.support.eventually import eventually
 
 SCRIPT = Path(__file__).parents[1] / "support" / "worker_process.py"
@@ -353,3 +353,33 @@ def test_told_to_stop_it_ends_well_and_repeats_nothing(fill: Fill, make_process:
 
 def _dead(bootstrap: str, topic: str) -> set[tuple[int, int]]:
     return {(letter["death"]["partition"], letter["death"]["offset"]) for letter in letters(bootstrap, topic)}
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_and_comes_back_finds_its_worker_again() -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+    lock = threading.Lock()
+
+    def handle(record: Record) -> None:
+        if int(record.value or b"0") % 10 == 7:
+            raise Reject("ends in 7")
+        with lock:
+            seen[record.partition, record.offset] += 1
+
+    with BrokerProcess(GROUP_SETTINGS) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("kept", 2, 1)])["kept"].result(WAIT_S)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", "enable.idempotence": True})
+        worker = Worker(handle, topics=["kept"], group="kept", bootstrap=broker.bootstrap, concurrency=4, order="key")
+        with running(worker):
+            for _ in range(3):
+                for key, value in numbered(500):
+                    producer.produce("kept", value, key)
+                done = len(seen)
+                eventually(lambda done=done: len(seen) > done + 100 and producer.poll(0) >= 0, seconds_max=WAIT_S)  # type: ignore[misc]
+                broker.kill()
+                broker.start()
+            assert producer.flush(WAIT_S) == 0
+            eventually(lambda: len(seen) == 1350, seconds_max=WAIT_S)
+            eventually(lambda: len(_dead(broker.bootstrap, "kept")) == 150, seconds_max=WAIT_S)
+        assert sum(committed(broker.bootstrap, "kept").values()) == 1500
