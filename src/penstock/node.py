@@ -14,7 +14,7 @@ from penstock.controller.brokers import Registration, decide_registration
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
-from penstock.groups.service import Groups
+from penstock.groups.service import Groups, partition_of
 from penstock.handlers.context import Context, Endpoint
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
@@ -31,6 +31,8 @@ from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
 from penstock.storage.janitor import Janitor
 from penstock.storage.store import LogStore
+from penstock.transactions.marker_writer import MarkerWriter
+from penstock.transactions.service import Transactions
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +87,7 @@ class Node:
         except BaseException:
             self._server.stop()
             if self._context is not None:
+                self._context.transactions.close()
                 self._context.groups.close()
             store.close(clean=False)
             raise
@@ -106,13 +109,26 @@ class Node:
         groups = Groups(
             node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
         )
+        producer_ids = ProducerIds(controller, self.node_id)
+        marker_writer = MarkerWriter(replicas=replicas, clock=self._clock, end_offsets=groups.end_transaction)
+        transactions = Transactions(
+            node_id=self.node_id,
+            replicas=replicas,
+            clock=self._clock,
+            current_settings=lambda: self.settings,
+            partition_of=partition_of,
+            take_producer_id=producer_ids.take,
+            write_marker=marker_writer.write,
+        )
         self._context = context = Context(
             settings=self.settings,
             replicas=replicas,
             controller=controller,
-            producer_ids=ProducerIds(controller, self.node_id),
+            producer_ids=producer_ids,
             quorum=quorum,
             groups=groups,
+            transactions=transactions,
+            marker_writer=marker_writer,
             clock=self._clock,
             entropy=self._entropy,
             disk=self._disk,
@@ -128,6 +144,7 @@ class Node:
         await controller.run(lambda image: decide_registration(image, self._registration(store)))
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)
+        quorum.subscribe(transactions.image_changed)
         replicas.start()
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()
@@ -142,6 +159,7 @@ class Node:
         self._server.stop()
         if self._context is not None:
             context, self._context = self._context, None
+            context.transactions.close()
             context.groups.close()
             context.replicas.stop()
             if self._janitor is not None:

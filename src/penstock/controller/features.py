@@ -3,7 +3,7 @@
 Pure. A level is finalised once every node can live with it; level 0 is a feature switched off.
 Metadata records are written at one version each, so going down in metadata.version would lose what
 they say and is refused, as Kafka refuses it. Features whose semantics are not here yet
-(transactions, share groups) are neither supported nor finalised: clients switch on what they find.
+(share groups) are neither supported nor finalised: clients switch on what they find.
 Refuses: InvalidUpdateVersion.
 """
 
@@ -22,6 +22,9 @@ METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
 """Level 1 lets clients use the consumer protocol (KIP-848)."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Level 1 writes flexible records, level 2 raises the epoch with each transaction (KIP-890)."""
+
 
 class LevelRange(NamedTuple):
     least: int
@@ -32,7 +35,11 @@ METADATA_VERSION_4_3: Final = 30
 """The level that Kafka calls 4.3-IV0: the record versions of metadata/records.py."""
 
 SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
-    {METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3), GROUP_VERSION: LevelRange(0, 1)}
+    {
+        METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3),
+        GROUP_VERSION: LevelRange(0, 1),
+        TRANSACTION_VERSION: LevelRange(0, 2),
+    }
 )
 
 INITIAL: Final[Mapping[str, int]] = MappingProxyType({name: levels.most for name, levels in SUPPORTED.items()})

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from penstock.ports.network import Connection
     from penstock.replication.replicas import Replicas
     from penstock.storage.store import LogStore
+    from penstock.transactions.marker_writer import MarkerWriter
+    from penstock.transactions.service import Transactions
     from penstock.wire.frame import Header
 
 
@@ -46,6 +48,8 @@ class Context:
     producer_ids: "ProducerIds"
     quorum: "Quorum"
     groups: "Groups"
+    transactions: "Transactions"
+    marker_writer: "MarkerWriter"
     clock: "Clock"
     entropy: "Entropy"
     disk: "Disk"

@@ -5,16 +5,19 @@ the broker's defaults; the cluster's own topics get what their coordinators are 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.config.settings import topic_settings
 from penstock.controller.topics import CreatedTopic, CreationRules, NewTopic, RefusedTopic, decide_create
+from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
     from penstock.handlers.context import Context
+    from penstock.metadata.image import TopicImage
 
 
 def creation_rules(context: "Context") -> CreationRules:
@@ -35,6 +38,15 @@ async def create_by_themselves(
     topics = [_as_configured(context.settings, name) for name in names]
     rules = creation_rules(context)
     return await context.controller.run(lambda image: decide_create(image, topics, rules))
+
+
+async def make_sure_of(context: "Context", name: TopicName) -> "TopicImage | None":
+    """One of the cluster's own topics, made now if it is not there yet; None if it cannot be made."""
+    if name not in context.quorum.image.topics:
+        # What is refused is not there afterwards, and that is what the answer says.
+        with suppress(Refusal):
+            await create_by_themselves(context, [name])
+    return context.quorum.image.topics.get(name)
 
 
 def _as_configured(settings: "BrokerSettings", name: TopicName) -> NewTopic:

@@ -172,7 +172,8 @@ class ParkedFetch(Parked):
             )
             answer.diverging = diverging
             if request.isolation_level == READ_COMMITTED:
-                answer.aborted = ()
+                # Without records there is nothing to filter.
+                answer.aborted = partition.log.aborted_in(asked.offset, records) if records is not None else ()
             return answer
         except Refusal as refusal:
             return PartitionAnswer(asked.topic, asked.index, refusal.code)

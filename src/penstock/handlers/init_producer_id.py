@@ -1,10 +1,11 @@
 """InitProducerId, versions 0-5: an identity for a producer that wants its retries recognised.
 
 Without a transactional id every request gets a fresh producer id with epoch 0, also if it brings
-along the id it had (v3): there is nothing to fence. With one, a transaction coordinator would have
-to answer, and this broker has none yet: COORDINATOR_NOT_AVAILABLE, which clients retry until they
-give up. Goes to controller/producer_ids.py. Refuses: INVALID_REQUEST for an empty transactional id
-and for a producer id without its epoch, or the other way round.
+along the id it had (v3): there is nothing to fence. With one, the transaction coordinator fences whoever
+had the id before and ends what that one left open. v3 lets a producer go on after an error, v4 brought
+PRODUCER_FENCED. Goes to controller/producer_ids.py and transactions/init_producer_id.py. Refuses:
+INVALID_REQUEST for an empty transactional id and for a producer id without its epoch, or the other way
+round, and what the coordinator refuses.
 """
 
 from typing import Final
@@ -15,9 +16,11 @@ from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId as WireProducerId
 
 from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int16
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, in_milliseconds, int16
 from penstock.model.errors import Refusal
 from penstock.model.ids import NO_PRODUCER_ID
+from penstock.transactions.client_codes import INIT_PRODUCER_ID_KNOWS_FENCED, for_client
+from penstock.transactions.commands import InitProducerId, InitProducerIdReply
 
 NO_PRODUCER_EPOCH: Final = -1
 
@@ -28,9 +31,9 @@ async def handle(context: Context, request: Request) -> InitProducerIdResponse:
         return _refused(ErrorCode.invalid_request)
     if body.transactional_id == "":
         return _refused(ErrorCode.invalid_request)
-    if body.transactional_id is not None:
-        return _refused(ErrorCode.coordinator_not_available)
     try:
+        if body.transactional_id is not None:
+            return await _init_transactional(context, body, request.header.version)
         producer_id = await context.producer_ids.take()
     except Refusal as refusal:
         return _refused(failed(refusal))
@@ -39,6 +42,24 @@ async def handle(context: Context, request: Request) -> InitProducerIdResponse:
         error_code=NO_ERROR,
         producer_id=WireProducerId(producer_id),
         producer_epoch=int16(0),
+    )
+
+
+async def _init_transactional(context: Context, body: InitProducerIdRequest, version: int) -> InitProducerIdResponse:
+    assert body.transactional_id is not None
+    command = InitProducerId(
+        transactional_id=body.transactional_id,
+        timeout_ms=in_milliseconds(body.transaction_timeout),
+        producer_id=body.producer_id,
+        epoch=body.producer_epoch,
+    )
+    reply: InitProducerIdReply = await context.transactions.ask(body.transactional_id, command)
+    error = for_client(reply.error, version=version, knows_fenced_from=INIT_PRODUCER_ID_KNOWS_FENCED)
+    return InitProducerIdResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode(error),
+        producer_id=WireProducerId(reply.producer_id),
+        producer_epoch=int16(reply.epoch),
     )
 
 

@@ -4,13 +4,15 @@ acks=1 answers once the records are written, acks=all once they are durable on e
 replica and below the high watermark, acks=0 not at all: an error then closes the connection,
 which is the only way to tell such a client. Records pass through untouched; storage checks
 them. One partition's refusal leaves the others of the request alone (KIP-467 names records).
-Version 13 names topics by id. Goes to replication/replicas.py.
+Version 13 names topics by id. Transactional batches go to verification.py first. Goes to
+replication/replicas.py.
 """
 
 import logging
 
 from penstock.handlers.context import Context
 from penstock.handlers.reply import NO_REPLY, Parked, Parts
+from penstock.handlers.verification import CloseConnection, RefusedWrite, Verdicts, Verifier
 from penstock.model.errors import (
     NO_ERROR,
     UNKNOWN_SERVER_ERROR,
@@ -26,7 +28,9 @@ from penstock.model.errors import (
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import HostedTopic
 from penstock.replication.waiting import WaitingProduce
-from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE
+from penstock.storage.verification import Verification
+from penstock.transactions.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
+from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
 from penstock.wire.compression import ZSTD
 from penstock.wire.frame import Header
 from penstock.wire.hot.produce import (
@@ -41,10 +45,6 @@ from penstock.wire.hot.produce import (
 log = logging.getLogger(__name__)
 
 ZSTD_FROM = 7
-
-
-class CloseConnection(Exception):
-    """An acks=0 request failed: closing is the only answer such a client can notice."""
 
 
 class ParkedProduce(Parked):
@@ -78,12 +78,22 @@ class ProduceHandler:
         self._context = context
         self._replicas = context.replicas
         self._clock = context.clock
+        self._verifier = Verifier(context, self._apply)
 
     def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
-        acks = request.acks
-        if acks not in (ALL_REPLICAS, 0, 1):
+        if request.acks not in (ALL_REPLICAS, 0, 1):
             return self._refuse_all(request, header, InvalidRequiredAcks())
+        if request.transactional_id is None:
+            return self._apply(request, header, None)
+        try:
+            return self._verifier.handle(frame, request, header)
+        except InvalidProducerIdMapping as refusal:
+            return self._refuse_all(request, header, refusal)
+
+    def _apply(self, request: ProduceRequest, header: Header, verdicts: Verdicts | None) -> Parts | Parked:
+        """Write the batches; transactional ones only with the coordinator's verdicts."""
+        acks = request.acks
         hosted = self._replicas.by_id if header.version >= TOPIC_ID_FROM else self._replicas.by_name
         now_ms = self._clock.wall_ms()
         topics: list[TopicResults] = []
@@ -96,7 +106,7 @@ class ProduceHandler:
             for index, records in partitions:
                 result = PartitionResult(index)
                 results.append(result)
-                waits_for = self._write(topic, records, acks, now_ms, header, result)
+                waits_for = self._write(topic, records, acks, now_ms, header, result, verdicts)
                 if waits_for is not None:
                     deadline = self._clock.monotonic() + request.timeout_ms / 1000
                     parked = parked or ParkedProduce(header, topics, deadline)
@@ -118,6 +128,7 @@ class ProduceHandler:
         now_ms: int,
         header: Header,
         result: PartitionResult,
+        verdicts: Verdicts | None,
     ) -> tuple[Partition, int] | None:
         """Append one partition's records and fill in the result; returns the mark that acks=all waits for."""
         try:
@@ -128,7 +139,14 @@ class ProduceHandler:
                 raise UnsupportedCompressionType(
                     f"Produce requests with version {header.version} are not allowed to use ZStandard compression"
                 )
-            appended = partition.append(records, acks=acks, now_ms=now_ms)
+            if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
+                verified = _verdict(verdicts, partition)
+                if isinstance(verified, RefusedWrite):
+                    result.error_code, result.error_message = verified
+                    return None
+                appended = partition.append(records, acks=acks, now_ms=now_ms, transaction_verified=verified)
+            else:
+                appended = partition.append(records, acks=acks, now_ms=now_ms)
         except Refusal as refusal:
             _tell(result, refusal, topic)
             return None
@@ -161,6 +179,13 @@ def _find(topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:
     if partition is None:
         raise UnknownTopicOrPartition
     return partition
+
+
+def _verdict(verdicts: Verdicts | None, partition: Partition) -> Verification | RefusedWrite | bool:
+    if verdicts is None:
+        raise TransactionalIdAuthorizationFailed
+    # Not asked about: the transaction is open there already, or the log refuses the batch.
+    return verdicts.get(partition, False)
 
 
 def _too_short(records: memoryview | None) -> str:

@@ -25,16 +25,22 @@ class Encoded:
 class Parked:
     """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
 
-    __slots__ = ("on_ready", "parts")
+    __slots__ = ("failed", "on_ready", "parts")
 
     def __init__(self, parts: Parts | None = None) -> None:
         self.parts = parts
+        self.failed = False
+        """There is no shape for what went wrong: the connection is closed when the reply's turn comes."""
         self.on_ready: Callable[[], None] | None = None
 
     def ready(self, parts: Parts) -> None:
         self.parts = parts
         if self.on_ready is not None:
             self.on_ready()
+
+    def fail(self) -> None:
+        self.failed = True
+        self.ready(NO_REPLY)
 
     def abandon(self) -> None:
         """The connection is gone: nobody waits for this any more."""

@@ -28,16 +28,6 @@ _PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_versi
 _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
 
 
-class ParkedCold(Parked):
-    """A reply that a coroutine is working on."""
-
-    __slots__ = ("failed",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failed = False
-
-
 class Dispatcher:
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -57,7 +47,7 @@ class Dispatcher:
 
     def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
         body = self._read(frame, header)
-        parked = ParkedCold()
+        parked = Parked()
         request = Request(header, body, connection, listener)
         task = asyncio.get_running_loop().create_task(self._answer(COLD[header.api_key], request, parked))
         self._tasks.add(task)
@@ -72,7 +62,7 @@ class Dispatcher:
             return None  # its handler answers any version (KIP-511)
         raise MalformedRequest(f"{api.name} has no version {header.version} here")
 
-    async def _answer(self, handler: ColdHandler, request: Request, parked: ParkedCold) -> None:
+    async def _answer(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
         header = request.header
         try:
             answer = await handler(self._context, request)
@@ -81,8 +71,7 @@ class Dispatcher:
             # There is no shape for an error of any kind in most replies; a closed connection makes
             # the client try again elsewhere or later.
             log.exception("%r from %s failed", header, request.connection.peer_host)
-            parked.failed = True
-            parked.ready(())
+            parked.fail()
         else:
             parked.ready(parts)
 

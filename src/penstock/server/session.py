@@ -1,18 +1,19 @@
 """One client connection: requests in, replies out in the order of their requests.
 
 A produce that waits for its acknowledgement does not keep the requests behind it from being
-applied; anything else that waits does, as Kafka's clients expect. The port pauses the peer
-meanwhile. Calls go to dispatch.py.
+applied; anything else that waits does, as Kafka's clients expect, also a produce that is not
+written yet. The port pauses the peer meanwhile. Calls go to dispatch.py.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
 
-from penstock.handlers.produce import CloseConnection, ParkedProduce
+from penstock.handlers.produce import ParkedProduce
 from penstock.handlers.reply import Parked
+from penstock.handlers.verification import CloseConnection, ParkedVerification
 from penstock.ports.network import Connection
-from penstock.server.dispatch import Dispatcher, ParkedCold
+from penstock.server.dispatch import Dispatcher
 from penstock.wire.frame import MalformedRequest
 
 log = logging.getLogger(__name__)
@@ -63,13 +64,21 @@ class ClientSession:
         if type(parked) is not ParkedProduce or len(self._waiting) >= PIPELINED_MAX:
             self._paused = True
             self._connection.pause_frames()
+            if type(parked) is ParkedVerification:
+                parked.on_applied = self._applied
+
+    def _applied(self) -> None:
+        """What kept the requests behind it waits like any other produce from here on."""
+        if self._paused and len(self._waiting) < PIPELINED_MAX:
+            self._paused = False
+            self._connection.resume_frames()
 
     def _release(self) -> None:
         """Send every reply whose turn has come."""
         waiting = self._waiting
         while waiting and (parts := waiting[0].parts) is not None:
             parked = waiting.popleft()
-            if type(parked) is ParkedCold and parked.failed:
+            if parked.failed:
                 self._connection.close()
                 return
             if parts:

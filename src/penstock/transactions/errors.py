@@ -1,6 +1,7 @@
 """What a transaction coordinator refuses, with Kafka's codes."""
 
 from penstock.model.errors import Refusal
+from penstock.model.errors import TransactionCoordinatorFenced as TransactionCoordinatorFenced
 
 
 class InvalidProducerIdMapping(Refusal):
@@ -13,9 +14,9 @@ class ConcurrentTransactions(Refusal):
     meaning = "The last transaction of the producer is still being ended; try again."
 
 
-class TransactionCoordinatorFenced(Refusal):
-    code = 52
-    meaning = "A newer coordinator has written markers for this producer."
+class TransactionalIdAuthorizationFailed(Refusal):
+    code = 53
+    meaning = "Transactional records came without a transactional id that the client may use."
 
 
 class TransactionalIdNotFound(Refusal):

@@ -61,6 +61,8 @@ class MarkerDriver:
         """Whether the partition is no longer in the metadata: nobody will ever read what is in it."""
         self._clock = clock
         self._jobs: dict[int, set[asyncio.Task[None]]] = {}
+        self._by_id: dict[str, asyncio.Task[None]] = {}
+        """The present job of each transactional id."""
 
     def __len__(self) -> int:
         """How many transactions are being told."""
@@ -71,7 +73,18 @@ class MarkerDriver:
         job = asyncio.ensure_future(self._run(index, coordinator_epoch, markers))
         jobs = self._jobs.setdefault(index, set())
         jobs.add(job)
+        self._by_id[markers.transactional_id] = job
         job.add_done_callback(lambda done: self._ended(index, jobs, done, markers))
+
+    async def ended(self, transactional_id: str, patience_s: float) -> None:
+        """Wait until the id's transaction is told to all, if one is being told; not for long."""
+        job = self._by_id.get(transactional_id)
+        if job is not None:
+            over = asyncio.Event()
+            job.add_done_callback(lambda _: over.set())
+            timer = self._clock.call_later(patience_s, over.set)
+            await over.wait()
+            timer.cancel()
 
     def abandon(self, index: int) -> None:
         """Stop the jobs of a shard. Whoever loads it next starts them again from the log."""
@@ -84,6 +97,8 @@ class MarkerDriver:
 
     def _ended(self, index: int, jobs: set[asyncio.Task[None]], job: asyncio.Task[None], markers: Markers) -> None:
         jobs.discard(job)
+        if self._by_id.get(markers.transactional_id) is job:
+            del self._by_id[markers.transactional_id]
         if not jobs and self._jobs.get(index) is jobs:
             del self._jobs[index]
         if not job.cancelled() and (error := job.exception()) is not None:

@@ -26,6 +26,7 @@ from penstock.transactions.admin import matcher
 from penstock.transactions.commands import (
     AbortNeedsProducerId,
     AbortTimedOut,
+    AddPartitions,
     ListedTransaction,
     ListTransactions,
     Markers,
@@ -33,6 +34,7 @@ from penstock.transactions.commands import (
     ProducerIdNeeded,
 )
 from penstock.transactions.configured import TRANSACTION_VERSION, transaction_settings
+from penstock.transactions.errors import ConcurrentTransactions
 from penstock.transactions.markers import MarkerDriver, WriteMarker
 from penstock.transactions.records import TransactionRecord
 from penstock.transactions.settings import TransactionSettings
@@ -80,10 +82,10 @@ class Transactions:
     async def ask(self, transactional_id: str, command: Any) -> Any:
         """The reply to a command about a transactional id. Raises a Refusal if there is none."""
         try:
-            reply = await self._submit(transactional_id, command)
+            reply = await self.submit(transactional_id, command)
             if isinstance(reply, ProducerIdNeeded):
                 fresh = await self._take_producer_id()
-                reply = await self._submit(transactional_id, replace(command, fresh_producer_id=fresh))
+                reply = await self.submit(transactional_id, replace(command, fresh_producer_id=fresh))
             return reply
         except Refusal:
             raise
@@ -91,10 +93,21 @@ class Transactions:
             # Logged where it happened. One transaction's trouble must not cost the client its connection.
             raise Refusal(f"{type(command).__name__} failed") from error
 
-    def _submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
+    def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
+        """Run a command that needs no producer id. Raises at once if the id is not served here."""
         if not self._partition_count:
             raise NotCoordinator
         return self._coordinator.submit(self._partition_of(transactional_id, self._partition_count), command)
+
+    async def add_partitions(self, command: AddPartitions) -> int:
+        """The code. What comes right behind the end of a transaction waits a moment for its last marker."""
+        error: int = await self.ask(command.transactional_id, command)
+        if error != ConcurrentTransactions.code:
+            return error
+        patience_s = self._current_settings().integer("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+        await self._markers.ended(command.transactional_id, patience_s)
+        error = await self.ask(command.transactional_id, command)
+        return error
 
     async def list_transactions(self, command: ListTransactions) -> list[ListedTransaction]:
         """Those of all shards here. Refuses while one of them is loaded, and a pattern that is none."""

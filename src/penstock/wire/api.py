@@ -49,6 +49,9 @@ class ApiKey:
     OFFSET_DELETE: Final = 47
     UPDATE_FEATURES: Final = 57
     DESCRIBE_CLUSTER: Final = 60
+    DESCRIBE_PRODUCERS: Final = 61
+    DESCRIBE_TRANSACTIONS: Final = 65
+    LIST_TRANSACTIONS: Final = 66
     CONSUMER_GROUP_HEARTBEAT: Final = 68
     CONSUMER_GROUP_DESCRIBE: Final = 69
     LIST_CONFIG_RESOURCES: Final = 74
@@ -101,6 +104,11 @@ _ROWS: Final = (
     # v6 is the unstable two-phase commit: not advertised.
     Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, flexible_from=4),
+    # From v4 on it is between brokers: many transactions in one request.
+    Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, flexible_from=3),
+    Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, flexible_from=3),
+    Api(ApiKey.END_TXN, "EndTxn", 0, 5, flexible_from=3),
+    Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, flexible_from=1),
     Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, flexible_from=4),
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),
@@ -112,6 +120,9 @@ _ROWS: Final = (
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, flexible_from=1),
     Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
+    Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),
+    Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
+    Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, flexible_from=0),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),

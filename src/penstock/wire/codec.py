@@ -152,11 +152,27 @@ def _keys_from_key(old: Any, latest: Any) -> Any:
     return replace(latest, coordinator_keys=(old.key,))
 
 
+def _transactions_from_fields(old: Any, latest: Any) -> Any:
+    transactions = shape_of(type(latest)).find("transactions")
+    assert transactions is not None and transactions.entity is not None
+    topics = shape_of(transactions.entity).find("topics")
+    assert topics is not None and topics.entity is not None
+    topic = topics.entity
+    only = transactions.entity(
+        transactional_id=old.v3_and_below_transactional_id,
+        producer_id=old.v3_and_below_producer_id,
+        producer_epoch=old.v3_and_below_producer_epoch,
+        topics=tuple(topic(name=each.name, partitions=each.partitions) for each in old.v3_and_below_topics),
+    )
+    return replace(latest, transactions=(only,))
+
+
 _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
     **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
     **{(ApiKey.FIND_COORDINATOR, version): _keys_from_key for version in range(4)},
     **{(ApiKey.LEAVE_GROUP, version): _members_from_member for version in range(3)},
+    **{(ApiKey.ADD_PARTITIONS_TO_TXN, version): _transactions_from_fields for version in range(4)},
     (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }

@@ -1,0 +1,47 @@
+"""AddOffsetsToTxn, versions 0-4: the offsets of a group are to be committed with the transaction.
+
+Adds the group's partition of `__consumer_offsets`, which is made if it is not there yet, as if it were
+written to. v2 brought PRODUCER_FENCED. Clients of transaction version 2 need it no more: TxnOffsetCommit
+does it. Goes to transactions/partitions.py. Refuses: COORDINATOR_NOT_AVAILABLE without that topic, and
+what the coordinator refuses.
+"""
+
+from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
+from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.coordinator.errors import CoordinatorNotAvailable
+from penstock.groups.service import partition_of
+from penstock.handlers.context import Context, Request
+from penstock.handlers.creation import make_sure_of
+from penstock.handlers.entities import NO_THROTTLE
+from penstock.model.errors import Refusal
+from penstock.model.ids import PartitionIndex, TopicPartition
+from penstock.model.topic import CONSUMER_OFFSETS
+from penstock.transactions.client_codes import for_client
+from penstock.transactions.commands import AddPartitions
+
+
+async def handle(context: Context, request: Request) -> AddOffsetsToTxnResponse:
+    try:
+        error = await _add(context, request.body)
+    except Refusal as refusal:
+        error = refusal.code
+    shown = ErrorCode(for_client(error, version=request.header.version))
+    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=shown)
+
+
+async def _add(context: Context, body: AddOffsetsToTxnRequest) -> int:
+    topic = await make_sure_of(context, CONSUMER_OFFSETS)
+    if topic is None:
+        raise CoordinatorNotAvailable
+    index = PartitionIndex(partition_of(body.group_id, len(topic.partitions)))
+    error: int = await context.transactions.add_partitions(
+        AddPartitions(
+            transactional_id=body.transactional_id,
+            producer_id=body.producer_id,
+            epoch=body.producer_epoch,
+            partitions=frozenset({TopicPartition(CONSUMER_OFFSETS, index)}),
+        )
+    )
+    return error

@@ -1,0 +1,128 @@
+"""AddPartitionsToTxn, versions 0-5: partitions are to be written to in a transaction, or were to be.
+
+v2 brought PRODUCER_FENCED; from v4 on brokers ask about many transactions at once, and may only have it verified
+that partitions are in them (KIP-890). All partitions of a transaction are added or none: if one is not
+there, the others are not attempted. Goes to transactions/partitions.py. Refuses, per partition:
+UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, and what the coordinator refuses.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final
+
+from kio.schema.add_partitions_to_txn.v3.response import (
+    AddPartitionsToTxnPartitionResult as PartitionResultV3,
+)
+from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnResponse as ResponseV3
+from kio.schema.add_partitions_to_txn.v3.response import AddPartitionsToTxnTopicResult as TopicResultV3
+from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest, AddPartitionsToTxnTransaction
+from kio.schema.add_partitions_to_txn.v5.response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from kio.schema.errors import ErrorCode
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, topic_name
+from penstock.model.errors import Refusal, UnknownTopicOrPartition
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.transactions.client_codes import for_client
+from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.settings import VERSION_EPOCH_BUMP
+
+MANY_FROM: Final = 4
+
+Errors = Mapping[TopicPartition, int]
+
+
+async def handle(context: Context, request: Request) -> Any:
+    body: AddPartitionsToTxnRequest = request.body
+    version = request.header.version
+    answers = [(each, await _errors(context, each, version)) for each in body.transactions]
+    if version < MANY_FROM:
+        return ResponseV3(
+            throttle_time=NO_THROTTLE,
+            results_by_topic_v3_and_below=tuple(
+                TopicResultV3(
+                    name=topic_name(name),
+                    results_by_partition=tuple(
+                        PartitionResultV3(partition_index=int32(index), partition_error_code=error)
+                        for index, error in partitions
+                    ),
+                )
+                for name, partitions in _by_topic(answers[0][1])
+            ),
+        )
+    return AddPartitionsToTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        results_by_transaction=tuple(
+            AddPartitionsToTxnResult(
+                transactional_id=asked.transactional_id,
+                topic_results=tuple(
+                    AddPartitionsToTxnTopicResult(
+                        name=topic_name(name),
+                        results_by_partition=tuple(
+                            AddPartitionsToTxnPartitionResult(partition_index=int32(index), partition_error_code=error)
+                            for index, error in partitions
+                        ),
+                    )
+                    for name, partitions in _by_topic(errors)
+                ),
+            )
+            for asked, errors in answers
+        ),
+    )
+
+
+def _by_topic(errors: Errors) -> Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]:
+    for name, rows in groupby(errors.items(), key=lambda row: row[0].topic):
+        yield name, [(partition.partition, ErrorCode(error)) for partition, error in rows]
+
+
+async def _errors(context: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Errors:
+    partitions = tuple(
+        dict.fromkeys(
+            TopicPartition(TopicName(topic.name), PartitionIndex(index))
+            for topic in asked.topics
+            for index in topic.partitions
+        )
+    )
+    missing = {each for each in partitions if not _exists(context, each)}
+    if missing:
+        not_attempted = ErrorCode.operation_not_attempted.value
+        return {each: UnknownTopicOrPartition.code if each in missing else not_attempted for each in partitions}
+    try:
+        codes = await _ask(context, asked, partitions, version)
+    except Refusal as refusal:
+        codes = (refusal.code,) * len(partitions)
+    return {each: for_client(code, version=version) for each, code in zip(partitions, codes, strict=True)}
+
+
+async def _ask(
+    context: Context, asked: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int
+) -> tuple[int, ...]:
+    if asked.verify_only:
+        verify = VerifyPartitions(
+            transactional_id=asked.transactional_id,
+            producer_id=asked.producer_id,
+            epoch=asked.producer_epoch,
+            partitions=partitions,
+        )
+        codes: tuple[int, ...] = await context.transactions.ask(asked.transactional_id, verify)
+        return codes
+    add = AddPartitions(
+        transactional_id=asked.transactional_id,
+        producer_id=asked.producer_id,
+        epoch=asked.producer_epoch,
+        partitions=frozenset(partitions),
+        client_version=VERSION_EPOCH_BUMP if version >= MANY_FROM else 0,
+    )
+    return (await context.transactions.add_partitions(add),) * len(partitions)
+
+
+def _exists(context: Context, partition: TopicPartition) -> bool:
+    topic = context.quorum.image.topics.get(partition.topic)
+    return topic is not None and 0 <= partition.partition < len(topic.partitions)

@@ -1,0 +1,60 @@
+"""DescribeProducers, version 0: what partitions remember of the producers that wrote to them.
+
+Shows which transactions are open, and since which offset. Goes to replication/replicas.py.
+Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TOPIC_EXCEPTION.
+"""
+
+from kio.schema.describe_producers.v0.request import DescribeProducersRequest
+from kio.schema.describe_producers.v0.response import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kio.schema.types import ProducerId
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
+from penstock.model.errors import NotLeaderOrFollower, Refusal, UnknownTopicOrPartition
+from penstock.model.ids import TopicName
+
+
+async def handle(context: Context, request: Request) -> DescribeProducersResponse:
+    body: DescribeProducersRequest = request.body
+    return DescribeProducersResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TopicResponse(
+                name=topic.name,
+                partitions=tuple(_describe(context, topic.name, each) for each in topic.partition_indexes),
+            )
+            for topic in body.topics
+        ),
+    )
+
+
+def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+    try:
+        producers = _producers(context, topic, index)
+    except Refusal as refusal:
+        return PartitionResponse(partition_index=int32(index), error_code=failed(refusal), active_producers=())
+    return PartitionResponse(partition_index=int32(index), error_code=NO_ERROR, active_producers=producers)
+
+
+def _producers(context: Context, topic: str, index: int) -> tuple[ProducerState, ...]:
+    partition = context.replicas.find(TopicName(topic), index)
+    if partition is None:
+        raise UnknownTopicOrPartition
+    if not partition.is_leader:
+        raise NotLeaderOrFollower
+    return tuple(
+        ProducerState(
+            producer_id=ProducerId(each.producer_id),
+            producer_epoch=int32(each.epoch),
+            last_sequence=int32(each.last_sequence),
+            last_timestamp=int64(each.last_timestamp),
+            coordinator_epoch=int32(each.coordinator_epoch),
+            current_txn_start_offset=int64(each.txn_first_offset),
+        )
+        for each in partition.log.producers()
+    )

@@ -1,0 +1,54 @@
+"""DescribeTransactions, version 0: what the coordinator knows of transactional ids.
+
+Goes to transactions/admin.py. Refuses, per id: TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and what
+every coordinator refuses.
+"""
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import cast
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData, TransactionState
+from kio.schema.errors import ErrorCode
+from kio.schema.types import ProducerId, TransactionalId
+from kio.static.primitive import TZAware
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int16, int32, milliseconds, topic_name
+from penstock.model.errors import Refusal
+from penstock.transactions.commands import DescribedTransaction, DescribeTransaction
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+async def handle(context: Context, request: Request) -> DescribeTransactionsResponse:
+    body: DescribeTransactionsRequest = request.body
+    states = [_shown(await _describe(context, name)) for name in body.transactional_ids]
+    return DescribeTransactionsResponse(throttle_time=NO_THROTTLE, transaction_states=tuple(states))
+
+
+async def _describe(context: Context, transactional_id: str) -> DescribedTransaction:
+    try:
+        found: DescribedTransaction = await context.transactions.ask(
+            transactional_id, DescribeTransaction(transactional_id)
+        )
+    except Refusal as refusal:
+        return DescribedTransaction(error=refusal.code, transactional_id=transactional_id, start_ms=0)
+    return found
+
+
+def _shown(found: DescribedTransaction) -> TransactionState:
+    return TransactionState(
+        error_code=ErrorCode(found.error),
+        transactional_id=TransactionalId(found.transactional_id),
+        transaction_state=found.state,
+        transaction_timeout=milliseconds(found.timeout_ms),
+        transaction_start_time=cast(TZAware, _EPOCH + timedelta(milliseconds=found.start_ms)),
+        producer_id=ProducerId(found.producer_id),
+        producer_epoch=int16(found.epoch),
+        topics=tuple(
+            TopicData(topic=topic_name(name), partitions=tuple(int32(each.partition) for each in partitions))
+            for name, partitions in groupby(found.partitions, key=lambda each: each.topic)
+        ),
+    )

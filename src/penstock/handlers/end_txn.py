@@ -1,0 +1,42 @@
+"""EndTxn, versions 0-5: commit or abort. Answered once the decision is durable; the markers follow.
+
+v2 brought PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE; from v5 on each end raises the producer's epoch, and the answer
+says what the producer goes on with (KIP-890). Goes to transactions/ending.py.
+"""
+
+from kio.schema.end_txn.v5.request import EndTxnRequest
+from kio.schema.end_txn.v5.response import EndTxnResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.types import ProducerId
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int16
+from penstock.model.errors import Refusal
+from penstock.transactions.client_codes import for_client
+from penstock.transactions.commands import EndTxn, EndTxnReply
+from penstock.transactions.settings import VERSION_EPOCH_BUMP
+
+EPOCH_BUMP_FROM = 5
+
+
+async def handle(context: Context, request: Request) -> EndTxnResponse:
+    body: EndTxnRequest = request.body
+    version = request.header.version
+    command = EndTxn(
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        epoch=body.producer_epoch,
+        is_commit=body.committed,
+        client_version=VERSION_EPOCH_BUMP if version >= EPOCH_BUMP_FROM else 0,
+    )
+    reply: EndTxnReply
+    try:
+        reply = await context.transactions.ask(body.transactional_id, command)
+    except Refusal as refusal:
+        reply = EndTxnReply(error=refusal.code)
+    return EndTxnResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=ErrorCode(for_client(reply.error, version=version)),
+        producer_id=ProducerId(reply.producer_id),
+        producer_epoch=int16(reply.epoch),
+    )

@@ -1,0 +1,65 @@
+"""WriteTxnMarkers, versions 1-2: ends transactions in partitions that this node leads.
+
+Sent by the coordinators of other nodes, and by administrators for a transaction that no coordinator knows.
+v2 says which transaction version decided. Goes to transactions/marker_writer.py. Refuses, per partition:
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what every write does.
+"""
+
+import asyncio
+
+from kio.schema.errors import ErrorCode
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, failed, int32
+from penstock.model.errors import Refusal
+
+
+async def handle(context: Context, request: Request) -> WriteTxnMarkersResponse:
+    body: WriteTxnMarkersRequest = request.body
+    return WriteTxnMarkersResponse(
+        markers=tuple(
+            [
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=tuple([await _write_to_topic(context, marker, topic) for topic in marker.topics]),
+                )
+                for marker in body.markers
+            ]
+        )
+    )
+
+
+async def _write_to_topic(
+    context: Context, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic
+) -> WritableTxnMarkerTopicResult:
+    errors = await asyncio.gather(*(_write(context, marker, topic.name, index) for index in topic.partition_indexes))
+    return WritableTxnMarkerTopicResult(
+        name=topic.name,
+        partitions=tuple(
+            WritableTxnMarkerPartitionResult(partition_index=int32(index), error_code=error)
+            for index, error in zip(topic.partition_indexes, errors, strict=True)
+        ),
+    )
+
+
+async def _write(context: Context, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+    try:
+        await context.marker_writer.write(
+            topic,
+            index,
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.transaction_result,
+            marker.transaction_version,
+        )
+    except Refusal as refusal:
+        return failed(refusal)
+    return NO_ERROR
