@@ -4,6 +4,7 @@ Turns the command line into settings, the settings into a node, and a refusal to
 one line. Prints `ready HOST:PORT` once, when clients can connect. Next: node.py.
 """
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -99,6 +100,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     from penstock.node import Node
     from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
 
+    _allow_many_files()
     asked_to_stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -113,6 +115,15 @@ async def _serve(settings: "BrokerSettings") -> None:
     finally:
         network.stop()
         disk.stop()
+
+
+def _allow_many_files() -> None:
+    """Each partition and each connection holds a descriptor; the usual soft limit of 1024 is soon used up."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _read_config(path: Path) -> dict[str, str]:
