@@ -12,7 +12,7 @@ from tests.differential.volatile import Mask
 ABSENT = "<absent>"
 ORDER = " order"
 
-NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index")
+NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index", "group_id", "member_id")
 """What identifies an item of a list; a list without one is compared by position."""
 
 UNORDERED = (
@@ -23,6 +23,11 @@ UNORDERED = (
     "delete_topics ",
     "delete_records ",
     "describe_configs ",
+    "describe_groups ",
+    "join_group ",
+    "list_groups ",
+    "delete_groups ",
+    "consumer_group_describe ",
 )
 """Kafka keeps these answers in hash maps: their order means nothing, and changes from run to run."""
 

@@ -250,6 +250,35 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "batches that lie", "*bytes behind", "*", "Kafka drops what follows the first batch; Penstock refuses it"
     ),
+    # --- Groups
+    Difference(
+        "heartbeats that are refused",
+        "*a broken pattern",
+        "error_message",
+        "what is wrong with a pattern is in the words of the library that reads it",
+        kafka="*is not a valid regular expression*",
+        penstock="*is not a valid regular expression*",
+    ),
+    Difference(
+        "a consumer joins a classic group",
+        "*cannot be read",
+        "error_message",
+        "Kafka's answer is an accident (UNKNOWN_SERVER_ERROR); Penstock says why the group cannot be converted",
+        kafka="None",
+    ),
+    Difference(
+        "commits of one topic twice",
+        "*one topic twice",
+        "topics[*",
+        "a topic that was named twice is answered once, with all of its partitions",
+    ),
+    Difference(
+        "subscriptions that nobody can read",
+        "*with the id",
+        "outcome",
+        "Kafka fails on the bytes inside a timer and never answers; to Penstock they are the clients' own affair",
+        kafka="no answer",
+    ),
     # --- Produce answers
     Difference(
         "*", "*produce v*", "*error_message", "Penstock says what is wrong where Kafka says nothing", kafka="None"

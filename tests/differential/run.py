@@ -10,8 +10,16 @@ from tests.differential.differences import unexplained
 from tests.differential.scenario import Scenario
 from tests.differential.session import Session, Step
 
-BROKER_PROPERTIES = {"log.retention.check.interval.ms": "3600000", "log.initial.task.delay.ms": "3600000"}
-"""For both brokers: the records have fixed times, long past their retention, and must stay while they are compared."""
+BROKER_PROPERTIES = {
+    "log.retention.check.interval.ms": "3600000",
+    "log.initial.task.delay.ms": "3600000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.max.size": "4",
+    "group.consumer.max.size": "4",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""For both brokers: the records have fixed times, long past their retention, and must stay while they are compared;
+groups answer at once, and are soon full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,25 @@ class Step:
 
 
 @dataclass
+class Pending:
+    """A request that was sent on a connection of its own; the answer may be long in coming."""
+
+    session: Session
+    connection: Session
+    label: str
+    api: str
+    version: int
+
+    def answer(self, label: str = "") -> Answer:
+        """Wait for the answer, write it down and return it; {} if none came."""
+        frame = self.connection.receive()
+        outcome = frame if isinstance(frame, str) else read_response(self.api, self.version, frame)
+        self.connection.hang_up()
+        self.session.note(f"{self.label}{', ' + label if label else ''}", outcome)
+        return outcome if isinstance(outcome, dict) else {}
+
+
+@dataclass
 class Session:
     """What a scenario talks to. Names made by `name()` are the same for both brokers."""
 
@@ -48,6 +67,12 @@ class Session:
         """Send a request without writing the answer down."""
         frame = self.exchange(request_frame(api, version, values))
         return frame if isinstance(frame, str) else read_response(api, version, frame)
+
+    def begin(self, api: str, version: int, /, label: str = "", **values: Any) -> Pending:
+        """Send a request whose answer waits for others, such as that to join a group."""
+        connection = Session(self.scenario, self.host, self.port)
+        connection.send(request_frame(api, version, values))
+        return Pending(self, connection, f"{api} v{version}{' ' + label if label else ''}", api, version)
 
     def raw(self, label: str, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
         """Send bytes as they are and write down what happened to the connection."""
@@ -115,11 +140,24 @@ class Session:
 
     def exchange(self, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
         """Send bytes and return the frame that comes back, or what came instead."""
+        try:
+            self.send(sent)
+        except ConnectionError:
+            self.hang_up()
+            return CLOSED
+        return self.receive(seconds_max=seconds_max)
+
+    def send(self, sent: bytes) -> None:
         if self._connection is None:
             self._connection = socket.create_connection((self.host, self.port), timeout=ANSWER_SECONDS_MAX)
+        self._connection.settimeout(ANSWER_SECONDS_MAX)
+        self._connection.sendall(sent)
+
+    def receive(self, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
+        """Return the next frame, or what came instead."""
+        assert self._connection is not None, "nothing was sent"
         self._connection.settimeout(seconds_max)
         try:
-            self._connection.sendall(sent)
             return self._exactly(int.from_bytes(self._exactly(4), "big", signed=True))
         except TimeoutError:
             self.hang_up()

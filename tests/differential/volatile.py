@@ -25,6 +25,9 @@ IGNORED = {
 }
 
 NOW_MS = 2 * 60 * 60 * 1000
+_MEMBER = re.compile(r"(?:differential|instance)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+"""A member id that a coordinator made: the client's or instance's id, and a random one. Error messages have it too."""
+_SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _LONG_NUMBER = re.compile(r"-?\d{13,}")
 
 
@@ -44,8 +47,14 @@ class Mask:
         if isinstance(value, int):
             return "<now>" if _is_close_to_now(value) else value
         if isinstance(value, str):
+            if name == "member_id" and _SHORT_ID.fullmatch(value):
+                return self._member(value)
+            value = _MEMBER.sub(lambda found: self._member(found[0]), value)
             return _LONG_NUMBER.sub(lambda found: "<now>" if _is_close_to_now(int(found[0])) else found[0], value)
         return value
+
+    def _member(self, member_id: str) -> str:
+        return self._seen.setdefault(("member", member_id), f"<member {len(self._seen) + 1}>")
 
 
 def _is_close_to_now(number: int) -> bool:
