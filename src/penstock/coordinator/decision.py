@@ -9,6 +9,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NewType, Protocol, TypeVar
 
+from penstock.storage.verification import Verification
+
 Ticket = NewType("Ticket", int)
 """Stands for one request that waits for its reply; made by the runtime."""
 
@@ -18,9 +20,32 @@ NO_TICKET = Ticket(0)
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """Whose transaction records belong to. They count once it is committed."""
+
+    producer_id: int
+    producer_epoch: int
+    verification: Verification | bool = False
+    """What `begin_verification` gave before the transaction coordinator was asked; False if it had not to be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnd:
+    """A marker: what the transaction coordinator has decided about a producer's transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    transaction_version: int
+
+
 @dataclass(slots=True)
 class Decision(Generic[R]):
     records: list[R] = field(default_factory=list)
+    transaction: InTransaction | None = None
+    """The records are staged: they are written as part of this transaction, in one batch."""
     replies: list[tuple[Ticket, Any]] = field(default_factory=list)
     """Also to requests that came earlier and have waited for this one."""
     timers: dict[Hashable, int | None] = field(default_factory=dict)

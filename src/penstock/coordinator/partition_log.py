@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
+from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.ports.clock import Clock
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.waiting import WaitingProduce
+from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader, iter_batches
 
 READ_SIZE = 1024 * 1024
+_NO_SEQUENCE = -1
 
 
 class PartitionLog:
@@ -24,10 +27,35 @@ class PartitionLog:
     def high_watermark(self) -> int:
         return self._partition.high_watermark
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
         # The log writes offset and epoch into the batch in place.
         records = memoryview(bytearray(batch))
-        return self._partition.append(records, acks=ALL_REPLICAS, now_ms=self._clock.wall_ms()).last_offset + 1
+        now_ms = self._clock.wall_ms()
+        if transaction is None:
+            return self._partition.append(records, acks=ALL_REPLICAS, now_ms=now_ms).last_offset + 1
+        # Trusted, as the sequence in it is not the producer's: it sends offsets outside of its order of batches.
+        appended = self._partition.append(
+            records,
+            acks=ALL_REPLICAS,
+            now_ms=now_ms,
+            trusted=True,
+            transaction_verified=transaction.verification,
+        )
+        return appended.last_offset + 1
+
+    def append_marker(self, end: TransactionEnd) -> int:
+        appended = self._partition.append_marker(
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            commit=end.is_commit,
+            coordinator_epoch=end.coordinator_epoch,
+            now_ms=self._clock.wall_ms(),
+            transaction_version=end.transaction_version,
+        )
+        return appended.last_offset + 1
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        return self._partition.log.begin_verification(producer_id, producer_epoch, _NO_SEQUENCE, starts_at_zero=False)
 
     def when_committed(self, end: int, done: Callable[[int], None]) -> None:
         deadline = self._clock.monotonic() + self._commit_timeout_ms() / 1000

@@ -1,9 +1,10 @@
 """Drives shards: one for each partition of an internal topic that this node leads.
 
 Loads a shard from its log, runs its commands one after the other, appends the records of
-each, and lets a reply out once everything that it may depend on is committed. Decides
-nothing. Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator for what it does
-not lead, CoordinatorNotAvailable when a record cannot be written or is not committed in time.
+each, and lets a reply out once everything that it may depend on is committed. Writes the markers
+of transactions too, so that the shard sees them in the order of the log. Decides nothing.
+Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator for what it does not lead,
+CoordinatorNotAvailable when a record cannot be written or is not committed in time.
 """
 
 import asyncio
@@ -13,9 +14,17 @@ from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Performer, Ticket
+from penstock.coordinator.decision import (
+    NO_TICKET,
+    Decision,
+    Expired,
+    InTransaction,
+    Performer,
+    Ticket,
+    TransactionEnd,
+)
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.shard import Shard, ShardLog
+from penstock.coordinator.shard import Shard, ShardLog, StagingShard
 from penstock.coordinator.timers import Timers
 from penstock.model.errors import (
     NO_ERROR,
@@ -30,6 +39,8 @@ from penstock.model.errors import (
     UnknownTopicOrPartition,
 )
 from penstock.ports.clock import Clock
+from penstock.storage.marker import read_marker
+from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch
 
@@ -44,6 +55,8 @@ RETRY_MS = 1_000
 SPLIT_SIZE = 512 * 1024
 """A decision that need not be atomic is written in batches of about this size."""
 _RECORD_OVERHEAD = 24
+_BASE_SEQUENCE = 0
+"""What Kafka puts into the transactional batches of a coordinator; nobody looks at it."""
 
 
 class _Phase(Enum):
@@ -63,9 +76,7 @@ class _Parked(NamedTuple):
 class Coordinator(Generic[R]):
     """All shards of one internal topic on this node, by partition index."""
 
-    def __init__(
-        self, make_shard: Callable[[int], Shard[R]], clock: Clock, performer: Performer | None = None
-    ) -> None:
+    def __init__(self, make_shard: Callable[[int], Shard[R]], clock: Clock, performer: Performer | None = None) -> None:
         self._make_shard = make_shard
         self._clock = clock
         self._performer = performer
@@ -90,10 +101,21 @@ class Coordinator(Generic[R]):
 
     def submit(self, index: int, command: Any) -> "asyncio.Future[Any]":
         """Run a command; the future has its reply. Raises at once if the partition is not served here."""
+        return self._runner(index).submit(command)
+
+    def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
+        """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
+        return self._runner(index).end_transaction(end)
+
+    def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> Verification | None:
+        """Call before the transaction coordinator is asked; None if the transaction is open here already."""
+        return self._runner(index).begin_verification(producer_id, producer_epoch)
+
+    def _runner(self, index: int) -> "ShardRunner[R]":
         runner = self._runners.get(index)
         if runner is None:
             raise NotCoordinator
-        return runner.submit(command)
+        return runner
 
     async def run(self, index: int, command: Any) -> Any:
         return await self.submit(index, command)
@@ -140,14 +162,27 @@ class ShardRunner(Generic[R]):
         return self._phase is _Phase.ACTIVE
 
     def submit(self, command: Any) -> "asyncio.Future[Any]":
+        return self._answered(lambda ticket: self._run(command, ticket))
+
+    def end_transaction(self, end: TransactionEnd) -> "asyncio.Future[None]":
+        return self._answered(lambda ticket: self._mark(end, ticket))
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        self._check_active()
+        return self._log.begin_verification(producer_id, producer_epoch)
+
+    def _check_active(self) -> None:
         if self._phase is _Phase.LOADING:
             raise CoordinatorLoadInProgress
         if self._phase is _Phase.FAILED:
             raise NotCoordinator
+
+    def _answered(self, run: Callable[[Ticket], Exception | None]) -> "asyncio.Future[Any]":
+        self._check_active()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         ticket = self._last_ticket = Ticket(self._last_ticket + 1)
         self._waiting[ticket] = future
-        error = self._run(command, ticket)
+        error = run(ticket)
         if error is not None:
             self._refuse(ticket, error)
         return future
@@ -168,8 +203,19 @@ class ShardRunner(Generic[R]):
         except Exception as error:
             log.exception("shard %d could not decide on %r", self._index, command)
             return error
+        return self._follow_log(lambda: self._carry_out(decision))
+
+    def _mark(self, end: TransactionEnd, ticket: Ticket) -> Exception | None:
+        """Write a marker and let the shard see it; gives back what kept it from being written."""
         try:
-            self._carry_out(decision)
+            self._written(self._log.append_marker(end))
+        except Refusal as refusal:
+            return _for_client(refusal)
+        return self._follow_log(lambda: self._carry_out_mark(end, ticket))
+
+    def _follow_log(self, carry_out: Callable[[], None]) -> Exception | None:
+        try:
+            carry_out()
         except Exception as error:
             # The log and the state may have parted: only the log counts.
             log.exception("shard %d failed on its own records; it is loaded again", self._index)
@@ -183,15 +229,18 @@ class ShardRunner(Generic[R]):
         written = False
         for records in self._batches(decision, now):
             try:
-                end = self._log.append(encode_batch(records))
+                end = self._log.append(_batch(records, decision.transaction), decision.transaction)
             except Refusal:
                 if written:
                     self._reload()
                 raise
             written = True
-            self._end = end
-            if self._log.high_watermark < end:
-                self._wait_for(end)
+            self._written(end)
+
+    def _written(self, end: int) -> None:
+        self._end = end
+        if self._log.high_watermark < end:
+            self._wait_for(end)
 
     def _batches(self, decision: Decision[R], now: int) -> Iterator[list[Record]]:
         batch: list[Record] = []
@@ -208,19 +257,31 @@ class ShardRunner(Generic[R]):
 
     def _carry_out(self, decision: Decision[R]) -> None:
         self.shard.adopt(decision.drafts)
-        for record in decision.records:
-            self.shard.apply(record)
+        if decision.transaction is None:
+            for record in decision.records:
+                self.shard.apply(record)
+        else:
+            assert self._staging is not None, "only a shard that can stage records may decide to"
+            for record in decision.records:
+                self._staging.stage(record, decision.transaction.producer_id)
         for timer, delay_ms in decision.timers.items():
             if delay_ms is None:
                 self._timers.cancel(timer)
             else:
                 self._timers.set(timer, delay_ms)
-        if not decision.replies and not decision.actions:
-            return
+        if decision.replies or decision.actions:
+            self._park(decision.replies, decision.actions)
+
+    def _carry_out_mark(self, end: TransactionEnd, ticket: Ticket) -> None:
+        if self._staging is not None:
+            self._staging.end_transaction(end.producer_id, is_commit=end.is_commit)
+        self._park([(ticket, None)], [])
+
+    def _park(self, replies: list[tuple[Ticket, Any]], actions: list[Any]) -> None:
         if self._log.high_watermark >= self._end:
-            self._release(decision.replies, decision.actions)
+            self._release(replies, actions)
         else:
-            self._parked.append(_Parked(self._end, decision.replies, decision.actions))
+            self._parked.append(_Parked(self._end, replies, actions))
 
     # -- answering -------------------------------------------------------------------------
 
@@ -280,6 +341,7 @@ class ShardRunner(Generic[R]):
     def _start_loading(self) -> None:
         self._phase = _Phase.LOADING
         self.shard = self._make_shard()
+        self._staging: StagingShard[R] | None = self.shard if isinstance(self.shard, StagingShard) else None
         self._load_task = asyncio.ensure_future(self._load())
 
     def _reload(self) -> None:
@@ -308,13 +370,21 @@ class ShardRunner(Generic[R]):
 
     def _replay(self, batch: memoryview) -> None:
         header = BatchHeader.at(batch)
+        staging = self._staging
         if header.is_control:
+            marker = read_marker(batch)
+            if marker is not None and staging is not None:
+                staging.end_transaction(header.producer_id, is_commit=marker.commit)
             return
         for record in decode_batch(batch):
             if record.key is None:
                 raise Corruption(f"the record at offset {record.offset} of an internal topic has no key")
             decoded = self.shard.decode(record.key, record.value)
-            if decoded is not None:
+            if decoded is None:
+                continue
+            if header.is_transactional and staging is not None:
+                staging.stage(decoded, header.producer_id)
+            else:
                 self.shard.apply(decoded)
 
     def _fail(self, code: int) -> None:
@@ -329,6 +399,18 @@ class ShardRunner(Generic[R]):
         self._load_task.cancel()
         self._phase = _Phase.FAILED
         self._refuse_everybody()
+
+
+def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:
+    if transaction is None:
+        return encode_batch(records)
+    return encode_batch(
+        records,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        base_sequence=_BASE_SEQUENCE,
+        is_transactional=True,
+    )
 
 
 _NOT_AVAILABLE = (UnknownTopicOrPartition, NotEnoughReplicas, RequestTimedOut)

@@ -5,11 +5,13 @@ never learns whether its records were committed, because no reply leaves before 
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from penstock.coordinator.decision import Decision, Ticket
+from penstock.coordinator.decision import Decision, InTransaction, Ticket, TransactionEnd
+from penstock.storage.verification import Verification
 
 R = TypeVar("R")
+Staged = TypeVar("Staged", contravariant=True)
 
 
 class Shard(Protocol[R]):
@@ -38,6 +40,19 @@ class Shard(Protocol[R]):
         ...
 
 
+@runtime_checkable
+class StagingShard(Protocol[Staged]):
+    """A shard that keeps records apart until the marker of their transaction comes."""
+
+    def stage(self, record: Staged, producer_id: int) -> None:
+        """Take over one record of an open transaction, live or replayed."""
+        ...
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """Let what the producer has staged count, or drop it. A producer that has staged nothing changes nothing."""
+        ...
+
+
 class ShardLog(Protocol):
     """One partition that this node leads."""
 
@@ -51,8 +66,16 @@ class ShardLog(Protocol):
         """Everything below is committed."""
         ...
 
-    def append(self, batch: bytes) -> int:
+    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
         """Write one batch, all or nothing; return the end offset behind it. Raises Refusal."""
+        ...
+
+    def append_marker(self, end: TransactionEnd) -> int:
+        """Write the control batch that ends a transaction; return the end offset behind it. Raises Refusal."""
+        ...
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        """Note that the transaction coordinator is about to be asked; None if the transaction is open here already."""
         ...
 
     def when_committed(self, end: int, done: Callable[[int], None]) -> None:

@@ -13,6 +13,8 @@ def differences(live: GroupShard, replayed: GroupShard) -> list[str]:
     found = []
     if live.offsets.by_group != replayed.offsets.by_group:
         found.append(f"offsets: {live.offsets.by_group} and {replayed.offsets.by_group}")
+    if live.offsets.pending.snapshot() != replayed.offsets.pending.snapshot():
+        found.append(f"pending: {live.offsets.pending.snapshot()} and {replayed.offsets.pending.snapshot()}")
     if live.groups.keys() != replayed.groups.keys():
         found.append(f"groups: {sorted(live.groups)} and {sorted(replayed.groups)}")
     for group_id in live.groups.keys() & replayed.groups.keys():

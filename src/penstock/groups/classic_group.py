@@ -337,18 +337,27 @@ class ClassicGroup:
             raise UnknownMemberId
 
     def commit_check(
-        self, *, member_id: str, instance_id: str | None, generation: int, knows_epochs: bool = True
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        knows_epochs: bool = True,
+        is_transactional: bool = False,
     ) -> None:
         """A member of the generation may commit for any partition: the coordinator cannot read assignments."""
         if generation < 0 and self.state is State.EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
+            if is_transactional:
+                # Before TxnOffsetCommit 3 producers could not say for whom they commit: fencing is up to their epoch.
+                return
             # An outsider would overwrite what the members are working on.
             raise UnknownMemberId
         self.check_member(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration
-        if self.state is State.COMPLETING:
+        if self.state is State.COMPLETING and not is_transactional:
             raise RebalanceInProgress
 
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None:

@@ -7,6 +7,7 @@ holds beside an error is what Kafka puts there.
 from dataclasses import dataclass
 from uuid import UUID
 
+from penstock.coordinator.decision import InTransaction
 from penstock.groups.records import OffsetCommitValue
 from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR
@@ -131,6 +132,18 @@ class OffsetCommit:
     """From version 9 on, and GROUP_ID_NOT_FOUND with them; earlier ones are told ILLEGAL_GENERATION."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnOffsetCommit:
+    """Answered with an OffsetCommitReply. Before version 3 nothing is said about the member."""
+
+    group_id: str
+    transaction: InTransaction
+    generation: int = NO_GENERATION
+    member_id: str = NO_MEMBER_ID
+    instance_id: str | None = None
+    offsets: tuple[OffsetToCommit, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetCommitReply:
     """One code for each offset of the request."""
@@ -145,6 +158,8 @@ class OffsetFetch:
     member_epoch: int = -1
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None = None
     """None asks for every offset of the group."""
+    require_stable: bool = False
+    """Refuse what an open transaction may be about to replace (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +167,8 @@ class OffsetFetchReply:
     error: int = NO_ERROR
     topics: tuple[tuple[str, tuple[tuple[int, OffsetCommitValue | None], ...]], ...] = ()
     """By topic, each partition and what was committed for it; None if nothing was."""
+    unstable: frozenset[tuple[str, int]] = frozenset()
+    """The topics and partitions that are refused with UNSTABLE_OFFSET_COMMIT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

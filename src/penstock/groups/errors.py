@@ -63,6 +63,11 @@ class FencedInstanceId(Refusal):
     meaning = "Another member has taken over the instance id."
 
 
+class UnstableOffsetCommit(Refusal):
+    code = 88
+    meaning = "An open transaction may be about to replace the offset; ask again."
+
+
 class GroupSubscribedToTopic(Refusal):
     code = 86
     meaning = "The group is subscribed to the topic."

@@ -36,7 +36,13 @@ class Group(Protocol):
         ...
 
     def commit_check(
-        self, *, member_id: str, instance_id: str | None, generation: int, knows_epochs: bool = True
+        self,
+        *,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        knows_epochs: bool = True,
+        is_transactional: bool = False,
     ) -> CommitCheck | None:
         """Check who commits. What is given back, if anything, is to be asked for each partition too."""
         ...

@@ -1,7 +1,8 @@
 """Committed offsets: what each group has committed for each partition, and until when it is kept.
 
-`Offsets` is the state and changes only by records; the functions decide. A commit is a
-record, its removal a tombstone. Refuses what the group refuses, and notes that are too long.
+`Offsets` is the state and changes only by records and markers; the functions decide. A commit is a
+record, its removal a tombstone. What is committed in a transaction waits in pending_offsets.py.
+Refuses what the group refuses, notes that are too long, and, on demand, offsets that may be about to change.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,9 @@ from penstock.groups.commands import (
     OffsetFetch,
     OffsetFetchReply,
     OffsetToCommit,
+    TxnOffsetCommit,
 )
+from penstock.groups.consumer_errors import StaleMemberEpoch
 from penstock.groups.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
@@ -25,6 +28,7 @@ from penstock.groups.errors import (
     OffsetMetadataTooLarge,
 )
 from penstock.groups.group import CommitCheck, Group
+from penstock.groups.pending_offsets import PendingOffsets
 from penstock.groups.records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from penstock.groups.turn import Turn
 from penstock.metadata.fields import ZERO_UUID
@@ -36,11 +40,15 @@ ByPartition = Mapping[int, OffsetCommitValue]
 class Offsets:
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, dict[int, OffsetCommitValue]]] = {}
+        self.pending = PendingOffsets()
 
     def apply(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         if value is not None:
-            self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+            self._put(key, value)
+            if self.pending:
+                self.pending.overtake(key)
             return
+        self.pending.drop(key)
         topics = self.by_group.get(key.group, {})
         partitions = topics.get(key.topic, {})
         partitions.pop(key.partition, None)
@@ -49,6 +57,17 @@ class Offsets:
         if not topics:
             self.by_group.pop(key.group, None)
 
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        for key, value in self.pending.end(producer_id, is_commit=is_commit):
+            self._put(key, value)
+
+    def _put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
+        self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+
+    def any_of(self, group_id: str) -> bool:
+        """Whether the group has offsets, be they pending."""
+        return group_id in self.by_group or bool(self.pending.of(group_id))
+
     def of(self, group_id: str) -> Mapping[str, ByPartition]:
         return self.by_group.get(group_id, {})
 
@@ -56,6 +75,18 @@ class Offsets:
         for topic, partitions in self.of(group_id).items():
             for partition, value in partitions.items():
                 yield OffsetCommitKey(group_id, topic, partition), value
+
+    def everything(self) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
+        """Of all groups, each partition with what is committed for it and what may be."""
+        for group_id in dict.fromkeys([*self.by_group, *self.pending.groups]):
+            values = {key: [value] for key, value in self.all_of(group_id)}
+            for key, by_producer in self.pending.of(group_id).items():
+                values.setdefault(key, []).extend(value for value in by_producer.values() if value is not None)
+            yield from values.items()
+
+    def keys_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
+        """What a tombstone is needed for if the group is deleted."""
+        yield from dict.fromkeys([*(key for key, _ in self.all_of(group_id)), *self.pending.of(group_id)])
 
 
 def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
@@ -66,20 +97,57 @@ def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
         turn.answer(OffsetCommitReply((refusal.code,) * len(command.offsets)))
         return
     expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else turn.now + command.retention_ms
-    errors = []
-    for offset in command.offsets:
-        metadata = offset.metadata or ""
-        try:
-            if len(metadata) > turn.settings.offset_metadata_size_max:
-                raise OffsetMetadataTooLarge
-            if check is not None:
-                check(offset.topic_id, offset.partition)
-        except Refusal as refusal:
-            errors.append(refusal.code)
-            continue
-        errors.append(NO_ERROR)
-        turn.write(_commit_record(command.group_id, offset, metadata, turn.now, expire_timestamp))
+    errors = [_write(command.group_id, offset, check, turn, expire_timestamp) for offset in command.offsets]
     turn.answer(OffsetCommitReply(tuple(errors)))
+
+
+def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: Turn) -> None:
+    """Write the offsets as part of a transaction whose partition of ours the transaction coordinator knows of."""
+    try:
+        check = _check_producer(group, command)
+    except Refusal as refusal:
+        turn.answer(OffsetCommitReply((_for_producer(refusal.code),) * len(command.offsets)))
+        return
+    turn.decision.transaction = command.transaction
+    errors = [_for_producer(_write(command.group_id, offset, check, turn)) for offset in command.offsets]
+    turn.answer(OffsetCommitReply(tuple(errors)))
+
+
+def _for_producer(error: int) -> int:
+    # Producers know nothing of member epochs.
+    return IllegalGeneration.code if error == StaleMemberEpoch.code else error
+
+
+def _check_producer(group: Group | None, command: TxnOffsetCommit) -> CommitCheck | None:
+    if group is not None:
+        return group.commit_check(
+            member_id=command.member_id,
+            instance_id=command.instance_id,
+            generation=command.generation,
+            is_transactional=True,
+        )
+    if command.generation < 0:
+        return None
+    raise IllegalGeneration
+
+
+def _write(
+    group_id: str,
+    offset: OffsetToCommit,
+    check: CommitCheck | None,
+    turn: Turn,
+    expire_timestamp: int = NO_TIMESTAMP,
+) -> int:
+    metadata = offset.metadata or ""
+    try:
+        if len(metadata) > turn.settings.offset_metadata_size_max:
+            raise OffsetMetadataTooLarge
+        if check is not None:
+            check(offset.topic_id, offset.partition)
+    except Refusal as refusal:
+        return refusal.code
+    turn.write(_commit_record(group_id, offset, metadata, turn.now, expire_timestamp))
+    return NO_ERROR
 
 
 def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck | None:
@@ -123,8 +191,11 @@ def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Tur
             turn.answer(OffsetFetchReply(error=refusal.code))
             return
     committed = offsets.of(command.group_id)
+    pending = offsets.pending.of(command.group_id) if command.require_stable else ()
+    unstable = frozenset((key.topic, key.partition) for key in pending)
     if command.topics is None:
-        turn.answer(OffsetFetchReply(topics=tuple((name, tuple(found.items())) for name, found in committed.items())))
+        everything = tuple((name, tuple(found.items())) for name, found in committed.items())
+        turn.answer(OffsetFetchReply(topics=everything, unstable=unstable))
         return
     nothing: ByPartition = {}
     turn.answer(
@@ -132,7 +203,8 @@ def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Tur
             topics=tuple(
                 (name, tuple((index, committed.get(name, nothing).get(index)) for index in indexes))
                 for name, indexes in command.topics
-            )
+            ),
+            unstable=unstable,
         )
     )
 
@@ -157,8 +229,9 @@ def delete(offsets: Offsets, group: Group | None, command: OffsetDelete, turn: T
             continue
         errors.append(NO_ERROR)
         for index in indexes:
-            if index in committed.get(topic, {}):
-                turn.write(GroupRecord(OffsetCommitKey(command.group_id, topic, index), None))
+            key = OffsetCommitKey(command.group_id, topic, index)
+            if index in committed.get(topic, {}) or key in offsets.pending:
+                turn.write(GroupRecord(key, None))
     turn.answer(OffsetDeleteReply(errors=tuple(errors)))
 
 
@@ -166,10 +239,10 @@ def forget_topics(offsets: Offsets, command: ForgetTopics, turn: Turn) -> None:
     """Remove the offsets of deleted topics, but not those of a new topic of the same name."""
     turn.decision.is_atomic = False
     deleted = dict(command.topics)
-    for group_id in offsets.by_group:
-        for key, value in offsets.all_of(group_id):
-            if _is_of(value, deleted.get(key.topic)):
-                turn.write(GroupRecord(key, None))
+    for key, values in offsets.everything():
+        # A tombstone takes everything along, so one value of a new topic keeps the others for a while.
+        if all(_is_of(value, deleted.get(key.topic)) for value in values):
+            turn.write(GroupRecord(key, None))
     turn.answer(len(turn.decision.records))
 
 
@@ -187,10 +260,10 @@ def is_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
 
 
 def expire(offsets: Offsets, group: Group, turn: Turn) -> bool:
-    """Remove the group's expired offsets; True if none are left."""
-    none_left = True
+    """Remove the group's expired offsets; True if none are left, nor could be when a transaction ends."""
+    none_left = not offsets.pending.of(group.id)
     for key, value in offsets.all_of(group.id):
-        if is_expired(group, value, turn) and not group.is_subscribed_to(key.topic):
+        if is_expired(group, value, turn) and not group.is_subscribed_to(key.topic) and key not in offsets.pending:
             turn.write(GroupRecord(key, None))
         else:
             none_left = False

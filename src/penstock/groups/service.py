@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.config.settings import BrokerSettings
 from penstock.controller.features import GROUP_VERSION
+from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import NotCoordinator
 from penstock.coordinator.partition_log import PartitionLog
 from penstock.coordinator.runtime import Coordinator
@@ -25,10 +26,11 @@ from penstock.groups.shard import GroupShard
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, GROUP, ConfigResource, Image, TopicImage
 from penstock.model.errors import Refusal
-from penstock.model.ids import NodeId
+from penstock.model.ids import NodeId, PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
+from penstock.storage.verification import Verification
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +98,33 @@ class Groups:
         except Exception as error:
             # Logged where it happened. One group's trouble must not cost the client its connection.
             raise Refusal(f"{type(command).__name__} failed") from error
+
+    # -- transactions ----------------------------------------------------------------------
+
+    def offsets_partition(self, group_id: str) -> TopicPartition:
+        """The partition that belongs to a transaction in which the group's offsets are committed."""
+        if not self._partition_count:
+            raise NotCoordinator
+        return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(partition_of(group_id, self._partition_count)))
+
+    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
+        """Call before the transaction coordinator is asked about a TxnOffsetCommit, and give the result to that.
+
+        None: the transaction is open in the group's partition already, and nobody has to be asked.
+        """
+        index = self.offsets_partition(group_id).partition
+        return self._coordinator.begin_verification(index, producer_id, producer_epoch)
+
+    def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
+        """Write a marker to a partition of `__consumer_offsets`; done when it is committed and its offsets count.
+
+        The marker is appended before this returns, or never. Raises at once, or later by the future, a Refusal:
+        InvalidProducerEpoch, TransactionCoordinatorFenced, and what every coordinator refuses, which is
+        to be tried again; a marker that is written twice ends nothing the second time.
+        """
+        return self._coordinator.end_transaction(index, end)
+
+    # -- many groups -----------------------------------------------------------------------
 
     async def list_groups(self, command: ListGroups) -> list[ListedGroup]:
         """The groups of all shards here."""
@@ -218,8 +247,8 @@ class Groups:
         names, ids = self._image.topics, self._image.topics_by_id
         gone = {
             key.topic: value.topic_id
-            for group_id in shard.offsets.by_group
-            for key, value in shard.offsets.all_of(group_id)
+            for key, values in shard.offsets.everything()
+            for value in values
             if (value.topic_id not in ids if value.topic_id.int else key.topic not in names)
         }
         if gone:

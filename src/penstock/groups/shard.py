@@ -23,6 +23,7 @@ from penstock.groups.commands import (
     OffsetDelete,
     OffsetFetch,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from penstock.groups.consumer import ConsumerGroups
 from penstock.groups.consumer_commands import (
@@ -62,7 +63,7 @@ class GroupShard:
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.consumers = ConsumerGroups(
-            self.groups, has_offsets=self.offsets.by_group.__contains__, settings_of=settings_of, topics=topics
+            self.groups, has_offsets=self.offsets.any_of, settings_of=settings_of, topics=topics
         )
         """Its `topics` are replaced when the metadata changes."""
         self._deciders: dict[type, Callable[[Any, Turn], None]] = {
@@ -73,6 +74,7 @@ class GroupShard:
             ConsumerGroupHeartbeat: self.consumers.heartbeat,
             ConsumerGroupDescribe: self.consumers.describe,
             OffsetCommit: self._commit,
+            TxnOffsetCommit: self._commit_in_transaction,
             OffsetFetch: self._fetch,
             OffsetDelete: self._delete_offsets,
             ListGroups: lambda command, turn: admin.list_groups(self.groups, command, turn),
@@ -100,6 +102,18 @@ class GroupShard:
             self._apply_group(key, value)
         else:
             self.consumers.apply(record)
+
+    def stage(self, record: GroupRecord, producer_id: int) -> None:
+        key, value = record
+        if isinstance(key, OffsetCommitKey) and value is not None:
+            self.offsets.pending.stage(producer_id, key, value)
+            self._make_sure_of_group(key.group)
+        else:
+            # Nothing else is ever part of a transaction; Kafka, too, lets it count at once.
+            self.apply(record)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def loaded(self, now: int) -> Decision[GroupRecord]:
         """Give every member a new session: nobody could send a heartbeat while the log was read."""
@@ -174,6 +188,9 @@ class GroupShard:
             if member is not None and turn.decision.records:
                 rebalance.keep_session(group, member, turn)
 
+    def _commit_in_transaction(self, command: TxnOffsetCommit, turn: Turn) -> None:
+        offsets.commit_in_transaction(self.groups.get(command.group_id), command, turn)
+
     def _fetch(self, command: OffsetFetch, turn: Turn) -> None:
         offsets.fetch(self.offsets, self.groups.get(command.group_id), command, turn)
 
@@ -198,9 +215,13 @@ class GroupShard:
 
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         self.offsets.apply(key, value)
-        if value is not None and key.group not in self.groups:
+        if value is not None:
+            self._make_sure_of_group(key.group)
+
+    def _make_sure_of_group(self, group_id: str) -> None:
+        if group_id not in self.groups:
             # A group that only commits has no record of its own.
-            self.groups[key.group] = ClassicGroup(key.group)
+            self.groups[group_id] = ClassicGroup(group_id)
 
     def _apply_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         group = self._classic(key.group)
@@ -208,7 +229,7 @@ class GroupShard:
             if group is None:
                 return
             del self.groups[key.group]
-            if self.offsets.of(key.group):
+            if self.offsets.any_of(key.group):
                 # They outlive it and must be found when they expire, as those of a group that only commits.
                 self.groups[key.group] = ClassicGroup(key.group)
         elif group is None:

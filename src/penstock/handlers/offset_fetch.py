@@ -2,10 +2,10 @@
 
 What was never committed is -1 without an error, also of a group or a topic that is not there. v1 has
 no error but those of partitions, so a group's error is repeated there; v2 reads null topics as all
-that the group has committed; v7 can ask for stable offsets only, and gets no others anyway, as
-nothing is shown before it is in the log to stay; v8 many groups; v9 the member epoch (KIP-848); v10
-topic ids. Read and written by wire/hot/offset_fetch.py; goes to groups/offsets.py.
-Refuses: UNKNOWN_TOPIC_ID per partition; per group STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, and what
+that the group has committed; v7 can ask for stable offsets only, and is refused those that an open
+transaction may be about to replace; v8 many groups; v9 the member epoch (KIP-848); v10 topic ids.
+Read and written by wire/hot/offset_fetch.py; goes to groups/offsets.py. Refuses: UNKNOWN_TOPIC_ID and
+UNSTABLE_OFFSET_COMMIT per partition; per group STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, and what
 every coordinator refuses.
 """
 
@@ -14,6 +14,7 @@ from uuid import UUID
 
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from penstock.groups.commands import OffsetFetch, OffsetFetchReply
+from penstock.groups.errors import UnstableOffsetCommit
 from penstock.handlers.context import Context, Request
 from penstock.handlers.reply import Encoded
 from penstock.model.errors import Refusal, UnknownTopicId
@@ -31,15 +32,19 @@ Answer = tuple[wire.Topic, list[wire.PartitionRow]]
 async def handle(context: Context, request: Request) -> Encoded:
     body: wire.OffsetFetchRequest = request.body
     header = request.header
-    groups = [await _fetch(context, header.version, group) for group in body.groups]
+    groups = [await _fetch(context, header.version, group, body.require_stable) for group in body.groups]
     return Encoded((wire.write_response(header.version, header.correlation_id, groups),))
 
 
-async def _fetch(context: Context, version: int, group: wire.GroupRequest) -> wire.GroupResponse:
+async def _fetch(context: Context, version: int, group: wire.GroupRequest, require_stable: bool) -> wire.GroupResponse:
     image = context.quorum.image
     known, unknown = _named(image, group.topics)
     command = OffsetFetch(
-        group_id=group.group_id, member_id=group.member_id, member_epoch=group.member_epoch, topics=known
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=known,
+        require_stable=require_stable,
     )
     try:
         reply: OffsetFetchReply = await context.groups.ask(group.group_id, command)
@@ -52,7 +57,8 @@ async def _fetch(context: Context, version: int, group: wire.GroupRequest) -> wi
     if error:
         return _refused(version, group, error)
     by_id = version >= wire.TOPIC_ID_FROM
-    topics = [answer for committed in reply.topics if (answer := _answer(image, committed, by_id)) is not None]
+    found = (_answer(image, committed, by_id, reply.unstable) for committed in reply.topics)
+    topics = [answer for answer in found if answer is not None]
     return wire.GroupResponse(group.group_id, topics + [_failed(*topic, UnknownTopicId.code) for topic in unknown])
 
 
@@ -74,14 +80,19 @@ def _named(
     return tuple(known), unknown
 
 
-def _answer(image: "Image", committed: Committed, by_id: bool) -> Answer | None:
+def _answer(image: "Image", committed: Committed, by_id: bool, unstable: frozenset[tuple[str, int]]) -> Answer | None:
     name, partitions = committed
     topic = image.topics.get(TopicName(name))
     if by_id and topic is None:
         # Deleted, and its offsets are about to be: it cannot be named any more.
         return None
     topic_id = None if topic is None else topic.id
-    rows = [_row(index, value, topic_id) for index, value in partitions]
+    rows = [
+        wire.PartitionRow(index, error_code=UnstableOffsetCommit.code)
+        if (name, index) in unstable
+        else _row(index, value, topic_id)
+        for index, value in partitions
+    ]
     return topic_id if by_id and topic_id is not None else name, rows
 
 

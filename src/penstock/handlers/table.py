@@ -34,6 +34,7 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         25: "add_offsets_to_txn",
         26: "end_txn",
         27: "write_txn_markers",
+        28: "txn_offset_commit",
         32: "describe_configs",
         33: "alter_configs",
         35: "describe_log_dirs",

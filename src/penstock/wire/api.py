@@ -109,6 +109,7 @@ _ROWS: Final = (
     Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, flexible_from=3),
     Api(ApiKey.END_TXN, "EndTxn", 0, 5, flexible_from=3),
     Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, flexible_from=1),
+    Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, flexible_from=3),
     Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, flexible_from=4),
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.coordinator.decision import Decision, Expired, Ticket
+from penstock.coordinator.decision import Decision, Expired, InTransaction, Ticket, TransactionEnd
 from penstock.model.errors import NO_ERROR, Corruption, Refusal
+from penstock.storage.marker import encode_marker
+from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader, patch_offset_and_epoch
 
 
@@ -56,7 +58,21 @@ class FakeLog:
         self.refuse_after = 0
         self.waits: list[tuple[int, Callable[[int], None]]] = []
 
-    def append(self, batch: bytes) -> int:
+    def append_marker(self, end: TransactionEnd) -> int:
+        marker = encode_marker(
+            producer_id=end.producer_id,
+            producer_epoch=end.producer_epoch,
+            commit=end.is_commit,
+            coordinator_epoch=end.coordinator_epoch,
+            now_ms=0,
+            broker_time=False,
+        )
+        return self.append(bytes(marker))
+
+    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
+        return Verification(producer_epoch, -1, starts_at_zero=False)
+
+    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
         if self.refusal is not None:
             if self.refuse_after == 0:
                 raise self.refusal
@@ -86,10 +102,11 @@ class FakeLog:
 
 
 class CountingShard:
-    """Adds numbers; `("wait",)` is answered by the next `("wake",)`."""
+    """Adds numbers, those of a transaction when it is committed; `("wait",)` is answered by the next `("wake",)`."""
 
     def __init__(self) -> None:
         self.total = 0
+        self.staged: dict[int, int] = {}
         self.waiting: list[Ticket] = []
         self.loaded_at: int | None = None
         self.fails_on: int | None = None
@@ -106,6 +123,10 @@ class CountingShard:
                 decision.records += numbers
                 decision.is_atomic = False
                 decision.replies.append((ticket, len(numbers)))
+            case ("stage", producer_id, *numbers):
+                decision.records += numbers
+                decision.transaction = InTransaction(producer_id, 3)
+                decision.replies.append((ticket, self.total))
             case ("get",):
                 decision.replies.append((ticket, self.total))
             case ("wait",):
@@ -128,6 +149,15 @@ class CountingShard:
         if record == self.fails_on:
             raise ZeroDivisionError
         self.total += record
+
+    def stage(self, record: int, producer_id: int) -> None:
+        self.staged[producer_id] = self.staged.get(producer_id, 0) + record
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        staged = self.staged.pop(producer_id, 0)
+        if staged == self.fails_on:
+            raise ZeroDivisionError
+        self.total += staged if is_commit else 0
 
     def loaded(self, now: int) -> Decision[int]:
         self.loaded_at = now

@@ -5,19 +5,23 @@ from typing import Any
 
 import pytest
 
+from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.partition_log import PartitionLog
 from penstock.coordinator.runtime import Coordinator
-from penstock.groups.commands import OffsetCommit, OffsetFetch, OffsetToCommit
+from penstock.groups.commands import OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
 from penstock.groups.records import GroupRecord
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
+from penstock.model.errors import InvalidProducerEpoch, InvalidTxnState
 from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.replication.partition import Partition
 from penstock.sim.disk import SimDisk
 from tests.unit.coordinator.fakes import FakeClock
 from tests.unit.storage.support import TOPIC_ID, open_log
+
+PRODUCER = 7
 
 
 class Node:
@@ -38,6 +42,23 @@ class Node:
     def commit(self, offset: int, partition: int = 0) -> Any:
         offsets = (OffsetToCommit(topic="orders", partition=partition, offset=offset, metadata="note" * 20),)
         return self.coordinator.submit(0, OffsetCommit(group_id="g", offsets=offsets))
+
+    def stage(self, offset: int, *, epoch: int = 0, verified: bool = True) -> Any:
+        """As the handler does it."""
+        verification = self.coordinator.begin_verification(0, PRODUCER, epoch)
+        transaction = InTransaction(PRODUCER, epoch, (verification or False) if verified else False)
+        offsets = (OffsetToCommit(topic="orders", partition=0, offset=offset),)
+        return self.coordinator.submit(0, TxnOffsetCommit(group_id="g", transaction=transaction, offsets=offsets))
+
+    def end(self, epoch: int, *, is_commit: bool = True) -> Any:
+        end = TransactionEnd(
+            producer_id=PRODUCER,
+            producer_epoch=epoch,
+            is_commit=is_commit,
+            coordinator_epoch=0,
+            transaction_version=2,
+        )
+        return self.coordinator.end_transaction(0, end)
 
     async def committed(self) -> dict[int, int]:
         reply = await self.coordinator.run(0, OffsetFetch(group_id="g"))
@@ -86,3 +107,79 @@ async def test_a_commit_that_never_becomes_durable_is_told_so() -> None:
     node.partition.expire_produces(node.clock.monotonic())
     with pytest.raises(CoordinatorNotAvailable):
         await reply
+
+
+# -- transactions --------------------------------------------------------------------------
+
+
+async def test_offsets_of_transactions_count_by_their_markers_after_a_restart_too() -> None:
+    disk = SimDisk()
+    node = Node(disk)
+    await node.lead()
+    for offset, is_commit in ((1, True), (2, False), (3, True)):
+        assert (await node.stage(offset, epoch=offset)).errors == (0,)
+        assert (await node.stage(offset * 10, epoch=offset)).errors == (0,)
+        assert node.coordinator.begin_verification(0, PRODUCER, offset) is None
+        await node.end(offset + 1, is_commit=is_commit)
+        await node.end(offset + 1, is_commit=is_commit)
+    assert await node.committed() == {0: 30}
+    await node.stage(4, epoch=4)
+    assert node.partition.last_stable_offset < node.partition.high_watermark
+    node.partition.log.close()
+    again = Node(disk)
+    await again.lead()
+    assert await again.committed() == {0: 30}
+    assert (await again.stage(5, epoch=4)).errors == (0,)
+    await again.end(5)
+    assert await again.committed() == {0: 5}
+    assert again.partition.last_stable_offset == again.partition.high_watermark
+
+
+async def test_a_marker_is_acknowledged_when_it_is_durable_and_only_then_shows_its_offsets() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    node = Node(disk)
+    await node.lead()
+    staged, ended = node.stage(1), node.end(1)
+    fetched = node.coordinator.submit(0, OffsetFetch(group_id="g"))
+    assert not staged.done() and not ended.done() and not fetched.done()
+    node.finish_syncs()
+    assert (await staged).errors == (0,)
+    await ended
+    assert [name for name, _ in (await fetched).topics] == ["orders"]
+
+
+async def test_what_the_coordinator_has_not_verified_is_not_written() -> None:
+    node = Node(SimDisk())
+    await node.lead()
+    with pytest.raises(InvalidTxnState):
+        await node.stage(1, verified=False)
+    assert node.partition.log.end_offset == 0
+
+
+async def test_a_commit_that_was_verified_before_the_marker_came_is_not_written_behind_it() -> None:
+    node = Node(SimDisk())
+    await node.lead()
+    await node.stage(1)
+    verification = node.coordinator.begin_verification(0, PRODUCER, 1)
+    assert verification is not None
+    await node.end(1)
+    late = TxnOffsetCommit(
+        group_id="g",
+        transaction=InTransaction(PRODUCER, 1, verification),
+        offsets=(OffsetToCommit(topic="orders", partition=0, offset=9),),
+    )
+    with pytest.raises(InvalidTxnState):
+        await node.coordinator.run(0, late)
+    assert await node.committed() == {0: 1}
+
+
+async def test_a_fenced_producer_can_neither_commit_nor_end_anything() -> None:
+    node = Node(SimDisk())
+    await node.lead()
+    await node.stage(1, epoch=3)
+    await node.end(4, is_commit=False)
+    with pytest.raises(InvalidProducerEpoch):
+        await node.stage(2, epoch=3)
+    with pytest.raises(InvalidProducerEpoch):
+        await node.end(3)
+    assert await node.committed() == {}

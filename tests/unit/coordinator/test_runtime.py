@@ -5,9 +5,11 @@ from functools import partial
 
 import pytest
 
+from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 from penstock.coordinator.runtime import SPLIT_SIZE, Coordinator
 from penstock.model.errors import (
+    InvalidProducerEpoch,
     MessageTooLarge,
     NotEnoughReplicas,
     NotLeaderOrFollower,
@@ -15,6 +17,7 @@ from penstock.model.errors import (
     RequestTimedOut,
     StorageError,
 )
+from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch
 from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog
 
@@ -36,6 +39,12 @@ class Stage:
 
     def submit(self, *command: object) -> "asyncio.Future[object]":
         return self.coordinator.submit(0, command)
+
+    def end(self, producer_id: int, *, is_commit: bool = True) -> "asyncio.Future[None]":
+        end = TransactionEnd(
+            producer_id=producer_id, producer_epoch=4, is_commit=is_commit, coordinator_epoch=0, transaction_version=2
+        )
+        return self.coordinator.end_transaction(0, end)
 
     @property
     def shard(self) -> CountingShard:
@@ -273,3 +282,87 @@ async def test_loaded_shards_can_be_looked_at(stage: Stage) -> None:
     assert await stage.coordinator.run(0, ("get",)) == 0
     with pytest.raises(NotCoordinator):
         await stage.coordinator.run(1, ("get",))
+
+
+# -- transactions --------------------------------------------------------------------------
+
+
+async def test_records_of_a_transaction_are_written_as_the_producers_and_count_with_the_marker(stage: Stage) -> None:
+    assert await stage.submit("stage", 9, 5, 6) == 0
+    header = BatchHeader.at(memoryview(stage.log.written[0]))
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)
+    assert await stage.submit("get") == 0
+    await stage.end(9)
+    assert await stage.submit("get") == 11
+    marker = BatchHeader.at(memoryview(stage.log.written[1]))
+    assert marker.is_control
+    assert (marker.producer_id, marker.producer_epoch) == (9, 4)
+
+
+async def test_a_load_sees_markers_where_they_are_in_the_log(stage: Stage) -> None:
+    await stage.submit("stage", 9, 1)
+    await stage.end(9, is_commit=False)
+    await stage.submit("stage", 9, 10)
+    await stage.submit("stage", 8, 100)
+    await stage.end(9)
+    await stage.lead()
+    assert (stage.shard.total, stage.shard.staged) == (10, {8: 100})
+
+
+async def test_a_marker_counts_for_others_when_it_is_committed(stage: Stage) -> None:
+    await stage.submit("stage", 9, 5)
+    stage.log.is_held = True
+    ended, read = stage.end(9), stage.submit("get")
+    assert not ended.done() and not read.done()
+    stage.log.commit()
+    await ended
+    assert await read == 5
+
+
+async def test_a_marker_that_is_not_committed_in_time_is_to_be_sent_again(stage: Stage) -> None:
+    await stage.submit("stage", 9, 5)
+    stage.log.is_held = True
+    ended = stage.end(9)
+    stage.log.commit(RequestTimedOut.code)
+    with pytest.raises(CoordinatorNotAvailable):
+        await ended
+    stage.log.is_held = False
+    await stage.end(9)
+    assert await stage.submit("get") == 5
+
+
+async def test_a_marker_that_the_log_refuses_changes_nothing(stage: Stage) -> None:
+    await stage.submit("stage", 9, 5)
+    stage.log.refusal = InvalidProducerEpoch()
+    with pytest.raises(InvalidProducerEpoch):
+        await stage.end(9)
+    stage.log.refusal = NotLeaderOrFollower()
+    with pytest.raises(NotCoordinator):
+        await stage.end(9)
+    assert stage.shard.staged == {9: 5}
+
+
+async def test_a_shard_that_fails_on_a_marker_is_loaded_again(stage: Stage) -> None:
+    await stage.submit("stage", 9, 5)
+    stage.shard.fails_on = 5
+    with pytest.raises(NotCoordinator):
+        await stage.end(9)
+    await stage.coordinator.loaded(0)
+    assert stage.shard.total == 5
+
+
+async def test_transactions_are_ended_and_verified_by_an_active_shard_only() -> None:
+    stage = Stage()
+    with pytest.raises(NotCoordinator):
+        stage.end(9)
+    stage.coordinator.lead(0, stage.log)
+    with pytest.raises(CoordinatorLoadInProgress):
+        stage.end(9)
+    with pytest.raises(CoordinatorLoadInProgress):
+        stage.coordinator.begin_verification(0, 9, 3)
+    await stage.coordinator.loaded(0)
+    assert stage.coordinator.begin_verification(0, 9, 3) is not None
+    stage.coordinator.close()
+    with pytest.raises(NotCoordinator):
+        stage.coordinator.begin_verification(0, 9, 3)

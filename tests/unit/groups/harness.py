@@ -1,10 +1,10 @@
 """A shard with a log, a clock and timers around it, all in memory, and checks after every step."""
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Decision, Expired, InTransaction, Ticket
 from penstock.groups.agreement import differences
 from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.commands import (
@@ -17,6 +17,7 @@ from penstock.groups.commands import (
     OffsetFetch,
     OffsetToCommit,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from penstock.groups.records import GroupRecord
 from penstock.groups.settings import GroupSettings
@@ -28,11 +29,23 @@ REBALANCE_MS = 60_000
 RANGE = (("range", b"\x00\x00\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff"),)
 
 
+class Written(NamedTuple):
+    key: bytes
+    value: bytes | None
+    producer_id: int | None
+    """Whose transaction it is part of, if it is."""
+
+
+class Marker(NamedTuple):
+    producer_id: int
+    is_commit: bool
+
+
 class Harness:
     def __init__(self, **settings: int) -> None:
         self.settings = GroupSettings(**settings)
         self.now = 1_700_000_000_000
-        self.log: list[tuple[bytes, bytes | None]] = []
+        self.log: list[Written | Marker] = []
         self.timers: dict[Hashable, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self.waiting: dict[Ticket, Any] = {}
@@ -61,10 +74,14 @@ class Harness:
         self.carry_out(decision)
 
     def carry_out(self, decision: Decision[GroupRecord]) -> None:
-        self.log += [self.shard.encode(record) for record in decision.records]
+        producer_id = None if decision.transaction is None else decision.transaction.producer_id
+        self.log += [Written(*self.shard.encode(record), producer_id) for record in decision.records]
         self.shard.adopt(decision.drafts)
         for record in decision.records:
-            self.shard.apply(record)
+            if producer_id is None:
+                self.shard.apply(record)
+            else:
+                self.shard.stage(record, producer_id)
         for key, delay_ms in decision.timers.items():
             if delay_ms is None:
                 self.timers.pop(key, None)
@@ -74,6 +91,12 @@ class Harness:
             assert ticket in self.waiting, "a request is answered twice"
             del self.waiting[ticket]
             self.replies[ticket] = reply
+        self.check()
+
+    def end(self, producer_id: int, *, is_commit: bool = True) -> None:
+        """A marker is written, whatever the producer has begun."""
+        self.log.append(Marker(producer_id, is_commit))
+        self.shard.end_transaction(producer_id, is_commit=is_commit)
         self.check()
 
     def advance(self, delay_ms: int) -> None:
@@ -89,10 +112,16 @@ class Harness:
 
     def replayed(self) -> GroupShard:
         shard = GroupShard(self.settings)
-        for key, value in self.log:
-            record = shard.decode(key, value)
+        for entry in self.log:
+            if isinstance(entry, Marker):
+                shard.end_transaction(entry.producer_id, is_commit=entry.is_commit)
+                continue
+            record = shard.decode(entry.key, entry.value)
             assert record is not None
-            shard.apply(record)
+            if entry.producer_id is None:
+                shard.apply(record)
+            else:
+                shard.stage(record, entry.producer_id)
         return shard
 
     def restart(self) -> None:
@@ -170,6 +199,15 @@ class Harness:
     def commit(self, offset: int, group_id: str = GROUP, **more: Any) -> int:
         offsets = (OffsetToCommit(topic="orders", partition=0, offset=offset),)
         return int(self.ask(OffsetCommit(group_id=group_id, offsets=offsets, **more)).errors[0])
+
+    def stage(self, producer_id: int, offset: int, group_id: str = GROUP, *, topic: str = "orders", **more: Any) -> int:
+        """Commit in a transaction."""
+        offsets = (OffsetToCommit(topic=topic, partition=0, offset=offset, topic_id=more.pop("topic_id", UUID(int=0))),)
+        command = TxnOffsetCommit(group_id=group_id, transaction=InTransaction(producer_id, 0), offsets=offsets, **more)
+        return int(self.ask(command).errors[0])
+
+    def unstable(self, group_id: str = GROUP) -> set[tuple[str, int]]:
+        return set(self.ask(OffsetFetch(group_id=group_id, require_stable=True)).unstable)
 
     def committed(self, group_id: str = GROUP, topic: str = "orders", partition: int = 0) -> int | None:
         reply = self.ask(OffsetFetch(group_id=group_id, topics=((topic, (partition,)),)))

@@ -1,12 +1,13 @@
-"""Anything may happen in any order: joins, syncs, vanishing, commits, restarts. What must hold, holds."""
+"""Anything may happen in any order: joins, syncs, vanishing, commits, transactions, restarts. What must hold, holds."""
 
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
+from penstock.coordinator.decision import InTransaction
 from penstock.groups.classic_group import ClassicGroup, State
 from penstock.groups.commands import (
     DeleteGroups,
@@ -17,14 +18,17 @@ from penstock.groups.commands import (
     LeavingMember,
     OffsetCommit,
     OffsetDelete,
+    OffsetFetch,
     OffsetToCommit,
     SyncGroup,
+    TxnOffsetCommit,
 )
 from tests.unit.groups.harness import Harness
 
 GROUPS = st.sampled_from(("g", "g", "g", "h"))
 INSTANCES = st.sampled_from((None, None, None, "a", "b"))
 PARTITIONS = frozenset(range(6))
+PRODUCERS = st.integers(1, 3)
 SUBSCRIPTION = b"\x00\x00\x00\x00\x00\x01\x00\x06orders"
 BOTH = (("range", SUBSCRIPTION), ("sticky", SUBSCRIPTION))
 SIZE_MAX = 4
@@ -53,6 +57,13 @@ class Client:
         self.leads: tuple[str, ...] = ()
 
 
+class Staged(NamedTuple):
+    producer_id: int
+    group_id: str
+    partition: int
+    offset: int
+
+
 class GroupMachine(RuleBasedStateMachine):
     clients = Bundle("clients")
 
@@ -61,6 +72,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.host = Harness(offsets_retention_ms=120_000, offsets_retention_check_interval_ms=50_000, size_max=SIZE_MAX)
         self.known: list[Client] = []
         self.acked: dict[tuple[str, int], int] = {}
+        self.staged: list[Staged] = []
+        """What open transactions hold, in the order of the log."""
         self.next_id = 0
         self.next_offset = 0
 
@@ -249,6 +262,56 @@ class GroupMachine(RuleBasedStateMachine):
         if self.host.ask(OffsetCommit(group_id=group_id, offsets=(offset,))).errors == (0,):
             self.acked[group_id, partition] = self.next_offset
 
+    # -- transactions ----------------------------------------------------------------------
+
+    @rule(client=clients, producer_id=PRODUCERS, partition=st.sampled_from(sorted(PARTITIONS)), age=st.integers(0, 2))
+    def commit_in_transaction(self, client: Client, producer_id: int, partition: int, age: int) -> None:
+        group = self.host.shard.groups.get(client.group_id)
+        generation = client.generation - age
+        names_nobody = generation < 0 and not client.member_id and client.instance_id is None
+        is_staged = self.stage(
+            producer_id,
+            client.group_id,
+            partition,
+            generation=generation,
+            member_id=client.member_id,
+            instance_id=client.instance_id,
+        )
+        if is_staged and isinstance(group, ClassicGroup) and group.members and not names_nobody:
+            assert generation == group.generation
+            assert client.member_id in group.members
+            assert client.instance_id in (None, group.members[client.member_id].instance_id)
+
+    @rule(group_id=GROUPS, producer_id=PRODUCERS, partition=st.sampled_from(sorted(PARTITIONS)))
+    def commit_in_transaction_for_nobody(self, group_id: str, producer_id: int, partition: int) -> None:
+        assert self.stage(producer_id, group_id, partition)
+
+    def stage(self, producer_id: int, group_id: str, partition: int, **member: Any) -> bool:
+        self.next_offset += 1
+        command = TxnOffsetCommit(
+            group_id=group_id,
+            transaction=InTransaction(producer_id, 0),
+            offsets=(OffsetToCommit(topic="orders", partition=partition, offset=self.next_offset),),
+            **member,
+        )
+        if self.host.ask(command).errors != (0,):
+            return False
+        self.staged.append(Staged(producer_id, group_id, partition, self.next_offset))
+        return True
+
+    @rule(producer_id=PRODUCERS, is_commit=st.booleans(), times=st.integers(1, 2))
+    def end_transaction(self, producer_id: int, is_commit: bool, times: int) -> None:
+        """35: a marker makes count what its producer has staged, and nothing else; a repeated one does nothing."""
+        mine = [each for each in self.staged if each.producer_id == producer_id]
+        self.staged = [each for each in self.staged if each.producer_id != producer_id]
+        for _ in range(times):
+            self.host.end(producer_id, is_commit=is_commit)
+        if is_commit:
+            for each in mine:
+                place = each.group_id, each.partition
+                # Offsets rise with their records here, so the newest record is the greatest offset.
+                self.acked[place] = max(each.offset, self.acked.get(place, -1))
+
     @rule(group_id=GROUPS)
     def delete_group(self, group_id: str) -> None:
         if self.host.ask(DeleteGroups((group_id,))) == (0,):
@@ -264,8 +327,10 @@ class GroupMachine(RuleBasedStateMachine):
     def delete_topic(self) -> None:
         self.host.ask(ForgetTopics((("orders", UUID(int=1)),)))
         self.acked.clear()
+        self.staged.clear()
 
     def drop_acked(self, group_id: str) -> None:
+        self.staged = [each for each in self.staged if each.group_id != group_id]
         for key in [key for key in self.acked if key[0] == group_id]:
             del self.acked[key]
 
@@ -288,6 +353,8 @@ class GroupMachine(RuleBasedStateMachine):
             # What the sweep removed was due: it is checked against the clock in test_offsets.py.
             if partition not in self.host.shard.offsets.of(group_id).get("orders", {}):
                 del self.acked[group_id, partition]
+                # 35: never while a transaction is open.
+                assert all((each.group_id, each.partition) != (group_id, partition) for each in self.staged)
 
     # -- what must hold --------------------------------------------------------------------
 
@@ -300,6 +367,14 @@ class GroupMachine(RuleBasedStateMachine):
             for partition, value in topics.get("orders", {}).items()
         }
         assert found == self.acked
+
+    @invariant()
+    def offsets_are_unstable_while_a_transaction_holds_them(self) -> None:
+        """35: and their groups are there as long."""
+        for group_id in ("g", "h"):
+            held = {("orders", each.partition) for each in self.staged if each.group_id == group_id}
+            assert self.host.ask(OffsetFetch(group_id=group_id, require_stable=True)).unstable == held
+            assert not held or group_id in self.host.shard.groups
 
     @invariant()
     def a_partition_has_one_owner_in_a_generation(self) -> None:
@@ -326,6 +401,9 @@ class GroupMachine(RuleBasedStateMachine):
         self.pass_time(600_000)
         for group in self.host.shard.groups.values():
             assert group.state_name == "Empty"
+        assert {each.group_id for each in self.staged} <= self.host.shard.groups.keys()
+        for producer_id in {each.producer_id for each in self.staged}:
+            self.end_transaction(producer_id, is_commit=True, times=1)
         self.pass_time(600_000)
         assert self.host.shard.groups == {}
 

@@ -1,0 +1,141 @@
+"""TxnOffsetCommit, versions 0-5: how far a group has come, to count when the producer's transaction is committed.
+
+v2 brought the leader epoch, v3 the member for whom the producer commits (KIP-447), v4 TRANSACTION_ABORTABLE. From v5 on
+the group's partition of `__consumer_offsets` is added to the transaction here; before, AddOffsetsToTxn
+did, and it is verified that it has (KIP-890). Only the first commit of a transaction to the partition asks. Goes
+to transactions/service.py, then to groups/offsets.py. Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION,
+OFFSET_METADATA_TOO_LARGE, and for all of them what the coordinator of the transaction or the group refuses.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from kio.schema.errors import ErrorCode
+from kio.schema.txn_offset_commit.v5.request import TxnOffsetCommitRequest
+from kio.schema.txn_offset_commit.v5.response import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+from penstock.coordinator.decision import InTransaction
+from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from penstock.groups.commands import OffsetCommitReply, OffsetToCommit, TxnOffsetCommit
+from penstock.groups.errors import InvalidGroupId
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, int32, topic_name
+from penstock.model.errors import Refusal, UnknownTopicOrPartition
+from penstock.model.ids import TopicName
+from penstock.transactions.client_codes import for_writer, of_txn_offset_commit
+from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.settings import VERSION_EPOCH_BUMP
+
+if TYPE_CHECKING:
+    from penstock.storage.verification import Verification
+
+LOADING_KNOWN_FROM: Final = 2
+
+
+async def handle(context: Context, request: Request) -> TxnOffsetCommitResponse:
+    body: TxnOffsetCommitRequest = request.body
+    version = request.header.version
+    image = context.quorum.image
+    # First what is refused here, then what the group says, as Kafka has it.
+    results: dict[str, list[tuple[int, int]]] = {}
+    offsets: list[OffsetToCommit] = []
+    for named in body.topics:
+        topic = image.topics.get(TopicName(named.name))
+        for each in named.partitions:
+            if topic is None or not 0 <= each.partition_index < len(topic.partitions):
+                results.setdefault(named.name, []).append((each.partition_index, UnknownTopicOrPartition.code))
+                continue
+            offsets.append(
+                OffsetToCommit(
+                    topic=topic.name,
+                    topic_id=topic.id,
+                    partition=each.partition_index,
+                    offset=each.committed_offset,
+                    leader_epoch=each.committed_leader_epoch,
+                    metadata=each.committed_metadata,
+                )
+            )
+    if offsets:
+        errors = await _commit(context, version, body, tuple(offsets))
+        for committed, error in zip(offsets, errors, strict=True):
+            results.setdefault(committed.topic, []).append((committed.partition, _known(error, version)))
+    return TxnOffsetCommitResponse(
+        throttle_time=NO_THROTTLE,
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic_name(name),
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(partition_index=int32(index), error_code=ErrorCode(error))
+                    for index, error in partitions
+                ),
+            )
+            for name, partitions in results.items()
+        ),
+    )
+
+
+def _known(error: int, version: int) -> int:
+    # The oldest producers break down at the other one.
+    if error == CoordinatorLoadInProgress.code and version < LOADING_KNOWN_FROM:
+        return CoordinatorNotAvailable.code
+    return error
+
+
+async def _commit(
+    context: Context, version: int, body: TxnOffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
+) -> tuple[int, ...]:
+    try:
+        if not body.group_id:
+            raise InvalidGroupId
+        # Begun before anybody is asked: a marker that comes meanwhile makes the answer worthless.
+        verification = context.groups.begin_verification(body.group_id, body.producer_id, body.producer_epoch)
+        verified: Verification | bool = False
+        if verification is not None:
+            error = await _ask(context, version, body)
+            if error:
+                return (error,) * len(offsets)
+            verified = verification
+        command = TxnOffsetCommit(
+            group_id=body.group_id,
+            transaction=InTransaction(body.producer_id, body.producer_epoch, verified),
+            generation=body.generation_id,
+            member_id=body.member_id,
+            instance_id=body.group_instance_id,
+            offsets=offsets,
+        )
+        reply: OffsetCommitReply = await context.groups.ask(body.group_id, command)
+    except Refusal as refusal:
+        return (refusal.code,) * len(offsets)
+    return reply.errors
+
+
+async def _ask(context: Context, version: int, body: TxnOffsetCommitRequest) -> int:
+    """Have the group's partition added to the transaction, or ask whether it was."""
+    write = of_txn_offset_commit(version)
+    partition = context.groups.offsets_partition(body.group_id)
+    if write.adds:
+        error = await context.transactions.add_partitions(
+            AddPartitions(
+                transactional_id=body.transactional_id,
+                producer_id=body.producer_id,
+                epoch=body.producer_epoch,
+                partitions=frozenset({partition}),
+                client_version=VERSION_EPOCH_BUMP,
+            )
+        )
+        return for_writer(error, write)
+    if not context.settings["transaction.partition.verification.enable"]:
+        return 0
+    errors: tuple[int, ...] = await context.transactions.ask(
+        body.transactional_id,
+        VerifyPartitions(
+            transactional_id=body.transactional_id,
+            producer_id=body.producer_id,
+            epoch=body.producer_epoch,
+            partitions=(partition,),
+        ),
+    )
+    return for_writer(errors[0], write)
