@@ -12,9 +12,10 @@ from penstock.sim.disk import SimDisk
 from penstock.storage import snapshots
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
+from penstock.storage.marker import encode_marker, read_marker
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.store import LogStore
-from penstock.wire.batch import BatchHeader, iter_batches
+from penstock.wire.batch import BatchHeader, iter_batches, patch_offset_and_epoch
 from penstock.wire.records import Record, encode_batch
 
 FOLDER = "/data"
@@ -22,6 +23,7 @@ NOW_MS = 1_700_000_000_000
 PLACES = tuple(TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
 TOPIC_ID = UUID(int=0xFEED)
 PRODUCERS = (1000, 1001)
+TRANSACTIONAL_PRODUCERS = (2000, 2001)
 
 
 class FixedClock:
@@ -60,6 +62,8 @@ class Partition:
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
     recent: dict[int, list[tuple[int, int, bytes]]] = field(default_factory=dict)
+    # The epoch of each transactional producer, which every marker raises.
+    epochs: dict[int, int] = field(default_factory=dict)
     start_asked: int = 0
     start_acknowledged: int = 0
 
@@ -105,7 +109,11 @@ class Life:
     def _step(self, store: LogStore, logs: dict[TopicPartition, Log], step: int) -> None:
         place = PLACES[step % 3 == 2]
         log, known = logs[place], self.partitions[place]
-        self._append(log, known, idempotent=step % 4 != 0)
+        if step % 5 == 3:
+            self._append(log, known, kind="transactional")
+        self._append(log, known, kind="idempotent" if step % 4 else "plain")
+        if step % 7 == 6:
+            self._end_transaction(log, known)
         if step % 9 == 8:
             store.checkpoint_recovery_points()
         if step in (5, 15):
@@ -120,7 +128,7 @@ class Life:
         if step == 21:
             log.roll()
 
-    def _append(self, log: Log, known: Partition, *, idempotent: bool) -> None:
+    def _append(self, log: Log, known: Partition, *, kind: str) -> None:
         count = self.random.randrange(1, 4)
         records = [
             Record(
@@ -130,23 +138,48 @@ class Life:
             )
             for _ in range(count)
         ]
-        producer_id = self.random.choice(PRODUCERS) if idempotent else -1
+        transactional, idempotent = kind == "transactional", kind != "plain"
+        producer_id = self.random.choice(TRANSACTIONAL_PRODUCERS if transactional else PRODUCERS) if idempotent else -1
         sequence = known.sequences.get(producer_id, 0) if idempotent else -1
         sealed = encode_batch(
             records,
             base_offset=log.end_offset,
             leader_epoch=self.epoch,
             producer_id=producer_id,
-            producer_epoch=0 if idempotent else -1,
+            producer_epoch=known.epochs.get(producer_id, 0) if idempotent else -1,
             base_sequence=sequence,
+            is_transactional=transactional,
         )
         offset = log.end_offset
         known.sent.setdefault(offset, []).append(sealed)
-        appended = log.append(as_sent(sealed), leader_epoch=self.epoch, now_ms=NOW_MS)
+        appended = log.append(
+            as_sent(sealed), leader_epoch=self.epoch, now_ms=NOW_MS, transaction_verified=transactional
+        )
         assert appended.base_offset == offset
         if idempotent:
             known.sequences[producer_id] = sequence + count
             known.recent.setdefault(producer_id, []).append((offset, sequence, sealed))
+        self._acknowledge(log, known)
+
+    def _end_transaction(self, log: Log, known: Partition) -> None:
+        """Commit or abort as the second version of transactions does, with the next epoch."""
+        producer_id = self.random.choice(TRANSACTIONAL_PRODUCERS)
+        known.epochs[producer_id] = known.epochs.get(producer_id, 0) + 1
+        known.sequences[producer_id] = 0
+        known.recent.pop(producer_id, None)
+        marker: dict[str, Any] = {
+            "producer_id": producer_id,
+            "producer_epoch": known.epochs[producer_id],
+            "commit": self.random.random() < 0.3,
+            "coordinator_epoch": self.epoch,
+        }
+        sealed = encode_marker(**marker, now_ms=NOW_MS, broker_time=False)
+        patch_offset_and_epoch(sealed, 0, log.end_offset, self.epoch)
+        known.sent.setdefault(log.end_offset, []).append(bytes(sealed))
+        log.append_marker(**marker, leader_epoch=self.epoch, now_ms=NOW_MS, transaction_version=2)
+        self._acknowledge(log, known)
+
+    def _acknowledge(self, log: Log, known: Partition) -> None:
         if self.random.random() < 0.5:
             self.disk.finish_sync()
         for sent_at, batches in known.sent.items():
@@ -212,9 +245,52 @@ def check_derived(log: Log) -> None:
     if batches and batches[0][2].base_offset == 0:
         replayed = ProducerState()
         snapshots.replay(log.segments, replayed, 0, log.end_offset, NOW_MS)
-        assert {each.producer_id: list(each.batches) for each in log.producers()} == {
-            each.producer_id: list(each.batches) for each in replayed
-        }
+        assert producers_of(log.producer_state) == producers_of(replayed)
+        assert log.producer_state.open_transactions == replayed.open_transactions
+    check_aborted(log, [header for _, _, header in batches])
+
+
+def producers_of(state: ProducerState) -> dict[int, tuple[object, ...]]:
+    return {
+        each.producer_id: (
+            each.epoch,
+            each.next_sequence,
+            list(each.batches),
+            each.coordinator_epoch,
+            each.txn_first_offset,
+            each.last_timestamp,
+        )
+        for each in state
+    }
+
+
+def check_aborted(log: Log, headers: list[BatchHeader]) -> None:
+    """The aborted transactions are those that the log's own markers say, for any part of it."""
+    open_from: dict[int, int] = {}
+    aborted: list[tuple[int, int, int]] = []
+    for header in headers:
+        if header.is_control:
+            piece = log.read(max(header.base_offset, log.start_offset), max_bytes=1, end=log.end_offset)
+            marker = read_marker(piece.file.read(piece.size, piece.position)) if piece else None
+            first = open_from.pop(header.producer_id, None)
+            if (
+                first is not None
+                and marker is not None
+                and not marker.commit
+                and header.base_offset >= log.start_offset
+            ):
+                aborted.append((header.producer_id, first, header.base_offset))
+        elif header.is_transactional:
+            open_from.setdefault(header.producer_id, header.base_offset)
+    for start in range(log.start_offset, log.end_offset, 5):
+        for end in (start + 1, start + 20, log.end_offset):
+            needed = {(who, first) for who, first, last in aborted if first < end and last >= start}
+            assert needed <= set(log.aborted_transactions(start, end))
+    if headers and headers[0].base_offset == 0:
+        first_unstable = min(open_from.values(), default=None)
+        if first_unstable is not None:
+            first_unstable = max(first_unstable, log.start_offset)
+        assert log.first_unstable_offset == first_unstable
 
 
 def check_goes_on(log: Log, known: Partition) -> None:
@@ -227,6 +303,19 @@ def check_goes_on(log: Log, known: Partition) -> None:
             if offset in last_kept:
                 appended = log.append(as_sent(sealed), leader_epoch=9, now_ms=NOW_MS)
                 assert appended.duplicate and appended.base_offset == offset
+    for producer_id in list(log.producer_state.open_transactions.values()):
+        epoch = log.producer_state.producers[producer_id].epoch + 1
+        log.append_marker(
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            commit=False,
+            coordinator_epoch=99,
+            leader_epoch=9,
+            now_ms=NOW_MS,
+            transaction_version=2,
+        )
+    log.high_watermark_moved(log.end_offset)
+    assert log.first_unstable_offset is None
     sealed = encode_batch([Record(timestamp=NOW_MS, key=b"k", value=b"after")], leader_epoch=9)
     offset = log.end_offset
     assert log.append(memoryview(bytearray(sealed)), leader_epoch=9, now_ms=NOW_MS).base_offset == offset

@@ -174,6 +174,11 @@ class InvalidTransactionTimeout(Refusal):
     meaning = "The transaction timeout is larger than transaction.max.timeout.ms."
 
 
+class TransactionCoordinatorFenced(Refusal):
+    code = 52
+    meaning = "A newer coordinator has written markers for this producer."
+
+
 class StorageError(Refusal):
     code = 56
     meaning = "The log directory failed; the node's log says how."

@@ -24,13 +24,17 @@ from penstock.ports.network import FileSlice
 from penstock.replication.isr import advance_high_watermark, effective_min_isr
 from penstock.replication.waiting import WaitingFetch, WaitingProduce
 from penstock.storage.log import Appended, Log
+from penstock.storage.marker import SIZE as MARKER_SIZE
+from penstock.storage.verification import Verification
 
 ALL_REPLICAS = -1
 
 
 class Partition:
     __slots__ = (
+        "_held_size",
         "_hidden_size",
+        "_stable_mark",
         "_waiting_fetches",
         "_waiting_produces",
         "high_watermark",
@@ -56,7 +60,11 @@ class Partition:
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
         self.high_watermark = Offset(log.durable_offset)
+        log.high_watermark_moved(self.high_watermark)
+        self._stable_mark = self._stable_up_to(self.high_watermark)
+        # Bytes that nobody sees yet, and bytes that only readers of uncommitted records see.
         self._hidden_size = 0
+        self._held_size = 0
         self._waiting_produces: deque[WaitingProduce] = deque()
         # A dict for its order and its cheap removal; the values mean nothing.
         self._waiting_fetches: dict[WaitingFetch, None] = {}
@@ -70,7 +78,14 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.high_watermark
+        """The offset below which every transaction has ended for good; it never moves back."""
+        # Deleted records hold nobody back, whether or not their transaction was ended.
+        start = self.log.start_offset
+        return self._stable_mark if self._stable_mark >= start else start
+
+    def _stable_up_to(self, mark: int) -> int:
+        first_unstable = self.log.first_unstable_offset
+        return mark if first_unstable is None or first_unstable > mark else first_unstable
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
@@ -83,8 +98,19 @@ class Partition:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def append(self, records: memoryview, *, acks: int, now_ms: int) -> Appended:
-        """Write one batch. Returns before it is durable; `wait_durable` tells when it is."""
+    def append(
+        self,
+        records: memoryview,
+        *,
+        acks: int,
+        now_ms: int,
+        trusted: bool = False,
+        transaction_verified: Verification | bool = False,
+    ) -> Appended:
+        """Write one batch. Returns before it is durable; `wait_durable` tells when it is.
+
+        `trusted` and `transaction_verified` are those of `Log.append`.
+        """
         if self.leader != self.node_id:
             raise NotLeaderOrFollower
         log = self.log
@@ -92,9 +118,45 @@ class Partition:
             needed = effective_min_isr(log.settings.min_insync_replicas, replica_count=len(self.replicas))
             if len(self.isr) < needed:
                 raise NotEnoughReplicas
-        appended = log.append(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        appended = log.append(
+            records,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            trusted=trusted,
+            transaction_verified=transaction_verified,
+        )
         self._hidden_size += len(records)
         if log.durable_offset > self.high_watermark:
+            self._advance()
+        return appended
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """End a producer's transaction here. Returns before that is durable, like `append` with acks=all."""
+        if self.leader != self.node_id:
+            raise NotLeaderOrFollower
+        needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
+        if len(self.isr) < needed:
+            raise NotEnoughReplicas
+        appended = self.log.append_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            leader_epoch=self.leader_epoch,
+            now_ms=now_ms,
+            transaction_version=transaction_version,
+        )
+        self._hidden_size += MARKER_SIZE
+        if self.log.durable_offset > self.high_watermark:
             self._advance()
         return appended
 
@@ -118,15 +180,29 @@ class Partition:
         if mark == self.high_watermark:
             return
         self.high_watermark = mark
+        size, self._hidden_size = self._hidden_size, 0
+        if self.log.first_unstable_offset is None and not self._held_size:
+            self._stable_mark = mark
+        else:
+            size = self._advance_stable(mark, size)
         waiting = self._waiting_produces
         while waiting and waiting[0].offset <= mark:
             waiting.popleft().done(NO_ERROR)
         if self._waiting_fetches:
-            size, self._hidden_size = self._hidden_size, 0
             for fetch in list(self._waiting_fetches):
                 fetch.more_bytes(size)
-        else:
-            self._hidden_size = 0
+
+    def _advance_stable(self, mark: int, size: int) -> int:
+        """Move the stable mark after the high watermark; return how many bytes somebody may see for the first time."""
+        self.log.high_watermark_moved(mark)
+        stable = max(self._stable_mark, self._stable_up_to(mark))
+        if stable == self._stable_mark:
+            self._held_size += size
+            return size
+        # An ended transaction shows its readers all that it held back.
+        held, self._held_size = self._held_size, (0 if stable == mark else self._held_size + size)
+        self._stable_mark = stable
+        return size + held
 
     def expire_produces(self, now: float) -> None:
         if self._waiting_produces and self._waiting_produces[0].deadline <= now:

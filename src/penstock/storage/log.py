@@ -22,17 +22,28 @@ from penstock.model.errors import CorruptMessage, OffsetOutOfRange, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
-from penstock.storage import lookup, recovery, replicated, snapshots, trim, validate, verified
+from penstock.storage import aborted, lookup, recovery, replicated, snapshots, trim, validate, verified
 from penstock.storage.directory import LogDirectory
+from penstock.storage.marker import Marker, encode_marker
 from penstock.storage.producer_state import SEQUENCE_MASK, Producer
 from penstock.storage.rolling import Appended, RollingLog
 from penstock.storage.scan import BadBatch
-from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, LOG_OVERHEAD, MAGIC, unpack_header
+from penstock.storage.verification import Verification
+from penstock.wire.batch import (
+    ATTRIBUTES_AT,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+    unpack_header,
+)
 from penstock.wire.compression import check_codec_frame
 
 __all__ = ["Appended", "Log"]
 
 _place: Final = Struct(">qii").pack_into
+_ORDINARY_MASK: Final = CODEC_MASK | TRANSACTIONAL
 _RECORD_SIZE_LEAST: Final = validate.RECORD_SIZE_LEAST
 
 
@@ -78,12 +89,14 @@ class Log(RollingLog):
         leader_epoch: int,
         now_ms: int,
         trusted: bool = False,
-        transaction_verified: bool = False,
+        transaction_verified: Verification | bool = False,
     ) -> Appended:
         """Append one batch of a client, giving it its offsets in place.
 
-        `trusted` is for our own batches (the metadata log): only the checksum and the size are
-        looked at, and control batches pass.
+        `trusted` is for batches of this node's own (the metadata log, coordinators): only checksum, size
+        and producer epoch are looked at, and control batches pass. A transactional batch needs
+        `transaction_verified` unless its transaction is open here already: what `begin_verification`
+        gave before the coordinator was asked, or True if nothing could happen in between.
         """
         if self.damage is not None or self.directory.failure is not None:
             self._refuse_storage()
@@ -100,23 +113,21 @@ class Log(RollingLog):
             or magic != MAGIC
             or count != delta + 1
             or count <= 0
-            or attributes & ~CODEC_MASK
+            or attributes & ~_ORDINARY_MASK
             or base
             or size > self._max_message_bytes
-            or (producer_id >= 0 and sequence < 0)
+            or (sequence < 0 if producer_id >= 0 else attributes & TRANSACTIONAL)
             or crc32c(records[ATTRIBUTES_AT:]) != crc
             or (
-                not check_codec_frame(attributes, records[HEADER_SIZE:])
-                if attributes
+                not check_codec_frame(attributes & CODEC_MASK, records[HEADER_SIZE:])
+                if attributes & CODEC_MASK
                 else size - HEADER_SIZE < count * _RECORD_SIZE_LEAST
             )
         ):
             if trusted:
                 replicated.check_own_batch(records)
             else:
-                validate.explain(
-                    records, max_message_bytes=self._max_message_bytes, transaction_verified=transaction_verified
-                )
+                validate.explain(records, max_message_bytes=self._max_message_bytes)
         if (self._prepares or timestamp - now_ms > self._timestamp_after_max_ms) and not trusted:
             records = validate.prepare(records, self._settings, now_ms)
             length = len(records) - LOG_OVERHEAD
@@ -124,19 +135,39 @@ class Log(RollingLog):
                 timestamp = now_ms
         if producer_id >= 0:
             producer = self._producers.get(producer_id)
-            if producer is None or producer.epoch != epoch or producer.next_sequence != sequence:
-                earlier = self.producer_state.check(producer_id, epoch, sequence, (sequence + delta) & SEQUENCE_MASK)
+            if (
+                producer is None
+                or producer.epoch != epoch
+                or producer.next_sequence != sequence
+                or producer.in_transaction != attributes & TRANSACTIONAL
+            ):
+                earlier = self.producer_state.check(
+                    producer_id,
+                    epoch,
+                    sequence,
+                    (sequence + delta) & SEQUENCE_MASK,
+                    transactional=bool(attributes & TRANSACTIONAL),
+                    verified=transaction_verified,
+                    in_order=not trusted,
+                )
                 if earlier is not None:
                     time_ms = earlier.timestamp if self._broker_time else -1
                     return Appended(earlier.base_offset, earlier.last_offset, time_ms, self.start_offset, True)
+                producer = None
+        else:
+            producer = None
 
         _place(records, 0, self.end_offset, length, leader_epoch)
         offset = self._write(records, delta, timestamp, now_ms)
         if leader_epoch != self._latest_epoch:
             self.begin_epoch(leader_epoch, offset)
         last_offset = offset + delta
-        if producer_id >= 0:
-            self.producer_state.published(producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms)
+        if producer is not None:
+            producer.wrote(sequence, offset, last_offset, timestamp, now_ms)
+        elif producer_id >= 0:
+            self.producer_state.published(
+                producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
+            )
         self.end_offset = last_offset + 1
         self._commit()
         return Appended(offset, last_offset, timestamp if self._broker_time else -1, self.start_offset, False)
@@ -178,6 +209,51 @@ class Log(RollingLog):
         if not position:
             self._first_batch(timestamp, now_ms)
         return offset
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        leader_epoch: int,
+        now_ms: int,
+        transaction_version: int = 0,
+    ) -> Appended:
+        """End a producer's transaction with a control batch. Without an open transaction it is written all the same."""
+        if self.damage is not None or self.directory.failure is not None:
+            self._refuse_storage()
+        self.producer_state.check_marker(
+            producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
+        )
+        batch = encode_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            commit=commit,
+            coordinator_epoch=coordinator_epoch,
+            now_ms=now_ms,
+            broker_time=self._broker_time,
+        )
+        _place(batch, 0, self.end_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
+        offset = self._write(memoryview(batch), 0, now_ms, now_ms)
+        self.begin_epoch(leader_epoch, offset)
+        self.note_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), offset, now_ms, now_ms)
+        self.end_offset = offset + 1
+        self._commit()
+        return Appended(offset, offset, now_ms if self._broker_time else -1, self.start_offset, False)
+
+    def begin_verification(
+        self, producer_id: int, producer_epoch: int, first_sequence: int, *, starts_at_zero: bool
+    ) -> Verification | None:
+        """Call before the coordinator is asked about a transactional batch, and hand the result to `append`.
+
+        None: the transaction is open here already, and nobody has to be asked. `starts_at_zero` is
+        for clients of transaction version 2, whose every transaction begins a new epoch.
+        """
+        return self.producer_state.begin_verification(
+            producer_id, producer_epoch, first_sequence, starts_at_zero=starts_at_zero
+        )
 
     def append_replicated(self, records: memoryview, *, now_ms: int) -> Appended:
         """Append batches that have their offsets and epochs: a follower's, whose leader has judged them."""
@@ -226,6 +302,31 @@ class Log(RollingLog):
             # A gap that compaction left: the batch is the first of the next segment.
             slot += 1
         return None
+
+    def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return producer id and first offset of the aborted transactions that reach into a range, by first offset."""
+        return self._guarded(lambda: aborted.in_range(self, start, end)) if self.any_aborted else []
+
+    def aborted_in(self, offset: int, piece: FileSlice) -> list[tuple[int, int]]:
+        """Return the aborted transactions that a reader needs with what `read` gave it for an offset."""
+        if not self.any_aborted:
+            return []
+        slot = max(bisect_right(self.bases, offset) - 1, 0)
+        while self.segments[slot].path != piece.file.path:
+            slot += 1
+        next_offset = self.bases[slot + 1] if slot + 1 < len(self.bases) else self.end_offset
+        end = self.segments[slot].offset_bound(piece.position + piece.size, next_offset=next_offset)
+        return self.aborted_transactions(offset, end)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The lowest offset of a transaction whose outcome is not final below the high watermark; None without one."""
+        first = self.producer_state.first_unstable_offset
+        return first if first is None or first >= self.start_offset else self.start_offset
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Count the transactions as ended whose markers nobody can take back any more."""
+        self.producer_state.settle(high_watermark)
 
     def lookup_time(self, timestamp: int) -> tuple[int, int, int] | None:
         """Return timestamp, offset and epoch of the first record at or after a point in time."""
@@ -304,6 +405,7 @@ class Log(RollingLog):
         self._guarded(self.flusher.indexes_now)
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
+        aborted.save_checkpoint(self, closing=True)
 
     def abandon(self) -> None:
         """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""

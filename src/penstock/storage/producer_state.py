@@ -1,10 +1,10 @@
-"""What a partition remembers of its idempotent producers: epoch, sequence, last five batches.
+"""What a partition remembers of its producers: epoch, sequence, last five batches, open transaction.
 
-`check` decides on a batch before it is written and changes nothing; `published` notes it
-after the write succeeded. The same `published` serves replay. Snapshots have Kafka's format
-(version 1); a producer's older batches stand before its newest as entries of the same id,
-which Kafka's reader takes as earlier states of it. Refuses: InvalidProducerEpoch,
-OutOfOrderSequence.
+`check` and `check_marker` decide before anything is written and change nothing; `published`
+and `ended` note what is in the log now, live and in replay alike. Snapshots have Kafka's
+format (version 1); a producer's older batches stand before its newest as entries of the
+same id, which Kafka's reader takes as earlier states of it. Refuses: InvalidProducerEpoch,
+OutOfOrderSequence, InvalidTxnState, TransactionCoordinatorFenced.
 """
 
 from collections import deque
@@ -15,11 +15,20 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from penstock.model.errors import Corruption, InvalidProducerEpoch, OutOfOrderSequence
+from penstock.model.errors import (
+    Corruption,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from penstock.storage.verification import Verification
+from penstock.wire.batch import TRANSACTIONAL
 
 BATCHES_KEPT: Final = 5
 SEQUENCE_MASK: Final = 0x7FFFFFFF
 NO_PRODUCER_EPOCH: Final = -1
+EPOCH_MAX: Final = 0x7FFF
 SNAPSHOT_VERSION: Final = 1
 _PREFIX: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
@@ -36,10 +45,30 @@ class WrittenBatch(NamedTuple):
     timestamp: int
 
 
+class Ended(NamedTuple):
+    """A transaction that a marker at `last_offset` has ended; `stable_offset` is what no open one holds back."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    stable_offset: int
+
+
 class Producer:
     """One producer id in one partition."""
 
-    __slots__ = ("batches", "epoch", "next_sequence", "producer_id", "seen_ms")
+    __slots__ = (
+        "_marker_timestamp",
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "in_transaction",
+        "marker_offset",
+        "next_sequence",
+        "producer_id",
+        "seen_ms",
+        "txn_first_offset",
+    )
 
     def __init__(self, producer_id: int, epoch: int, seen_ms: int) -> None:
         self.producer_id = producer_id
@@ -48,19 +77,55 @@ class Producer:
         self.batches: deque[WrittenBatch] = deque(maxlen=BATCHES_KEPT)
         # By our own clock: records may carry any timestamp, and a backfill must not lose its state.
         self.seen_ms = seen_ms
+        # The attribute bit that its next batch must have: a transaction takes no other batches.
+        self.in_transaction = 0
+        self.txn_first_offset = -1
+        self.coordinator_epoch = -1
+        self.marker_offset = -1
+        self._marker_timestamp = -1
 
     @property
-    def last(self) -> WrittenBatch:
-        return self.batches[-1]
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of its newest batch, markers aside."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    @property
+    def last_timestamp(self) -> int:
+        """The timestamp of what it wrote last, or of the marker behind that."""
+        return self.batches[-1].timestamp if self.last_offset > self.marker_offset else self._marker_timestamp
+
+    def wrote(self, first_sequence: int, base_offset: int, last_offset: int, timestamp: int, now_ms: int) -> None:
+        """Note its next batch."""
+        if first_sequence < 0:
+            last_sequence = first_sequence
+        else:
+            last_sequence = (first_sequence + last_offset - base_offset) & SEQUENCE_MASK
+        self.batches.append(WrittenBatch(first_sequence, last_sequence, base_offset, last_offset, timestamp))
+        self.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        self.seen_ms = now_ms
+
+    def mark(self, offset: int, timestamp: int, coordinator_epoch: int) -> None:
+        self.marker_offset, self._marker_timestamp = offset, timestamp
+        self.coordinator_epoch = coordinator_epoch
 
 
 class ProducerState:
     """All producers of one partition, by id."""
 
-    __slots__ = ("producers",)
+    __slots__ = ("_ended", "_first_unstable", "open_transactions", "producers", "verifications")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
+        # The producer of each open transaction by its first offset, lowest first.
+        self.open_transactions: dict[int, int] = {}
+        # Ended transactions whose marker may still be taken back: first offset and the marker's.
+        self._ended: dict[int, int] = {}
+        self._first_unstable: int | None = None
+        self.verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -70,27 +135,101 @@ class ProducerState:
 
     def clear(self) -> None:
         self.producers.clear()
+        self.open_transactions.clear()
+        self._ended.clear()
+        self._first_unstable = None
+        self.verifications.clear()
 
-    def check(self, producer_id: int, epoch: int, first_sequence: int, last_sequence: int) -> WrittenBatch | None:
-        """Return the earlier write of this very batch, or None if it comes next. Refuses everything else."""
+    # Deciding
+
+    def check(
+        self,
+        producer_id: int,
+        epoch: int,
+        first_sequence: int,
+        last_sequence: int,
+        *,
+        transactional: bool = False,
+        verified: Verification | bool = False,
+        in_order: bool = True,
+    ) -> WrittenBatch | None:
+        """Return the earlier write of this very batch, or None if it comes next. Refuses everything else.
+
+        `in_order` is False for the batches of a coordinator on this node, which carry no sequence.
+        """
+        producer = self.producers.get(producer_id)
+        if in_order and producer is not None and epoch == producer.epoch and first_sequence != producer.next_sequence:
+            for batch in producer.batches:
+                if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
+                    return batch
+        if transactional and not self.has_open_transaction(producer_id, epoch):
+            self._check_verified(producer_id, verified)
+        if producer is not None and epoch < producer.epoch:
+            raise InvalidProducerEpoch(
+                f"producer {producer_id} wrote with epoch {epoch}, and epoch {producer.epoch} has been seen"
+            )
+        if in_order:
+            self._check_sequence(producer, producer_id, epoch, first_sequence)
+        if producer is not None and producer.in_transaction and not transactional:
+            raise InvalidTxnState(f"producer {producer_id} has an open transaction, and the batch is none of it")
+        return None
+
+    def _check_verified(self, producer_id: int, verified: Verification | bool) -> None:
+        if verified is not True and (verified is False or self.verifications.get(producer_id) is not verified):
+            # Also when a marker came between the question to the coordinator and this batch (KIP-890).
+            raise InvalidTxnState("the partition is not part of an open transaction of this producer")
+
+    def _check_sequence(self, producer: Producer | None, producer_id: int, epoch: int, first_sequence: int) -> None:
+        verification = self.verifications.get(producer_id)
+        if verification is not None:
+            verification.check(first_sequence, is_known=producer is not None and bool(producer.batches))
+        if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
+            # Retention may have taken the state along, and without an epoch there is no order to keep.
+            return
+        expected = producer.next_sequence if epoch == producer.epoch else 0
+        if first_sequence != expected:
+            raise OutOfOrderSequence(
+                f"producer {producer_id} sent sequence {first_sequence} of epoch {epoch}, and {expected} comes next"
+            )
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, transaction_version: int) -> None:
+        """Refuse the marker of a producer or of a coordinator that was replaced."""
         producer = self.producers.get(producer_id)
         if producer is None:
-            # Retention may have taken the state along: any first sequence is taken.
+            return
+        # Version 2 ends each transaction with the next epoch. The present one is a repeated marker, unless
+        # a transaction is open; the last epoch there is has none above it.
+        repeated = epoch == producer.epoch and (not producer.in_transaction or epoch == EPOCH_MAX)
+        if epoch < producer.epoch or (transaction_version >= 2 and epoch == producer.epoch and not repeated):
+            raise InvalidProducerEpoch(
+                f"a marker of producer {producer_id} has epoch {epoch}, and epoch {producer.epoch} has been seen"
+            )
+        if coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFenced(
+                f"a marker of producer {producer_id} comes from coordinator epoch {coordinator_epoch}, "
+                f"and {producer.coordinator_epoch} has been seen"
+            )
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        producer = self.producers.get(producer_id)
+        return producer is not None and bool(producer.in_transaction) and producer.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, first_sequence: int, *, starts_at_zero: bool
+    ) -> Verification | None:
+        """Note that the coordinator is asked about a producer; None if its transaction is open here already."""
+        if self.has_open_transaction(producer_id, epoch):
             return None
-        if epoch != producer.epoch:
-            _check_new_epoch(producer, epoch, first_sequence)
-            return None
-        if first_sequence == producer.next_sequence:
-            return None
-        for batch in producer.batches:
-            if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
-                return batch
-        if epoch == NO_PRODUCER_EPOCH:
-            # Without an epoch there is no order to keep; only the very same batch is known again.
-            return None
-        raise OutOfOrderSequence(
-            f"producer {producer_id} sent sequence {first_sequence}, and {producer.next_sequence} comes next"
-        )
+        verification = self.verifications.get(producer_id)
+        if verification is None:
+            verification = self.verifications[producer_id] = Verification(
+                epoch, first_sequence, starts_at_zero=starts_at_zero
+            )
+        else:
+            verification.also(epoch, first_sequence)
+        return verification
+
+    # Noting
 
     def published(
         self,
@@ -101,42 +240,99 @@ class ProducerState:
         last_offset: int,
         timestamp: int,
         now_ms: int,
+        transactional: int = 0,
     ) -> None:
-        """Note a batch that is in the log now."""
+        """Note a batch that is in the log now; `transactional` is that bit of its attributes."""
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
         elif producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
-        last_sequence = (first_sequence + last_offset - base_offset) & SEQUENCE_MASK
-        producer.batches.append(WrittenBatch(first_sequence, last_sequence, base_offset, last_offset, timestamp))
-        producer.next_sequence = (last_sequence + 1) & SEQUENCE_MASK
+        producer.wrote(first_sequence, base_offset, last_offset, timestamp, now_ms)
+        if transactional:
+            self.verifications.pop(producer_id, None)
+            if not producer.in_transaction:
+                self._open(producer, base_offset)
+
+    def _open(self, producer: Producer, first_offset: int) -> None:
+        producer.in_transaction = TRANSACTIONAL
+        producer.txn_first_offset = first_offset
+        self.open_transactions[first_offset] = producer.producer_id
+        if self._first_unstable is None:
+            self._first_unstable = first_offset
+
+    def ended(
+        self,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        offset: int,
+        timestamp: int,
+        now_ms: int,
+        *,
+        settled: bool,
+    ) -> Ended | None:
+        """Note a marker that is in the log now; return the transaction that it has ended, if there was one.
+
+        Until `settled` by the high watermark, the transaction still counts as unstable.
+        """
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+            producer.next_sequence = 0
+        producer.mark(offset, timestamp, coordinator_epoch)
         producer.seen_ms = now_ms
+        self.verifications.pop(producer_id, None)
+        if not producer.in_transaction:
+            return None
+        first_offset = producer.txn_first_offset
+        producer.in_transaction, producer.txn_first_offset = 0, -1
+        del self.open_transactions[first_offset]
+        if settled:
+            self._find_first_unstable()
+        else:
+            self._ended[first_offset] = offset
+        return Ended(producer_id, first_offset, offset, next(iter(self.open_transactions), offset + 1))
+
+    # Stability
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
+        return self._first_unstable
+
+    def settle(self, high_watermark: int) -> None:
+        """Let go of the ended transactions whose marker is below the mark."""
+        if self._ended:
+            for first_offset, last_offset in list(self._ended.items()):
+                if last_offset < high_watermark:
+                    del self._ended[first_offset]
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        first_open = next(iter(self.open_transactions), None)
+        candidates = [*self._ended] if first_open is None else [first_open, *self._ended]
+        self._first_unstable = min(candidates, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have written nothing for so long; return how many."""
-        expired = [each.producer_id for each in self if now_ms - each.seen_ms > expiration_ms]
+        """Forget producers that have written nothing for so long and have no open transaction; return how many."""
+        expired = [
+            each.producer_id for each in self if now_ms - each.seen_ms > expiration_ms and not each.in_transaction
+        ]
         for producer_id in expired:
             del self.producers[producer_id]
+            self.verifications.pop(producer_id, None)
         return len(expired)
+
+    # Snapshots
 
     def encode(self) -> bytes:
         """Return a snapshot as Kafka's `.snapshot` files hold it."""
-        entries = [
-            _ENTRY.pack(
-                producer.producer_id,
-                producer.epoch,
-                batch.last_sequence,
-                batch.last_offset,
-                batch.last_offset - batch.base_offset,
-                batch.timestamp,
-                -1,
-                -1,
-            )
-            for producer in self
-            for batch in producer.batches
-        ]
+        entries = [entry for producer in self for entry in _entries(producer)]
         body = _COUNT.pack(len(entries)) + b"".join(entries)
         return _PREFIX.pack(SNAPSHOT_VERSION, crc32c(body)) + body
 
@@ -150,21 +346,52 @@ class ProducerState:
         body = memoryview(content)[_PREFIX.size :]
         if version != SNAPSHOT_VERSION or crc != crc32c(body) or len(body) != _COUNT.size + count * _ENTRY.size:
             raise Corruption("the producer snapshot fails its checks")
-        self.producers.clear()
-        for producer_id, epoch, last_sequence, last_offset, delta, timestamp, _, _ in _ENTRY.iter_unpack(
-            body[_COUNT.size :]
-        ):
-            if last_offset >= 0:
-                first_sequence = (last_sequence - delta) & SEQUENCE_MASK
-                self.published(producer_id, epoch, first_sequence, last_offset - delta, last_offset, timestamp, now_ms)
+        self.clear()
+        for entry in _ENTRY.iter_unpack(body[_COUNT.size :]):
+            self._take_entry(entry, now_ms)
+        # Entries come by producer, transactions by their first offsets.
+        for producer in sorted(self, key=lambda each: each.txn_first_offset):
+            if producer.txn_first_offset >= 0:
+                self._open(producer, producer.txn_first_offset)
+
+    def _take_entry(self, entry: tuple[int, ...], now_ms: int) -> None:
+        producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, txn_first_offset = entry
+        producer = self.producers.get(producer_id)
+        if last_offset >= 0 and (producer is None or producer.last_offset != last_offset):
+            first_sequence = (last_sequence - delta) & SEQUENCE_MASK if last_sequence >= 0 else last_sequence
+            self.published(producer_id, epoch, first_sequence, last_offset - delta, last_offset, timestamp, now_ms)
+        elif producer is None:
+            self.producers[producer_id] = Producer(producer_id, epoch, now_ms)
+        producer = self.producers[producer_id]
+        producer.txn_first_offset = txn_first_offset
+        if timestamp != producer.last_timestamp or coordinator_epoch >= 0:
+            # Where the marker stands is not kept: somewhere behind the batch, unless a transaction goes on.
+            behind = -1 if txn_first_offset >= 0 and last_offset >= 0 else last_offset + 1
+            producer.mark(behind, timestamp, coordinator_epoch)
 
 
-def _check_new_epoch(producer: Producer, epoch: int, first_sequence: int) -> None:
-    if epoch < producer.epoch:
-        raise InvalidProducerEpoch(
-            f"producer {producer.producer_id} wrote with epoch {epoch}, and epoch {producer.epoch} has been seen"
-        )
-    if first_sequence != 0 and producer.epoch != NO_PRODUCER_EPOCH:
-        raise OutOfOrderSequence(
-            f"producer {producer.producer_id} starts epoch {epoch} at sequence {first_sequence} instead of 0"
-        )
+def _entries(producer: Producer) -> Iterator[bytes]:
+    """Yield the entries of one producer, oldest batch first; the last one is what Kafka goes by."""
+    batches = [*producer.batches]
+    for batch in batches[:-1]:
+        yield _entry(producer, batch, batch.timestamp, -1, -1)
+    newest = batches[-1] if batches else WrittenBatch(-1, -1, -1, -1, -1)
+    if batches and newest.timestamp != producer.last_timestamp:
+        # The marker's time stands in the last entry, so the batch keeps its own in another.
+        yield _entry(producer, newest, newest.timestamp, -1, -1)
+    yield _entry(producer, newest, producer.last_timestamp, producer.coordinator_epoch, producer.txn_first_offset)
+
+
+def _entry(
+    producer: Producer, batch: WrittenBatch, timestamp: int, coordinator_epoch: int, txn_first_offset: int
+) -> bytes:
+    return _ENTRY.pack(
+        producer.producer_id,
+        producer.epoch,
+        batch.last_sequence,
+        batch.last_offset,
+        batch.last_offset - batch.base_offset,
+        timestamp,
+        coordinator_epoch,
+        txn_first_offset,
+    )

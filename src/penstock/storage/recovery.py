@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
-from penstock.storage import damage
+from penstock.storage import aborted, damage
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
-from penstock.wire.batch import CONTROL, HeaderTuple
+from penstock.wire.batch import HeaderTuple
 
 _NAME_DIGITS = 20
 _LEFTOVERS = (".deleted", ".tmp", ".cleaned", ".swap")
@@ -98,6 +98,7 @@ def recover(
     state.epochs.truncate_start(state.start_offset)
     state.epochs.save()
     remove_snapshots(disk, folder, above=state.end_offset)
+    aborted.load_checkpoint(disk, folder, state.segments)
     return state
 
 
@@ -110,7 +111,7 @@ def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings
         stem, dot, suffix = name.partition(".")
         if name.endswith(_LEFTOVERS):
             disk.remove(f"{folder}/{name}")
-        elif len(stem) == _NAME_DIGITS and stem.isdecimal() and suffix in ("index", "timeindex"):
+        elif len(stem) == _NAME_DIGITS and stem.isdecimal() and suffix in ("index", "timeindex", "txnindex"):
             indexes.append(name)
         elif len(stem) == _NAME_DIGITS and stem.isdecimal() and dot + suffix == ".log":
             segments.append(_segment(directory, folder, int(stem), settings, now_ms))
@@ -231,6 +232,7 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
     segment.start_indexes_anew()
+    segment.txn_index.begin_anew()
     latest = epochs.latest
     end = segment.base_offset
     closed_at = plan.recovery_point if plan.clean and plan.recovery_point else OFFSET_MAX
@@ -245,8 +247,8 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
             if header[2] > latest:
                 epochs.assign(header[2], header[0])
                 latest = header[2]
-            if header[9] >= 0 and not header[5] & CONTROL:
-                producers.published(header[9], header[10], header[11], header[0], end - 1, header[8], now_ms)
+            if header[9] >= 0:
+                aborted.note_batch(producers, segment, position, header, now_ms)
     except BadBatch as bad:
         segment.finish_indexes()
         raise damage.Stopped(segment, bad, end) from bad

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import CorruptMessage, InvalidRecord
-from penstock.wire.batch import BatchHeader, batch_size, check_magic, crc_ok, iter_batches
+from penstock.storage.marker import read_marker
+from penstock.wire.batch import TRANSACTIONAL, BatchHeader, batch_size, check_magic, crc_ok, iter_batches
 
 if TYPE_CHECKING:
     from penstock.storage.rolling import Appended, RollingLog
@@ -39,7 +40,7 @@ def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appe
         raise InvalidRecord("there is no batch to append")
     latest = max(header.max_timestamp for header in headers)
     position = log.write_batches(records, headers[-1].last_offset, latest, now_ms)
-    segment, expected = log.active, log.end_offset
+    segment, expected, start = log.active, log.end_offset, 0
     for header in headers:
         if header.base_offset != expected:
             # Behind a gap a batch no longer ends where the next one begins.
@@ -48,14 +49,28 @@ def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appe
         segment.added(header.base_offset, header.last_offset, position, header.size, header.max_timestamp)
         position += header.size
         log.begin_epoch(header.leader_epoch, header.base_offset)
-        if header.producer_id >= 0 and not header.is_control:
-            log.producer_state.published(
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                header.base_offset,
-                header.last_offset,
-                header.max_timestamp,
-                now_ms,
-            )
+        if header.producer_id >= 0:
+            _note(log, header, records[start : start + header.size], now_ms)
+        start += header.size
     return log.appended(headers[0].base_offset, headers[-1].last_offset, now_ms)
+
+
+def _note(log: RollingLog, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+    state = log.producer_state
+    if not header.is_control:
+        state.published(
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            header.base_offset,
+            header.last_offset,
+            header.max_timestamp,
+            now_ms,
+            header.attributes & TRANSACTIONAL,
+        )
+        return
+    marker = read_marker(batch)
+    if marker is not None:
+        log.note_marker(
+            header.producer_id, header.producer_epoch, marker, header.last_offset, header.max_timestamp, now_ms
+        )

@@ -18,9 +18,10 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import RecordListTooLarge, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.disk import File
-from penstock.storage import damage, recovery, snapshots, validate
+from penstock.storage import aborted, damage, recovery, snapshots, validate
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
+from penstock.storage.marker import Marker
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment
 
@@ -82,6 +83,8 @@ class RollingLog:
         if state.folder_changed:
             self.flusher.folders[folder] = None
         self.flusher.rolled.extend(state.unflushed)
+        # Whether a transaction may have been aborted here: readers ask with every fetch.
+        self.any_aborted = not aborted.none_in(state.segments)
         # Files that are no longer part of the log, each with the time when they may go.
         self.doomed: list[tuple[int, tuple[str, ...]]] = []
         self._latest_epoch = state.epochs.latest
@@ -158,6 +161,7 @@ class RollingLog:
         self.flusher.rolled.append((written, self.end_offset))
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
+        aborted.save_checkpoint(self, closing=False)
         self.flusher.closed.append(closing)
         self.flusher.start()
         self.flusher.sync_indexes()
@@ -235,12 +239,15 @@ class RollingLog:
 
     def _open_active(self) -> File:
         try:
+            aborted.ensure_loaded(self, len(self.segments) - 1)
             self._writer = self.active.open_for_append()
             self.active.set_roll_times(self.roll_ms)
         except OSError as error:
             raise StorageError(f"{self.active.path}: {error}") from error
         except BadBatch as bad:
             self._refuse_damage(self.active, bad)
+        except Damaged as found:
+            self._refuse_damage(found.segment, found.bad)
         return self._writer
 
     def _first_batch(self, timestamp: int, now_ms: int) -> None:
@@ -253,6 +260,17 @@ class RollingLog:
         if epoch > self._latest_epoch:
             self.epochs.assign(epoch, offset)
             self._latest_epoch = self.epochs.latest
+
+    def note_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
+    ) -> None:
+        """Note the end of a transaction that is in the active segment now."""
+        ended = self.producer_state.ended(
+            producer_id, producer_epoch, marker.coordinator_epoch, offset, timestamp, now_ms, settled=False
+        )
+        if ended is not None and not marker.commit:
+            self.active.txn_index.append(ended)
+            self.any_aborted = True
 
     def save_epochs(self) -> bool:
         """Save the epochs, which must come before a recovery point behind them; return whether they are on disk."""

@@ -1,4 +1,4 @@
-"""One segment of a log: the `.log` file with its two indexes.
+"""One segment of a log: the `.log` file with its indexes.
 
 Finds the batch that holds an offset and the end of what a read may return, by the
 boundaries of the newest batches, by remembered ends of earlier reads, by the offset index
@@ -7,7 +7,7 @@ names before it is used. Raises BadBatch where the log itself is broken.
 """
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -19,6 +19,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
 from penstock.storage.scan import OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
 from penstock.storage.time_index import TimeIndex
+from penstock.storage.txn_index import TxnIndex
 from penstock.storage.verified import Verified
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD, HeaderTuple, unpack_header
 
@@ -60,6 +61,7 @@ class Segment:
         "boundary_positions",
         "created_ms",
         "directory",
+        "first_open_before",
         "first_timestamp",
         "folder",
         "full",
@@ -73,6 +75,7 @@ class Segment:
         "roll_after_now",
         "size",
         "time_index",
+        "txn_index",
         "unchecked_end",
         "unindexed",
         "verified",
@@ -101,6 +104,9 @@ class Segment:
         self.full = False
         self.offset_index = OffsetIndex(f"{folder}/{file_name(base_offset, '.index')}", base_offset)
         self.time_index = TimeIndex(f"{folder}/{file_name(base_offset, '.timeindex')}", base_offset)
+        self.txn_index = TxnIndex(f"{folder}/{file_name(base_offset, '.txnindex')}", base_offset, loaded=size == 0)
+        # Known once asked: the lowest first offset among the transactions open at the segment's beginning.
+        self.first_open_before: int | None = None
         self.max_timestamp: int = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset
         self.first_timestamp: int | None = None
@@ -133,6 +139,7 @@ class Segment:
     def save_indexes(self) -> tuple[File, File]:
         """Save what the indexes have in memory; return their files, for a sync. Raises OSError."""
         disk = self.directory.disk
+        self.txn_index.save_if_any(disk)
         return self.offset_index.save(disk), self.time_index.save(disk)
 
     def close_for_append(self) -> None:
@@ -146,8 +153,8 @@ class Segment:
         self.boundary_offsets = array("q")
         self.boundary_positions = array("q")
 
-    def paths(self) -> tuple[str, str, str]:
-        return self.path, self.offset_index.path, self.time_index.path
+    def paths(self) -> tuple[str, ...]:
+        return self.path, self.offset_index.path, self.time_index.path, self.txn_index.path
 
     # Writing
 
@@ -203,6 +210,9 @@ class Segment:
         self.size = position
         self.offset_index.truncate(position)
         self.time_index.truncate(offset)
+        self.txn_index.expected = None
+        if self.txn_index.loaded:
+            self.txn_index.truncate(offset)
         self.forget_boundaries()
         self._hints.clear()
         if position < self.unchecked_end:
@@ -321,6 +331,17 @@ class Segment:
             if stop == start:
                 raise
         return stop - start
+
+    def offset_bound(self, position: int, *, next_offset: int) -> int:
+        """Return an offset that no batch before a position reaches, close to the lowest that can be known cheaply."""
+        if position >= self.size:
+            return next_offset
+        slot = bisect_left(self.boundary_positions, position)
+        if slot < len(self.boundary_positions):
+            return self.boundary_offsets[slot]
+        self.ensure_indexed()
+        slot = bisect_left(self.offset_index.positions, position)
+        return self.offset_index.entry(slot)[0] if slot < len(self.offset_index) else next_offset
 
     def end_offset(self) -> int:
         """Return the offset behind the last batch, by a few headers at the end."""

@@ -9,9 +9,10 @@ from contextlib import suppress
 
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
-from penstock.storage.producer_state import ProducerState
+from penstock.storage.marker import read_marker
+from penstock.storage.producer_state import Ended, ProducerState
 from penstock.storage.segment import Segment, file_name
-from penstock.wire.batch import CONTROL
+from penstock.wire.batch import CONTROL, TRANSACTIONAL, HeaderTuple
 
 SUFFIX = ".snapshot"
 _DIGITS = 20
@@ -68,15 +69,32 @@ def replay(segments: Sequence[Segment], producers: ProducerState, start: int, en
             continue
         if segment.base_offset >= end or start >= end:
             return
-        position = segment.find(start) if start > segment.base_offset else 0
-        if position is None:
+        first = segment.find(start) if start > segment.base_offset else 0
+        if first is None:
             continue
-        for _, header in segment.headers_from(position):
+        for position, header in segment.headers_from(first):
             if header[0] >= end:
                 return
-            if header[9] >= 0 and not header[5] & CONTROL:
-                last_offset = header[0] + header[6]
-                producers.published(header[9], header[10], header[11], header[0], last_offset, header[8], now_ms)
+            if header[9] >= 0:
+                note_batch(producers, segment, position, header, now_ms)
+
+
+def note_batch(
+    producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int
+) -> Ended | None:
+    """Note a batch of a producer; return the transaction that it has aborted, if it has."""
+    last_offset = header[0] + header[6]
+    if not header[5] & CONTROL:
+        transactional = header[5] & TRANSACTIONAL
+        producers.published(header[9], header[10], header[11], header[0], last_offset, header[8], now_ms, transactional)
+        return None
+    marker = read_marker(segment.batch_at(position))
+    if marker is None:
+        return None
+    ended = producers.ended(
+        header[9], header[10], marker.coordinator_epoch, last_offset, header[8], now_ms, settled=True
+    )
+    return None if marker.commit else ended
 
 
 def _offsets(disk: Disk, folder: str) -> list[int]:

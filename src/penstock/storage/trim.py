@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import OffsetOutOfRange
-from penstock.storage import snapshots
+from penstock.storage import aborted, snapshots
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 
@@ -149,6 +149,7 @@ def _about_to_cut(log: RollingLog, offset: int) -> None:
     log.flusher.forget()
     log.flushed_offset = min(log.flushed_offset, offset)
     log.on_truncating()
+    aborted.remove_checkpoint(log.directory.disk, log.folder)
 
 
 def _end_at(log: RollingLog, offset: int) -> None:

@@ -4,7 +4,7 @@
 `prepare` does what needs the records opened: keys of compacted topics, timestamps out of
 bounds, another codec, the broker's own timestamps. Everything else keeps records closed.
 Refuses: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
-UnsupportedCompressionType, InvalidTxnState.
+UnsupportedCompressionType.
 """
 
 from struct import Struct
@@ -15,7 +15,6 @@ from penstock.model.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
-    InvalidTxnState,
     MessageTooLarge,
     UnsupportedCompressionType,
 )
@@ -55,7 +54,7 @@ _ERRORS_NAMED_MAX: Final = 1000
 CHECK_RECORDS = False
 
 
-def explain(records: memoryview, *, max_message_bytes: int, transaction_verified: bool) -> None:
+def explain(records: memoryview, *, max_message_bytes: int) -> None:
     """Raise what a client is told about its batch; return if it is one of the rare legal kinds after all."""
     if len(records) < HEADER_SIZE:
         raise CorruptMessage(f"{len(records)} bytes are too few for a batch")
@@ -78,11 +77,8 @@ def explain(records: memoryview, *, max_message_bytes: int, transaction_verified
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecord(f"producer id {header.producer_id} comes with sequence {header.base_sequence}")
     _check_payload(header, records)
-    if header.attributes & TRANSACTIONAL:
-        if header.producer_id < 0:
-            raise InvalidRecord("a transactional batch names no producer")
-        if not transaction_verified:
-            raise InvalidTxnState("the partition is not part of an open transaction of this producer")
+    if header.attributes & TRANSACTIONAL and header.producer_id < 0:
+        raise InvalidRecord("a transactional batch names no producer")
     if header.attributes & LOG_APPEND_TIME:
         # Whose clock it is says the topic: the bit is the broker's to set.
         _pack_attributes(records, ATTRIBUTES_AT, header.attributes & ~LOG_APPEND_TIME)

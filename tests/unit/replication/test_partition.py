@@ -9,7 +9,13 @@ ME = NodeId(1)
 
 
 def partition(*, end: int, durable: int) -> tuple[Partition, Any]:
-    log: Any = SimpleNamespace(end_offset=end, durable_offset=Offset(durable), directory=SimpleNamespace(failure=None))
+    log: Any = SimpleNamespace(
+        end_offset=end,
+        durable_offset=Offset(durable),
+        directory=SimpleNamespace(failure=None),
+        first_unstable_offset=None,
+        high_watermark_moved=lambda mark: None,
+    )
     return Partition(TopicName("a"), UUID(int=1), 0, ME, log), log
 
 

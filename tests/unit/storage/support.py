@@ -77,3 +77,21 @@ def stored(log: Log, *, max_bytes: int = 700) -> list[BatchHeader]:
             found.append(BatchHeader.at(view))
             offset = found[-1].next_offset
     return found
+
+
+def transactional(count: int = 1, *, sequence: int, producer_id: int = 7, epoch: int = 0, **header: Any) -> bytes:
+    return idempotent(count, sequence=sequence, producer_id=producer_id, epoch=epoch, is_transactional=True, **header)
+
+
+def end_transaction(
+    log: Log, *, commit: bool, producer_id: int = 7, epoch: int = 0, coordinator_epoch: int = 0, version: int = 0
+) -> Appended:
+    return log.append_marker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        commit=commit,
+        coordinator_epoch=coordinator_epoch,
+        leader_epoch=0,
+        now_ms=NOW_MS,
+        transaction_version=version,
+    )

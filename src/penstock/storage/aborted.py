@@ -1,0 +1,170 @@
+"""Which transactions were aborted, for readers that want only what was committed.
+
+The `.txnindex` files hold the answer and carry no checksum, so `txnindex-checkpoint` says
+of which segments they are complete, with how many entries and which checksum. It is
+written when a segment closes, never synced, and checked: what it does not vouch for is made
+anew from the log. Raises Damaged where the log is broken.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk
+from penstock.storage import snapshots
+from penstock.storage.producer_state import ProducerState
+from penstock.storage.scan import OFFSET_MAX, BadBatch
+from penstock.storage.segment import Damaged, Segment, file_name
+from penstock.storage.txn_index import EMPTY, Summary
+from penstock.wire.batch import HeaderTuple
+
+if TYPE_CHECKING:
+    from penstock.storage.rolling import RollingLog
+
+CHECKPOINT: Final = "txnindex-checkpoint"
+_VERSION: Final = "0"
+
+
+def in_range(log: RollingLog, start: int, end: int) -> list[tuple[int, int]]:
+    """Return producer id and first offset of every aborted transaction that reaches into a range, by first offset."""
+    found: list[tuple[int, int]] = []
+    first = max(bisect_right(log.bases, start) - 1, 0)
+    for slot in range(first, len(log.segments)):
+        if log.bases[slot] >= end and slot > first and _first_open_before(log, slot) >= end:
+            # Every transaction that reaches into the range was ended before this segment.
+            break
+        index = log.segments[slot].txn_index
+        if index.summary == EMPTY:
+            continue
+        ensure_loaded(log, slot)
+        overlapping, is_complete = index.overlapping(start, end)
+        found += overlapping
+        if is_complete:
+            break
+    return sorted(found, key=lambda each: each[1])
+
+
+def none_in(segments: Sequence[Segment]) -> bool:
+    """Whether it is known that no transaction was aborted in any of the segments."""
+    return all(each.txn_index.summary == EMPTY for each in segments)
+
+
+def _first_open_before(log: RollingLog, slot: int) -> int:
+    """Return the lowest first offset among the transactions open when a segment began, as its snapshot says."""
+    segment = log.segments[slot]
+    if segment.first_open_before is None:
+        producers = ProducerState()
+        try:
+            path = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
+            producers.decode(log.directory.disk.read_file(path), 0)
+            segment.first_open_before = next(iter(producers.open_transactions), OFFSET_MAX)
+        except (Corruption, FileNotFoundError):
+            segment.first_open_before = -1
+    return segment.first_open_before
+
+
+def ensure_loaded(log: RollingLog, slot: int) -> None:
+    """See to it that the index of a segment can be asked, or added to."""
+    segment = log.segments[slot]
+    if segment.txn_index.loaded:
+        return
+    try:
+        segment.txn_index.load(log.directory.disk)
+    except (Corruption, FileNotFoundError):
+        _rebuild(log, slot)
+
+
+def _rebuild(log: RollingLog, slot: int) -> None:
+    """Make the index of a segment from the log: the state of its producers before it, then its own batches."""
+    disk, segment, now_ms = log.directory.disk, log.segments[slot], log.clock_wall_ms()
+    producers = ProducerState()
+    try:
+        snapshots.load_producers(disk, log.folder, log.segments, producers, segment.base_offset, now_ms)
+        segment.txn_index.begin_anew()
+        for position, header in segment.headers_from(0):
+            if header[9] >= 0:
+                note_batch(producers, segment, position, header, now_ms)
+    except BadBatch as bad:
+        if log.damaged_from is None:
+            segment.txn_index.loaded = False
+            raise Damaged(segment, bad) from bad
+    with suppress(OSError):
+        segment.txn_index.save_if_any(disk)
+
+
+def note_batch(producers: ProducerState, segment: Segment, position: int, header: HeaderTuple, now_ms: int) -> None:
+    """Note a producer's batch in its state and, if it ends a transaction by an abort, in the segment's index."""
+    aborted = snapshots.note_batch(producers, segment, position, header, now_ms)
+    if aborted is not None:
+        segment.txn_index.append(aborted)
+
+
+# The checkpoint
+
+
+def save_checkpoint(log: RollingLog, *, closing: bool) -> None:
+    """Say what is in the indexes of the newest segments of which that is known; the active one only when closing."""
+    segments = log.segments if closing else log.segments[:-1]
+    known: list[tuple[Segment, Summary]] = []
+    for segment in reversed(segments):
+        summary = segment.txn_index.summary
+        if summary is None:
+            break
+        known.append((segment, summary))
+    disk, path = log.directory.disk, f"{log.folder}/{CHECKPOINT}"
+    try:
+        for segment in segments[-1:]:
+            segment.txn_index.save_if_any(disk)
+        end = log.end_offset if closing else log.bases[-1]
+        content = _encode(known, known[-1][0].base_offset if known else end, end, log.segments[-1] if closing else None)
+        file = disk.open(path, create=True)
+        try:
+            file.write((content,), 0)
+            if file.size() != len(content):
+                file.truncate(len(content))
+        finally:
+            file.close()
+    except OSError:
+        with suppress(OSError):
+            disk.remove(path)
+
+
+def _encode(known: Sequence[tuple[Segment, Summary]], start: int, end: int, growing: Segment | None) -> bytes:
+    """A segment that may grow is named even if nothing is in its index: its size tells whether it did."""
+    lines = [_VERSION, f"{start} {end}"]
+    for segment, summary in known:
+        if summary != EMPTY or segment is growing:
+            lines.append(f"{segment.base_offset} {segment.size} {summary[0]} {summary[1]}")
+    content = "".join(f"{line}\n" for line in lines).encode()
+    return content + f"{crc32c(content)}\n".encode()
+
+
+def load_checkpoint(disk: Disk, folder: str, segments: Sequence[Segment]) -> None:
+    """Tell the segments what their indexes must hold. Without a good checkpoint they are made anew when needed."""
+    try:
+        content = disk.read_file(f"{folder}/{CHECKPOINT}")
+        body = content[: content.rstrip(b"\n").rfind(b"\n") + 1]
+        if content != body + f"{crc32c(body)}\n".encode():
+            return
+        version, bounds, *lines = body.decode().splitlines()
+        start, end = map(int, bounds.split())
+        entries = {int(base): (int(size), int(count), int(crc)) for base, size, count, crc in map(str.split, lines)}
+    except (FileNotFoundError, ValueError):
+        return
+    if version != _VERSION:
+        return
+    for segment in segments:
+        if start <= segment.base_offset < end and not segment.txn_index.loaded:
+            size, count, crc = entries.get(segment.base_offset, (segment.size, *EMPTY))
+            segment.txn_index.expected = (count, crc) if size == segment.size else None
+
+
+def remove_checkpoint(disk: Disk, folder: str) -> None:
+    """Take back the checkpoint: segments are about to be cut."""
+    disk.remove(f"{folder}/{CHECKPOINT}")

@@ -1,0 +1,131 @@
+"""The aborted transactions whose marker stands in one segment (`.txnindex`).
+
+An entry is Kafka's: version, producer id, first and last offset, and the last stable
+offset when the marker was written; 34 bytes. Entries come by their last offset. The file
+has no checksum of its own: aborted.py keeps one, and what does not match it is made anew.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import ClassVar, Final
+
+from crc32c import crc32c
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk
+from penstock.storage.index_file import IndexFile
+from penstock.storage.producer_state import Ended
+
+ENTRY: Final = Struct(">hqqqq")
+VERSION: Final = 0
+Summary = tuple[int, int]
+"""How many entries there are, and their checksum."""
+EMPTY: Final[Summary] = (0, 0)
+
+
+class TxnIndex(IndexFile):
+    """The entries of one segment. Unknown until it is loaded or its summary is given."""
+
+    __slots__ = (
+        "_crc",
+        "_stale",
+        "expected",
+        "first_offsets",
+        "last_offsets",
+        "loaded",
+        "producer_ids",
+        "stable_offsets",
+    )
+
+    entry_size: ClassVar[int] = ENTRY.size
+
+    def __init__(self, path: str, base_offset: int, *, loaded: bool) -> None:
+        super().__init__(path, base_offset)
+        self.loaded = loaded
+        # What an earlier process says of the file.
+        self.expected: Summary | None = None
+        # Whether the file may hold what is no longer an entry.
+        self._stale = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.producer_ids = array("q")
+        self.first_offsets = array("q")
+        self.last_offsets = array("q")
+        self.stable_offsets = array("q")
+        self._crc = 0
+
+    def __len__(self) -> int:
+        return len(self.last_offsets)
+
+    def __iter__(self) -> Iterator[Ended]:
+        columns = (self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets)
+        return (Ended(*values) for values in zip(*columns, strict=True))
+
+    @property
+    def summary(self) -> Summary | None:
+        """What is known of the entries; None if nothing is."""
+        return (len(self), self._crc) if self.loaded else self.expected
+
+    def begin_anew(self) -> None:
+        """Forget all entries, also those in the file."""
+        self._reset()
+        self._keep(0)
+        self._stale = self.loaded = True
+
+    def append(self, ended: Ended) -> None:
+        entry = ENTRY.pack(VERSION, *ended)
+        self._take(ended)
+        self._crc = crc32c(entry, self._crc)
+        self._unsaved += entry
+
+    def _take(self, ended: Ended) -> None:
+        self.producer_ids.append(ended.producer_id)
+        self.first_offsets.append(ended.first_offset)
+        self.last_offsets.append(ended.last_offset)
+        self.stable_offsets.append(ended.stable_offset)
+
+    def load(self, disk: Disk) -> None:
+        """Read the file; Corruption unless it is what its summary says."""
+        if self.expected is None:
+            raise Corruption(f"{self.path}: nobody says what is in it")
+        content = b"" if self.expected == EMPTY else self._read(disk)
+        if self.expected != (len(content) // ENTRY.size, crc32c(content)):
+            raise Corruption(f"{self.path}: the entries are not those that were written")
+        self._reset()
+        for version, *values in ENTRY.iter_unpack(content):
+            if version != VERSION:
+                raise Corruption(f"{self.path}: an entry of version {version}")
+            self._take(Ended(*values))
+        self._crc = crc32c(content)
+        self.loaded = True
+
+    def truncate(self, offset: int) -> None:
+        """Drop the transactions that were ended at or behind an offset."""
+        count = bisect_left(self.last_offsets, offset)
+        for column in (self.producer_ids, self.first_offsets, self.last_offsets, self.stable_offsets):
+            del column[count:]
+        self._crc = crc32c(b"".join(ENTRY.pack(VERSION, *ended) for ended in self))
+        self._keep(count)
+        self._stale = True
+
+    def save_if_any(self, disk: Disk) -> None:
+        """Bring the file up to date, if there is or must be one. Never synced: the summary tells a good one."""
+        if self.loaded and not len(self):
+            if self._stale:
+                disk.remove(self.path)
+        elif self._unsaved or self._stale:
+            self.save(disk)
+        self._stale = False
+
+    def overlapping(self, start: int, end: int) -> tuple[list[tuple[int, int]], bool]:
+        """Return producer and first offset of those that reach into a range, and whether no later one can."""
+        found: list[tuple[int, int]] = []
+        for slot in range(bisect_left(self.last_offsets, start), len(self)):
+            if self.first_offsets[slot] < end:
+                found.append((self.producer_ids[slot], self.first_offsets[slot]))
+            if self.stable_offsets[slot] >= end:
+                return found, True
+        return found, False

@@ -1,0 +1,156 @@
+"""What a reader of committed records may see, and when one that waits for it is told."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.config.settings import default_topic_settings
+from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
+from penstock.model.ids import NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.replication.partition import ALL_REPLICAS, Partition
+from penstock.sim.disk import SimDisk
+from penstock.storage.log import Log
+from penstock.wire.records import Record, encode_batch
+
+NOW_MS = 1_700_000_000_000
+ME = NodeId(1)
+
+
+class Reader:
+    """A fetch that waits."""
+
+    def __init__(self) -> None:
+        self.gained = 0
+
+    def more_bytes(self, size: int) -> None:
+        self.gained += size
+
+    def changed(self) -> None:
+        raise AssertionError("nothing changed hands")
+
+    def expired(self) -> None:
+        raise AssertionError("nobody waits so long")
+
+
+def partition(disk: SimDisk | None = None) -> Partition:
+    log = Log.open(
+        disk or SimDisk(),
+        "/data/a-0",
+        TopicPartition(TopicName("a"), PartitionIndex(0)),
+        TopicId(UUID(int=1)),
+        default_topic_settings(),
+        clock_wall_ms=lambda: NOW_MS,
+        clean=False,
+    )
+    return Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+
+
+def write(held: Partition, **header: Any) -> int:
+    sealed = encode_batch([Record(timestamp=NOW_MS, value=b"v")], **header)
+    records = memoryview(bytearray(sealed))
+    return held.append(records, acks=ALL_REPLICAS, now_ms=NOW_MS, transaction_verified=True).base_offset
+
+
+def write_in_transaction(held: Partition, producer_id: int, sequence: int = 0) -> int:
+    return write(held, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+
+
+def end(held: Partition, producer_id: int, *, commit: bool = True) -> int:
+    return held.append_marker(
+        producer_id=producer_id, producer_epoch=0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS
+    ).base_offset
+
+
+def test_without_transactions_everything_below_the_mark_is_stable() -> None:
+    held = partition()
+    write(held)
+    assert (held.high_watermark, held.last_stable_offset) == (1, 1)
+
+
+def test_an_open_transaction_holds_readers_of_committed_records_back() -> None:
+    held = partition()
+    write(held)
+    write_in_transaction(held, 7)
+    write(held)
+    assert (held.high_watermark, held.last_stable_offset) == (3, 1)
+    assert held.read(1, max_bytes=1000, committed_only=True, at_least_one=True) is None
+    assert held.read(1, max_bytes=1000, committed_only=False, at_least_one=True) is not None
+    end(held, 7)
+    assert (held.high_watermark, held.last_stable_offset) == (4, 4)
+
+
+def test_the_oldest_open_transaction_counts_and_the_offset_never_moves_back() -> None:
+    held = partition()
+    seen = [held.last_stable_offset]
+    for step in (
+        lambda: write_in_transaction(held, 7),
+        lambda: write_in_transaction(held, 8),
+        lambda: end(held, 8, commit=False),
+        lambda: write_in_transaction(held, 8, 1),
+        lambda: end(held, 7),
+        lambda: write_in_transaction(held, 7, 1),
+        lambda: end(held, 8),
+        lambda: end(held, 7, commit=False),
+    ):
+        step()
+        seen.append(held.last_stable_offset)
+    assert seen == [0, 0, 0, 0, 0, 3, 3, 5, 8]
+
+
+def test_a_marker_counts_when_it_is_durable_and_not_before() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    held = partition(disk)
+    write_in_transaction(held, 7)
+    end(held, 7)
+    disk.finish_sync()
+    assert held.last_stable_offset == 0
+    while held.high_watermark < 2:
+        disk.finish_sync()
+    assert held.last_stable_offset == 2
+
+
+def test_a_reader_that_waits_is_told_of_all_that_a_marker_shows_it() -> None:
+    held = partition()
+    write_in_transaction(held, 7)
+    size = held.log.size
+    for _ in range(3):
+        write(held)
+    reader = Reader()
+    held.add_waiting(reader)
+    end(held, 7)
+    assert reader.gained >= 3 * size
+    reader.gained = 0
+    write(held)
+    assert 0 < reader.gained < 100
+
+
+def test_a_restart_goes_on_from_the_same_stable_offset() -> None:
+    disk = SimDisk()
+    held = partition(disk)
+    write_in_transaction(held, 7)
+    write_in_transaction(held, 8)
+    end(held, 7)
+    again = partition(disk)
+    assert (again.high_watermark, again.last_stable_offset) == (3, 1)
+    end(again, 8)
+    assert again.last_stable_offset == 4
+
+
+def test_deleted_records_hold_nobody_back() -> None:
+    held = partition()
+    write_in_transaction(held, 7)
+    write(held)
+    held.log.advance_start(2)
+    assert held.last_stable_offset == 2
+
+
+def test_a_marker_asks_for_what_an_append_asks_for() -> None:
+    held = partition()
+    held.replicas = (ME, NodeId(2))
+    held.isr = ()
+    with pytest.raises(NotEnoughReplicas):
+        end(held, 7)
+    held.leader = NodeId(2)
+    with pytest.raises(NotLeaderOrFollower):
+        end(held, 7)

@@ -1,0 +1,92 @@
+import pytest
+
+from penstock.model.errors import Corruption
+from penstock.sim.disk import SimDisk
+from penstock.storage.producer_state import Ended
+from penstock.storage.txn_index import EMPTY, TxnIndex
+
+PATH = "/00000000000000000000.txnindex"
+ENTRIES = [Ended(1, 5, 20, 8), Ended(2, 8, 30, 31), Ended(3, 25, 40, 41)]
+
+
+def filled(*, loaded: bool = True) -> TxnIndex:
+    index = TxnIndex(PATH, 0, loaded=loaded)
+    for entry in ENTRIES:
+        index.append(entry)
+    return index
+
+
+def reloaded(disk: SimDisk, expected: tuple[int, int] | None) -> TxnIndex:
+    index = TxnIndex(PATH, 0, loaded=False)
+    index.expected = expected
+    index.load(disk)
+    return index
+
+
+def test_an_entry_has_kafkas_layout() -> None:
+    disk = SimDisk()
+    index = TxnIndex(PATH, 0, loaded=True)
+    index.append(Ended(1, 2, 3, 4))
+    index.save_if_any(disk)
+    assert disk.read_file(PATH) == bytes.fromhex(
+        "0000 0000000000000001 0000000000000002 0000000000000003 0000000000000004"
+    )
+
+
+def test_what_was_saved_is_loaded() -> None:
+    disk, index = SimDisk(), filled()
+    index.save_if_any(disk)
+    assert list(reloaded(disk, index.summary)) == ENTRIES
+
+
+def test_there_is_no_file_without_entries() -> None:
+    disk, index = SimDisk(), TxnIndex(PATH, 0, loaded=True)
+    index.save_if_any(disk)
+    assert not disk.exists(PATH) and index.summary == EMPTY
+    assert len(reloaded(disk, EMPTY)) == 0
+
+
+def test_entries_that_are_not_those_that_were_written_are_damage() -> None:
+    disk, index = SimDisk(), filled()
+    index.save_if_any(disk)
+    for position in range(0, 3 * 34, 5):
+        disk.flip(PATH, position)
+        with pytest.raises(Corruption):
+            reloaded(disk, index.summary)
+        disk.flip(PATH, position)
+    with pytest.raises(Corruption):
+        reloaded(disk, None)
+    disk.open(PATH).truncate(68)
+    with pytest.raises(Corruption):
+        reloaded(disk, index.summary)
+
+
+def test_a_cut_drops_what_was_ended_behind_it_also_from_the_file() -> None:
+    disk, index = SimDisk(), filled()
+    index.save_if_any(disk)
+    index.truncate(30)
+    index.save_if_any(disk)
+    assert list(reloaded(disk, index.summary)) == ENTRIES[:1]
+    index.append(ENTRIES[1])
+    index.save_if_any(disk)
+    assert list(reloaded(disk, index.summary)) == ENTRIES[:2]
+    index.begin_anew()
+    index.save_if_any(disk)
+    assert not disk.exists(PATH)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected", "is_complete"),
+    [
+        (0, 5, [], True),
+        (0, 6, [(1, 5)], True),
+        (0, 9, [(1, 5), (2, 8)], True),
+        (20, 26, [(1, 5), (2, 8)], True),
+        (21, 100, [(2, 8), (3, 25)], False),
+        (41, 100, [], False),
+    ],
+)
+def test_those_that_reach_into_a_range_are_found(
+    start: int, end: int, expected: list[tuple[int, int]], is_complete: bool
+) -> None:
+    assert filled().overlapping(start, end) == (expected, is_complete)
