@@ -17,7 +17,14 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.context import Context
 from penstock.handlers.reply import Parked, Parts
-from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, PenstockError, Refusal
+from penstock.model.errors import (
+    NO_ERROR,
+    UNKNOWN_SERVER_ERROR,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    PenstockError,
+    Refusal,
+)
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.replication.partition import Partition
 from penstock.storage.verification import Verification
@@ -202,9 +209,10 @@ def _verdicts(asked: _Asked, write: Write, outcome: Any) -> Verdicts:
 
 def _refused(code: int, write: Write) -> RefusedWrite:
     shown = for_produce(code, write)
-    if shown == code:
-        return RefusedWrite(shown, None)
-    underlying = ErrorCode(code).name.upper()
-    return RefusedWrite(
-        shown, f"Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
-    )
+    message = None
+    if shown == NotEnoughReplicas.code:
+        underlying = ErrorCode(code).name.upper()
+        message = f"Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
+    elif shown == InvalidTxnState.code:
+        message = "Partition was not added to the transaction"
+    return RefusedWrite(shown, message)

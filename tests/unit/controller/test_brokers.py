@@ -32,6 +32,7 @@ def test_the_first_registration_makes_the_broker_live_with_the_offset_as_its_epo
     ] == [
         ("metadata.version", 7, 30),
         ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
     ]
     assert [live.node_id for live in apply(EMPTY, decision.records).live_brokers()] == [1]
 

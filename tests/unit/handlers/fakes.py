@@ -107,6 +107,10 @@ class FakeLog:
     """(timestamp, offset, leader epoch), in the order of the offsets."""
     epochs: FakeEpochs = field(default_factory=FakeEpochs)
     error: Exception | None = None
+    producers_known: Sequence[Any] = ()
+
+    def producers(self) -> Sequence[Any]:
+        return self.producers_known
 
     @property
     def settings(self) -> Any:
@@ -209,6 +213,29 @@ class FakeGroups:
         pass
 
 
+class FakeTransactions(FakeGroups):
+    """The same for transactions."""
+
+    async def add_partitions(self, command: Any) -> Any:
+        return await self.ask(command.transactional_id, command)
+
+    async def list_transactions(self, command: Any) -> Any:
+        return await self.ask("", command)
+
+
+class FakeMarkerWriter:
+    """Notes what markers are to be written; refuses those of some topics."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[Any, ...]] = []
+        self.refusals: dict[str, Refusal] = {}
+
+    async def write(self, topic: str, *marker: Any) -> None:
+        if topic in self.refusals:
+            raise self.refusals[topic]
+        self.written.append((topic, *marker))
+
+
 class FakeConnection:
     peer_host = "10.1.2.3"
 
@@ -224,6 +251,8 @@ class FakeNode:
         self.replicas = FakeReplicas()
         self.store = FakeStore()
         self.groups = FakeGroups()
+        self.transactions = FakeTransactions()
+        self.marker_writer = FakeMarkerWriter()
         controller = Controller(self.quorum)
         self.context = Context(
             settings=BrokerSettings(settings),
@@ -232,6 +261,8 @@ class FakeNode:
             producer_ids=ProducerIds(controller, NodeId(1)),
             quorum=self.quorum,  # type: ignore[arg-type]
             groups=self.groups,  # type: ignore[arg-type]
+            transactions=self.transactions,  # type: ignore[arg-type]
+            marker_writer=self.marker_writer,  # type: ignore[arg-type]
             clock=self.clock,
             entropy=FakeEntropy(),
             disk=FakeDisk(),  # type: ignore[arg-type]

@@ -30,16 +30,18 @@ async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
     assert [(each.name, each.min_version, each.max_version) for each in reply.supported_features] == [
         ("metadata.version", 7, 30),
         ("group.version", 0, 1),
+        ("transaction.version", 0, 2),
     ]
     assert [(each.name, each.min_version_level, each.max_version_level) for each in reply.finalized_features] == [
         ("group.version", 1, 1),
         ("metadata.version", 30, 30),
+        ("transaction.version", 2, 2),
     ]
     assert reply.finalized_features_epoch == node.image.offset
     assert not reply.zk_migration_ready
     older = await node.ask(api_versions.handle, ApiKey.API_VERSIONS, body, version=3)
     assert [each.name for each in older.supported_features] == ["metadata.version"]
-    assert len(older.finalized_features) == 2
+    assert len(older.finalized_features) == 3
 
 
 @pytest.mark.parametrize(

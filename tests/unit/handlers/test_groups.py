@@ -144,9 +144,7 @@ async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet() -> None:
 @pytest.mark.parametrize(
     ("version", "key_type", "key", "error"),
     [
-        (2, 1, "t", COORDINATOR_NOT_AVAILABLE),
         (2, 7, "t", INVALID_REQUEST),
-        (4, 1, "t", COORDINATOR_NOT_AVAILABLE),
         (5, 2, "g:a:0", INVALID_REQUEST),
         (6, 2, "g:a:0", COORDINATOR_NOT_AVAILABLE),
         (6, 2, "g", INVALID_REQUEST),

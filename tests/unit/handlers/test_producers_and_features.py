@@ -42,7 +42,6 @@ async def test_a_producer_that_had_an_id_gets_another() -> None:
         ({"producer_id": 5}, 42),
         ({"producer_epoch": 3}, 42),
         ({"transactional_id": ""}, 42),
-        ({"transactional_id": "tx"}, 15),
     ],
 )
 async def test_what_cannot_be_answered_gets_no_id(fields: dict[str, Any], code: int) -> None:

@@ -34,6 +34,8 @@ VERSIONS = [
     for version in range(max(api.min_version, api.accepted_from), api.max_version + 1)
 ]
 
+TRANSACTION_FIELDS = ("transactional_id", "producer_id", "producer_epoch", "topics")
+
 
 def has_own_codec(api_key: int) -> bool:
     """Bodies of these are in their own version, whatever it is."""
@@ -116,6 +118,19 @@ def test_the_one_member_that_leaves_in_an_old_version_becomes_many() -> None:
         assert [(member.member_id, member.group_instance_id) for member in request.members] == [("m", None)]
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_old_clients_add_partitions_to_one_transaction(version: int) -> None:
+    layout = request_class(ApiKey.ADD_PARTITIONS_TO_TXN, version)
+    topic = element(layout, "v3_and_below_topics")(name="t", partitions=(0, 2))
+    old = layout(
+        **dict(zip([f"v3_and_below_{name}" for name in TRANSACTION_FIELDS], ("x", 7, 3, (topic,)), strict=True))
+    )
+    written = write_request(ApiKey.ADD_PARTITIONS_TO_TXN, version, old)
+    (only,) = read_request(ApiKey.ADD_PARTITIONS_TO_TXN, version, written).transactions
+    assert (only.transactional_id, only.producer_id, only.producer_epoch, only.verify_only) == ("x", 7, 3, False)
+    assert [(each.name, each.partitions) for each in only.topics] == [("t", (0, 2))]
+
+
 def test_what_the_requests_that_handlers_see_cannot_say_is_known() -> None:
     """A new name in here needs an upgrade in codec.py, or a reason why it may be forgotten."""
     lost = {
@@ -124,7 +139,8 @@ def test_what_the_requests_that_handlers_see_cannot_say_is_known() -> None:
         if not has_own_codec(api_key)
         for path in field_paths(request_class(api_key, version)) - field_paths(seen_request_class(api_key))
     }
-    assert lost == {
+    assert {(key, path) for key, path in lost if "v3_and_below_topics." not in path} == {
+        *((ApiKey.ADD_PARTITIONS_TO_TXN, f"v3_and_below_{name}") for name in TRANSACTION_FIELDS),
         (ApiKey.DELETE_TOPICS, "topic_names"),
         (ApiKey.FIND_COORDINATOR, "key"),
         (ApiKey.LEAVE_GROUP, "member_id"),
@@ -142,6 +158,7 @@ def test_what_the_latest_responses_cannot_say_is_known() -> None:
     assert {(key, path) for key, path in lost if "." not in path} == {
         (ApiKey.METADATA, "cluster_authorized_operations"),
         (ApiKey.UPDATE_FEATURES, "results"),
+        (ApiKey.ADD_PARTITIONS_TO_TXN, "results_by_topic_v3_and_below"),
         # A single answer: the handler gives an entity of the version asked for.
         *((ApiKey.FIND_COORDINATOR, name) for name in ("error_code", "error_message", "node_id", "host", "port")),
     }
