@@ -325,7 +325,10 @@ class ProducerState:
         ]
         for producer_id in expired:
             del self.producers[producer_id]
-            self.verifications.pop(producer_id, None)
+        for producer_id, verification in list(self.verifications.items()):
+            if verification.is_old:
+                del self.verifications[producer_id]
+            verification.is_old = True
         return len(expired)
 
     # Snapshots

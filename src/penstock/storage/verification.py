@@ -11,15 +11,18 @@ from penstock.model.errors import OutOfOrderSequence
 class Verification:
     """What is known of one producer whose transaction is not open in the partition yet."""
 
-    __slots__ = ("epoch", "lowest_sequence", "starts_at_zero")
+    __slots__ = ("epoch", "is_old", "lowest_sequence", "starts_at_zero")
 
     def __init__(self, epoch: int, first_sequence: int, *, starts_at_zero: bool) -> None:
         self.epoch = epoch
         self.lowest_sequence = first_sequence
         self.starts_at_zero = starts_at_zero
+        # Seen by one round of the janitor: the next one drops it, since nobody waits so long for a coordinator.
+        self.is_old = False
 
     def also(self, epoch: int, first_sequence: int) -> None:
         """Note another batch that waits for the same answer."""
+        self.is_old = False
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, first_sequence
         elif epoch == self.epoch and first_sequence < self.lowest_sequence:

@@ -87,6 +87,18 @@ def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
     assert verification.lowest_sequence == 0
 
 
+def test_questions_that_nobody_waits_for_any_more_are_forgotten() -> None:
+    log = open_log(SimDisk())
+    log.begin_verification(7, 0, 0, starts_at_zero=False)
+    log.expire_producers(1, 1)
+    log.begin_verification(7, 0, 0, starts_at_zero=False)
+    log.begin_verification(8, 0, 0, starts_at_zero=False)
+    log.expire_producers(1, 1)
+    assert list(log.producer_state.verifications) == [7, 8]
+    log.expire_producers(1, 1)
+    assert not log.producer_state.verifications
+
+
 def test_a_coordinators_own_batch_needs_no_sequence() -> None:
     log = open_log(SimDisk())
     offsets = batch(2, producer_id=7, producer_epoch=1, base_sequence=-1, is_transactional=True)
