@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from penstock.config.settings import BrokerSettings
+from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
 from penstock.groups.commands import (
     JoinGroup,
@@ -14,6 +15,7 @@ from penstock.groups.commands import (
     OffsetCommit,
     OffsetFetch,
     OffsetToCommit,
+    TxnOffsetCommit,
 )
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerGroupHeartbeat, MigrationPolicy
@@ -110,6 +112,20 @@ class World:
     async def put(self, group_id: str, *, topic_id: UUID = ORDERS_ID, name: str = "orders", offset: int = 7) -> Any:
         offsets = (OffsetToCommit(topic=name, topic_id=topic_id, partition=0, offset=offset),)
         return await self.groups.ask(group_id, OffsetCommit(group_id=group_id, offsets=offsets))
+
+    async def stage(self, group_id: str, *, topic_id: UUID = ORDERS_ID, offset: int = 9) -> Any:
+        verification = self.groups.begin_verification(group_id, 5, 0)
+        offsets = (OffsetToCommit(topic="orders", topic_id=topic_id, partition=0, offset=offset),)
+        transaction = InTransaction(5, 0, verification or False)
+        return await self.groups.ask(
+            group_id, TxnOffsetCommit(group_id=group_id, transaction=transaction, offsets=offsets)
+        )
+
+    async def end(self, group_id: str) -> None:
+        end = TransactionEnd(
+            producer_id=5, producer_epoch=1, is_commit=True, coordinator_epoch=0, transaction_version=2
+        )
+        await self.groups.end_transaction(self.groups.offsets_partition(group_id).partition, end)
 
     async def get(self, group_id: str) -> dict[str, int]:
         reply = await self.groups.ask(group_id, OffsetFetch(group_id=group_id))
@@ -232,6 +248,46 @@ async def test_a_topic_that_was_deleted_while_nobody_led_is_forgotten_after_the_
     world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
     await world.restart()
     assert [await world.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}, {}]
+
+
+async def test_a_marker_ends_the_transaction_in_its_partition_alone() -> None:
+    world = World()
+    await world.lead()
+    world.commit(*topic("orders", ORDERS_ID, ME))
+    for group_id in ("a", "b"):
+        assert (await world.stage(group_id)).errors == (0,)
+    assert world.groups.begin_verification("a", 5, 0) is None
+    await world.end("a")
+    assert world.groups.begin_verification("a", 5, 1) is not None
+    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
+    await world.restart()
+    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
+    await world.end("b")
+    assert await world.get("b") == {"orders": 9}
+
+
+async def test_transactions_are_of_no_use_where_the_groups_are_not() -> None:
+    world = World()
+    with pytest.raises(NotCoordinator):
+        world.groups.offsets_partition("a")
+    await world.lead(ME, OTHER)
+    with pytest.raises(NotCoordinator):
+        await world.stage("a")
+    with pytest.raises(NotCoordinator):
+        await world.end("a")
+
+
+async def test_what_is_staged_for_a_topic_that_was_deleted_meanwhile_does_not_count_after_the_load() -> None:
+    world = World()
+    await world.lead()
+    world.commit(*topic("orders", ORDERS_ID, ME))
+    await world.stage("a")
+    world.groups.close()
+    world.groups = world.make()
+    world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    await world.restart()
+    await world.end("a")
+    assert await world.get("a") == {}
 
 
 async def test_deleting_the_offsets_topic_ends_all_groups() -> None:
