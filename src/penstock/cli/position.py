@@ -63,3 +63,11 @@ def parse_position(text: str, *, now_ms: int, option: str = "--from") -> Positio
         ) from None
     # A moment without a zone is the reader's own wall clock.
     return AtTime(int((moment if moment.tzinfo else moment.astimezone()).astimezone(UTC).timestamp() * 1000))
+
+
+def parse_duration_ms(text: str, *, option: str) -> int:
+    """Read 90s, 5m, 1h or 2d."""
+    found = _AGO.fullmatch(text.strip().lower())
+    if found is None:
+        raise CommandError(f"{option} does not understand '{text}': write a length of time, for example 90s, 5m or 1h.")
+    return int(found[1]) * _UNITS_MS[found[2]]

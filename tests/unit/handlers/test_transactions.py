@@ -58,7 +58,7 @@ async def node_with_topic(name: str, partitions: int = 2) -> FakeNode:
 
 async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_made() -> None:
     node = FakeNode()
-    body: Any = FindCoordinatorRequest(key_type=1, coordinator_keys=("tx",))
+    body: Any = FindCoordinatorRequest(key_type=1, coordinator_keys=("tx",))  # type: ignore[arg-type]
     reply = await node.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
     assert [(each.key, each.node_id, each.error_code) for each in reply.coordinators] == [("tx", 1, 0)]
     assert len(node.image.topics[TRANSACTION_STATE].partitions) == 50
