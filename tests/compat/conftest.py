@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.testing.process import BrokerProcess
+from tests.compat import churn
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaMissing
@@ -73,3 +75,10 @@ def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTo
         return name
 
     return make
+
+
+@pytest.fixture(scope="session")
+def churn_broker() -> Iterator[BrokerProcess]:
+    """A process of its own with short sessions: members come and go on it, and it may be killed."""
+    with BrokerProcess(churn.SETTINGS) as broker:
+        yield broker

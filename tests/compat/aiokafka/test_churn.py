@@ -1,0 +1,65 @@
+"""aiokafka's consumers join and leave at random while a producer runs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
+
+from penstock.testing.process import BrokerProcess
+from tests.compat.churn import PARTITIONS, Ledger, Place, churn
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, name: str, ledger: Ledger, reached: dict[int, int]) -> None:
+        self._name, self._ledger, self._reached = name, ledger, reached
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._ledger.given(self._name, [one.partition for one in assigned])
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        for one in revoked:
+            self._reached.pop(one.partition, None)
+        self._ledger.taken(self._name, [one.partition for one in revoked])
+
+
+def member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+    asyncio.run(_member(place, name, leaving, ledger))
+
+
+async def _member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=place.bootstrap, group_id=place.group, client_id=name, auto_offset_reset="earliest",
+        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=6000, fetch_max_wait_ms=100,
+    )  # fmt: skip
+    reached: dict[int, int] = {}
+    consumer.subscribe([place.topic], listener=Listener(name, ledger, reached))
+    await consumer.start()
+    try:
+        while not leaving.is_set():
+            for where, records in (await consumer.getmany(timeout_ms=100, max_records=50)).items():
+                ledger.saw(int(one.value) for one in records)
+                reached[where.partition] = records[-1].offset + 1
+            if reached:
+                await commit(consumer, place.topic, reached)
+    finally:
+        ledger.taken(name, range(PARTITIONS))  # the listener is not told of the end
+        await consumer.stop()
+
+
+async def commit(consumer: Any, topic: str, reached: dict[int, int]) -> None:
+    """Commit, or leave it for the next time: a rebalance may be under way."""
+    try:
+        await consumer.commit({TopicPartition(topic, index): offset for index, offset in dict(reached).items()})
+        reached.clear()
+    except (CommitFailedError, IllegalStateError):
+        reached.clear()  # the partitions are another's by now
+    except KafkaError:
+        pass
+
+
+def test_members_come_and_go(churn_broker: BrokerProcess) -> None:
+    churn(churn_broker.bootstrap, member, seed=31, seconds=4)

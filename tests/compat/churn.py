@@ -1,0 +1,219 @@
+"""Consumers that join and leave a group at random while records are written, whatever client they are made with.
+
+`churn` drives them, each in a thread of its own, and then holds what they saw, and what the broker wrote down
+about the group, against the promises: everything is delivered, nothing has two owners, no commit goes back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer as AnyConsumer
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.support.group_audit import audit
+
+PARTITIONS = 8
+MEMBERS_MIN, MEMBERS_MAX = 2, 8
+DRAIN_SECONDS_MAX = 25.0
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "5",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.assignment.interval.ms": "0",
+}
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Ledger:
+    """What all members saw, together."""
+
+    seen: set[int] = field(default_factory=set)
+    deliveries: int = 0
+    faults: list[str] = field(default_factory=list)
+    owners: dict[int, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def saw(self, numbers: Iterable[int]) -> None:
+        with self._lock:
+            for number in numbers:
+                self.deliveries += 1
+                self.seen.add(number)
+
+    def given(self, name: str, partitions: Iterable[int]) -> None:
+        with self._lock:
+            for partition in partitions:
+                other = self.owners.setdefault(partition, name)
+                if other != name:
+                    self.faults.append(f"partition {partition} was given to {name} while {other} had it")
+                self.owners[partition] = name
+
+    def taken(self, name: str, partitions: Iterable[int]) -> None:
+        with self._lock:
+            for partition in partitions:
+                if self.owners.get(partition) == name:
+                    del self.owners[partition]
+
+    def fault(self, text: str) -> None:
+        with self._lock:
+            self.faults.append(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a member reads: made once for a run."""
+
+    bootstrap: str
+    topic: str
+    group: str
+
+
+Run = Callable[[Place, str, threading.Event, Ledger], None]
+"""Be a member of that name until the event is set: read, tell the ledger, commit; then leave."""
+
+
+@dataclass
+class _Member:
+    leaving: threading.Event
+    thread: threading.Thread
+
+
+class Crowd:
+    """Between two and eight members; changes at random."""
+
+    def __init__(self, place: Place, run: Run, ledger: Ledger, *, seed: int) -> None:
+        self._place, self._run, self._ledger = place, run, ledger
+        self._chance = random.Random(seed)
+        self._names = itertools.count(1)
+        self._members: list[_Member] = []
+        self._gone: list[_Member] = []
+
+    def churn(self, until: float) -> None:
+        for _ in range(MEMBERS_MIN):
+            self._join()
+        while time.monotonic() < until:
+            time.sleep(self._chance.uniform(0.2, 0.9))
+            if self._chance.random() < 0.55 and len(self._members) < MEMBERS_MAX:
+                self._join()
+            elif len(self._members) > MEMBERS_MIN:
+                self._leave(self._chance.randrange(len(self._members)))
+
+    def leave_all(self) -> None:
+        while self._members:
+            self._leave(0)
+        for member in self._gone:
+            member.thread.join(timeout=20)
+            if member.thread.is_alive():
+                self._ledger.fault(f"{member.thread.name} could not leave")
+
+    @property
+    def joined(self) -> int:
+        return len(self._members) + len(self._gone)
+
+    def _join(self) -> None:
+        name, leaving = f"member-{next(self._names)}", threading.Event()
+        thread = threading.Thread(target=self._guarded, args=(name, leaving), name=name, daemon=True)
+        self._members.append(_Member(leaving, thread))
+        thread.start()
+
+    def _leave(self, index: int) -> None:
+        member = self._members.pop(index)
+        member.leaving.set()
+        self._gone.append(member)
+
+    def _guarded(self, name: str, leaving: threading.Event) -> None:
+        try:
+            self._run(self._place, name, leaving, self._ledger)
+        except Exception as error:
+            self._ledger.fault(f"{name}: {type(error).__name__}: {error}")
+
+
+class Stream:
+    """A producer that writes numbers at a steady rate, from a thread of its own."""
+
+    def __init__(self, place: Place, *, count: int, seconds: float) -> None:
+        self._place, self._count, self._pause = place, count, seconds / count
+        self._errors: list[str] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def finish(self) -> None:
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive(), "the producer did not come to an end"
+        assert not self._errors, self._errors[:3]
+
+    def _run(self) -> None:
+        settings = {"bootstrap.servers": self._place.bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        producer = Producer({**settings, "log_level": 2})
+        started = time.monotonic()
+        for number in range(self._count):
+            producer.produce(
+                self._place.topic, str(number), partition=number % PARTITIONS,
+                on_delivery=lambda error, _: self._errors.append(str(error)) if error is not None else None,
+            )  # fmt: skip
+            producer.poll(0)
+            time.sleep(max(0.0, started + number * self._pause - time.monotonic()))
+        if producer.flush(40):
+            self._errors.append("not everything was delivered")
+
+
+def new_place(bootstrap: str) -> Place:
+    topic = f"churn-{os.getpid()}-{next(_numbers)}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    return Place(bootstrap, topic, f"{topic}-group")
+
+
+def churn(
+    bootstrap: str, run: Run, *, seed: int, seconds: float = 8.0, count: int = 2000,
+    in_the_middle: Callable[[], None] | None = None,
+) -> None:  # fmt: skip
+    """Let members come and go for so many seconds, then hold them to the promises."""
+    place, ledger = new_place(bootstrap), Ledger()
+    crowd, stream = Crowd(place, run, ledger, seed=seed), Stream(place, count=count, seconds=seconds)
+    started = time.monotonic()
+    stream.start()
+    if in_the_middle is not None:
+        crowd.churn(started + seconds / 2)
+        in_the_middle()
+        # A member that was cut off learns late that its partitions are another's: only the broker's word counts then.
+        ledger.faults.clear()
+    crowd.churn(started + seconds)
+    stream.finish()
+    wanted, ends = set(range(count)), [len(range(index, count, PARTITIONS)) for index in range(PARTITIONS)]
+    deadline = time.monotonic() + DRAIN_SECONDS_MAX
+    while time.monotonic() < deadline and (ledger.seen != wanted or committed(place) != ends):
+        time.sleep(0.2)
+    found = committed(place)
+    crowd.leave_all()
+    missing = wanted - ledger.seen
+    assert not missing, f"{len(missing)} of {count} were never delivered, {sorted(missing)[:5]}; {ledger.faults}"
+    assert found == ends, ledger.faults
+    history = audit(bootstrap, place.group)
+    assert not history.faults, history.faults
+    assert history.generations >= crowd.joined / 2, "the members hardly rebalanced"
+    if in_the_middle is None:
+        assert not ledger.faults, ledger.faults
+
+
+def committed(place: Place) -> list[int]:
+    reader = AnyConsumer({"bootstrap.servers": place.bootstrap, "group.id": place.group, "log_level": 2})
+    try:
+        asked = [TopicPartition(place.topic, index) for index in range(PARTITIONS)]
+        return [one.offset for one in reader.committed(asked, timeout=10)]
+    finally:
+        reader.close()

@@ -1,0 +1,59 @@
+"""kafka-python's consumers join and leave at random while a producer runs."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.errors import CommitFailedError, KafkaError
+
+from penstock.testing.process import BrokerProcess
+from tests.compat.churn import Ledger, Place, churn
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, name: str, ledger: Ledger, reached: dict[int, int]) -> None:
+        self._name, self._ledger, self._reached = name, ledger, reached
+
+    def on_partitions_assigned(self, assigned: Any) -> None:
+        self._ledger.given(self._name, [one.partition for one in assigned])
+
+    def on_partitions_revoked(self, revoked: Any) -> None:
+        for one in revoked:
+            self._reached.pop(one.partition, None)
+        self._ledger.taken(self._name, [one.partition for one in revoked])
+
+
+def member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+    consumer = KafkaConsumer(
+        bootstrap_servers=place.bootstrap, group_id=place.group, client_id=name, auto_offset_reset="earliest",
+        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=6000, fetch_max_wait_ms=100,
+    )  # fmt: skip
+    reached: dict[int, int] = {}
+    consumer.subscribe([place.topic], listener=Listener(name, ledger, reached))
+    try:
+        while not leaving.is_set():
+            for where, records in consumer.poll(timeout_ms=100, max_records=50).items():
+                ledger.saw(int(one.value) for one in records)
+                reached[where.partition] = records[-1].offset + 1
+            if reached:
+                commit(consumer, place.topic, reached)
+    finally:
+        consumer.close()
+
+
+def commit(consumer: KafkaConsumer, topic: str, reached: dict[int, int]) -> None:
+    """Commit, or leave it for the next time: a rebalance may be under way."""
+    offsets = {TopicPartition(topic, index): OffsetAndMetadata(offset, "", -1) for index, offset in reached.items()}
+    try:
+        consumer.commit(offsets)
+        reached.clear()
+    except CommitFailedError:
+        reached.clear()  # the partitions are another's by now
+    except KafkaError:
+        pass
+
+
+def test_members_come_and_go(churn_broker: BrokerProcess) -> None:
+    churn(churn_broker.bootstrap, member, seed=21, seconds=6)
