@@ -102,6 +102,9 @@ def _mistaken(found: TransactionValue, command: EndTxn) -> int:
 
 
 def _is_retry(found: TransactionValue, command: EndTxn) -> bool:
+    if found.client_version < VERSION_EPOCH_BUMP:
+        # The last end raised no epoch: InitProducerId did, for another producer, and this one is fenced.
+        return False
     return found.epoch == command.epoch + 1 or _is_retry_after_overflow(found, command)
 
 

@@ -39,10 +39,20 @@ class Stage:
             write_marker=self.write, complete=self.complete, is_gone=self.gone.__contains__, clock=self.clock
         )
 
-    async def write(self, topic: str, partition: int, *marker: Any) -> None:
+    async def write(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
         self.tries[partition] += 1
         if errors := self.errors.get(partition):
             raise errors.pop(0)
+        marker = (producer_id, epoch, coordinator_epoch, commit, transaction_version)
         self.written.append((topic, partition, *marker))
         await asyncio.sleep(0)
         if self.is_held:

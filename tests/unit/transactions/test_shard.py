@@ -423,6 +423,16 @@ def test_an_old_commit_never_touches_the_next_transaction() -> None:
     assert host.state() is State.ONGOING and host.value().partitions == {P2}
 
 
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_zombie_of_version_2_is_not_given_the_epoch_of_an_old_client(commit: bool) -> None:
+    host = empty()
+    assert host.init() == InitProducerIdReply(producer_id=PID, epoch=1)
+    host.add(PID, 1, version=0)
+    host.end(PID, 1, commit=commit, version=0)
+    host.write_markers()
+    assert host.end(PID, 0, commit=commit).error == FENCED
+
+
 # -- markers -----------------------------------------------------------------------------------
 
 
