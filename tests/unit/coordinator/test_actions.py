@@ -1,0 +1,142 @@
+"""Actions leave with the replies: once what they follow from is committed, and never twice."""
+
+from typing import Any
+
+import pytest
+
+from penstock.coordinator.decision import Decision, Ticket
+from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
+from penstock.coordinator.runtime import Coordinator
+from penstock.model.errors import NotEnoughReplicas, RequestTimedOut, StorageError
+from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog
+
+
+class ActingShard(CountingShard):
+    """`("do", n)` writes n and wants it done; a loaded shard wants its total done."""
+
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int]:
+        if isinstance(command, tuple) and command[0] == "do":
+            return Decision(records=[command[1]], replies=[(ticket, "done")], actions=[command[1]])
+        return super().decide(command, ticket=ticket, now=now)
+
+    def loaded(self, now: int) -> Decision[int]:
+        return Decision(actions=[("again", self.total)] if self.total else [])
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.log = FakeLog()
+        self.performed: list[Any] = []
+        self.shards: list[ActingShard] = []
+        self.coordinator = Coordinator(self.make_shard, self.clock, self)
+
+    def make_shard(self, index: int) -> ActingShard:
+        self.shards.append(ActingShard())
+        return self.shards[-1]
+
+    def perform(self, index: int, action: Any) -> None:
+        assert index == 3
+        self.performed.append(action)
+
+    def abandon(self, index: int) -> None:
+        self.performed.append("abandoned")
+
+    async def lead(self) -> None:
+        self.coordinator.lead(3, self.log)
+        await self.coordinator.loaded(3)
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    made = Stage()
+    await made.lead()
+    return made
+
+
+async def test_an_action_waits_until_its_record_is_committed(stage: Stage) -> None:
+    stage.log.is_held = True
+    first, second = stage.coordinator.submit(3, ("do", 1)), stage.coordinator.submit(3, ("do", 2))
+    assert not stage.performed
+    stage.log.commit()
+    assert stage.performed == [1, 2]
+    assert await first == await second == "done"
+
+
+async def test_a_refused_append_leaves_no_action(stage: Stage) -> None:
+    stage.log.refusal = NotEnoughReplicas()
+    with pytest.raises(CoordinatorNotAvailable):
+        await stage.coordinator.run(3, ("do", 1))
+    assert not stage.performed
+
+
+async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage) -> None:
+    stage.log.is_held = True
+    reply = stage.coordinator.submit(3, ("do", 1))
+    stage.log.commit(RequestTimedOut.code)
+    with pytest.raises(CoordinatorNotAvailable):
+        await reply
+    stage.log.commit(RequestTimedOut.code)
+    assert not stage.performed
+    stage.log.commit()
+    assert stage.performed == [1]
+    stage.log.is_held = False
+    await stage.coordinator.run(3, ("do", 2))
+    assert stage.performed == [1, 2]
+
+
+async def test_an_action_is_released_if_the_mark_has_passed_when_the_wait_ends(stage: Stage) -> None:
+    stage.log.is_held = True
+    reply = stage.coordinator.submit(3, ("do", 1))
+    stage.log.high_watermark = stage.log.end_offset
+    stage.log.commit(RequestTimedOut.code)
+    assert stage.performed == [1]
+    with pytest.raises(CoordinatorNotAvailable):
+        await reply
+
+
+async def test_later_commits_release_earlier_actions_in_order(stage: Stage) -> None:
+    stage.log.is_held = True
+    replies = [stage.coordinator.submit(3, ("do", 1)), stage.coordinator.submit(3, ("add", 5))]
+    stage.log.commit(RequestTimedOut.code)
+    for reply in replies:
+        with pytest.raises(CoordinatorNotAvailable):
+            await reply
+    stage.coordinator.submit(3, ("do", 2))
+    stage.log.commit()
+    assert stage.performed == [1, 2]
+
+
+async def test_a_lost_log_abandons_what_was_started(stage: Stage) -> None:
+    stage.log.is_held = True
+    reply = stage.coordinator.submit(3, ("do", 1))
+    stage.log.commit(StorageError.code)
+    with pytest.raises(NotCoordinator):
+        await reply
+    assert stage.performed == ["abandoned"]
+
+
+async def test_resigning_abandons_and_loading_asks_again(stage: Stage) -> None:
+    await stage.coordinator.run(3, ("do", 4))
+    stage.coordinator.resign(3)
+    await stage.lead()
+    assert stage.performed == [4, "abandoned", ("again", 4)]
+
+
+async def test_a_load_waits_for_its_log_to_be_committed_too(stage: Stage) -> None:
+    stage.log.is_held = True
+    stage.coordinator.submit(3, ("do", 4)).cancel()
+    await stage.lead()
+    assert stage.performed == ["abandoned"]
+    stage.log.commit()
+    assert stage.performed == ["abandoned", ("again", 4)]
+
+
+async def test_a_shard_that_fails_on_its_records_is_abandoned_and_loaded_again(stage: Stage) -> None:
+    await stage.coordinator.run(3, ("do", 4))
+    stage.shards[-1].fails_on = 6
+    # All who wait are told to look again, also the one whose record it was.
+    with pytest.raises(NotCoordinator):
+        await stage.coordinator.run(3, ("do", 6))
+    await stage.coordinator.loaded(3)
+    assert stage.performed == [4, "abandoned", ("again", 10)]
