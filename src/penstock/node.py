@@ -141,6 +141,7 @@ class Node:
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(replicas.image_changed)
+        await replicas.settled()
         await controller.run(lambda image: decide_registration(image, self._registration(store)))
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)

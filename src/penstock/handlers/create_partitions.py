@@ -34,6 +34,7 @@ async def handle(context: Context, request: Request) -> CreatePartitionsResponse
                 lambda image: decide_add_partitions(image, topics, random=random, validate_only=body.validate_only)
             ),
         )
+        await context.replicas.settled()
     except Refusal as refusal:
         results = [_result(name, failed(refusal), None) for name in counts]
         return CreatePartitionsResponse(throttle_time=NO_THROTTLE, results=tuple(results))

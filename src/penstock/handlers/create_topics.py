@@ -43,6 +43,8 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
             body.timeout,
             context.controller.run(lambda image: decide_create(image, topics, rules, validate_only=body.validate_only)),
         )
+        # Whoever is told of a topic may write to it at once, also without asking for an answer.
+        await context.replicas.settled()
     except RequestTimedOut as refusal:
         return _refused(counts, refusal, None)
     except Refusal as refusal:

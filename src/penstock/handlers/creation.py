@@ -37,7 +37,9 @@ async def create_by_themselves(
     """Create topics that were only asked about."""
     topics = [_as_configured(context.settings, name) for name in names]
     rules = creation_rules(context)
-    return await context.controller.run(lambda image: decide_create(image, topics, rules))
+    outcomes = await context.controller.run(lambda image: decide_create(image, topics, rules))
+    await context.replicas.settled()
+    return outcomes
 
 
 async def make_sure_of(context: "Context", name: TopicName) -> "TopicImage | None":

@@ -1,17 +1,22 @@
 """Every partition that this node holds, found by topic name or topic id.
 
 Subscribes to the metadata image: makes, opens and retires logs as topics come and go, and
-hands changed settings down. Calls go to partition.py and storage/store.py.
+hands changed settings down. Files are made and removed in slices, so that a topic of ten
+thousand partitions does not hold up the event loop; `settled` waits for the last of them.
+Calls go to partition.py and storage/store.py.
 """
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
 from penstock.metadata.delta import Delta
-from penstock.metadata.image import BROKER, TOPIC, Image, PartitionImage, TopicImage
-from penstock.model.errors import Corruption, UnknownTopicOrPartition
+from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
+from penstock.model.errors import Corruption, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
@@ -21,6 +26,8 @@ from penstock.storage.store import LogStore
 log = logging.getLogger(__name__)
 
 PRODUCE_SWEEP_S = 0.5
+# Each is a few new files or one rename: together they take about as long as a large fetch.
+CHORES_PER_SLICE = 64
 
 
 class HostedTopic:
@@ -47,14 +54,25 @@ class Replicas:
         self._current_settings = current_settings
         self.by_name: dict[bytes, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
+        self._image = EMPTY
+        self._chores: deque[Callable[[], None]] = deque()
+        self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
 
     def start(self) -> None:
         self._sweep_timer = self._clock.call_later(PRODUCE_SWEEP_S, self._sweep)
 
     def stop(self) -> None:
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in (self._sweep_timer, self._chores_timer):
+            if timer is not None:
+                timer.cancel()
+        self._work(len(self._chores))
+
+    async def settled(self) -> None:
+        """Return once every log is there that the image asks for, and gone that it does not."""
+        while self._chores:
+            self._work(CHORES_PER_SLICE)
+            await asyncio.sleep(0)
 
     def find(self, name: TopicName, index: int) -> Partition | None:
         topic = self.by_name.get(name.encode())
@@ -72,26 +90,31 @@ class Replicas:
     # -- the image changes -----------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> None:
+        self._image = image
         for topic in delta.topics_deleted:
             self._retire(topic)
         for topic in (*delta.topics_created, *delta.topics_changed):
             for index in sorted(delta.partitions_changed.get(topic.id, ())):
-                self._host(topic, index, image)
+                self._host(topic, index)
         if any(resource.type == BROKER for resource in delta.configs_changed):
             changed = list(self.by_name.values())
         else:
             names = [resource.name.encode() for resource in delta.configs_changed if resource.type == TOPIC]
             changed = [self.by_name[name] for name in names if name in self.by_name]
         for hosted in changed:
-            settings = self._topic_settings(hosted.name, image)
+            settings = self._topic_settings(hosted.name)
             for partition in hosted.partitions.values():
                 partition.log.settings = settings
+        # Coordinators look for the partitions of their topic as soon as they hear of it.
+        urgent = any(is_internal(topic.name) for topic in delta.topics_created)
+        self._work(len(self._chores) if urgent else CHORES_PER_SLICE)
+        self._work_on_later()
 
-    def _topic_settings(self, name: TopicName, image: Image) -> TopicSettings:
-        return topic_settings(self._current_settings(), image.topic_config(name))
+    def _topic_settings(self, name: TopicName) -> TopicSettings:
+        return topic_settings(self._current_settings(), self._image.topic_config(name))
 
-    def _host(self, topic: TopicImage, index: int, image: Image) -> None:
-        state: PartitionImage = topic.partitions[index]
+    def _host(self, topic: TopicImage, index: int) -> None:
+        state = topic.partitions[index]
         if self._node_id not in state.replicas:
             return
         hosted = self.by_id.get(topic.id.bytes)
@@ -100,17 +123,22 @@ class Replicas:
             self.by_id[hosted.id_bytes] = self.by_name[hosted.name_bytes] = hosted
         partition = hosted.partitions.get(index)
         if partition is None:
-            place = TopicPartition(topic.name, PartitionIndex(index))
-            try:
-                opened = self._store.open(place, topic.id, self._topic_settings(topic.name, image))
-            except (OSError, Corruption) as error:
-                log.error("partition %s is offline: %s", place, error)
-                return
-            partition = hosted.partitions[index] = Partition(topic.name, topic.id, index, self._node_id, opened)
-        partition.leader = state.leader
-        partition.leader_epoch = state.leader_epoch
-        partition.replicas = state.replicas
-        partition.isr = state.isr
+            self._chores.append(partial(self._open, hosted, index))
+        else:
+            _take_role(partition, state)
+
+    def _open(self, hosted: HostedTopic, index: int) -> None:
+        topic = self._image.topics_by_id.get(hosted.id)
+        if topic is None or index in hosted.partitions:
+            return
+        place = TopicPartition(hosted.name, PartitionIndex(index))
+        try:
+            opened = self._store.open(place, hosted.id, self._topic_settings(hosted.name))
+        except (OSError, Corruption, StorageError) as error:
+            log.error("partition %s is offline: %s", place, error)
+            return
+        partition = hosted.partitions[index] = Partition(hosted.name, hosted.id, index, self._node_id, opened)
+        _take_role(partition, topic.partitions[index])
 
     def _retire(self, topic: TopicImage) -> None:
         hosted = self.by_id.pop(topic.id.bytes, None)
@@ -120,7 +148,27 @@ class Replicas:
             del self.by_name[hosted.name_bytes]
         for index, partition in hosted.partitions.items():
             partition.fail(UnknownTopicOrPartition.code)
-            self._store.delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
+            self._chores.append(partial(self._delete, TopicPartition(hosted.name, PartitionIndex(index)), hosted.id))
+
+    def _delete(self, place: TopicPartition, topic_id: UUID) -> None:
+        try:
+            self._store.delete(place, topic_id)
+        except StorageError as error:
+            log.error("the files of deleted partition %s stay: %s", place, error)
+
+    def _work(self, count: int) -> None:
+        """Do the oldest chores; their order keeps a topic that was made again apart from its namesake."""
+        for _ in range(min(count, len(self._chores))):
+            self._chores.popleft()()
+
+    def _work_on_later(self) -> None:
+        if self._chores and self._chores_timer is None:
+            self._chores_timer = self._clock.call_later(0, self._slice)
+
+    def _slice(self) -> None:
+        self._chores_timer = None
+        self._work(CHORES_PER_SLICE)
+        self._work_on_later()
 
     # -- time and failure ------------------------------------------------------------------
 
@@ -134,3 +182,10 @@ class Replicas:
         """Answer everybody who waits: what is not durable by now will not be acknowledged."""
         for partition in list(self.all()):
             partition.log_failed()
+
+
+def _take_role(partition: Partition, state: PartitionImage) -> None:
+    partition.leader = state.leader
+    partition.leader_epoch = state.leader_epoch
+    partition.replicas = state.replicas
+    partition.isr = state.isr

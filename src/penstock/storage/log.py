@@ -22,7 +22,17 @@ from penstock.model.errors import CorruptMessage, OffsetOutOfRange, StorageError
 from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
-from penstock.storage import aborted, lookup, recovery, replicated, snapshots, trim, validate, verified
+from penstock.storage import (
+    aborted,
+    lookup,
+    recovery,
+    replicated,
+    small_batches,
+    snapshots,
+    trim,
+    validate,
+    verified,
+)
 from penstock.storage.directory import LogDirectory
 from penstock.storage.marker import Marker, encode_marker
 from penstock.storage.producer_state import SEQUENCE_MASK, Producer
@@ -78,7 +88,10 @@ class Log(RollingLog):
             log_start=log_start,
             sync_failed=sync_failed,
         )
-        return cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
+        log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
+        if clean and not state.notes:
+            log._found = (log.start_offset, log.end_offset)
+        return log
 
     # Writing
 
@@ -128,6 +141,8 @@ class Log(RollingLog):
                 replicated.check_own_batch(records)
             else:
                 validate.explain(records, max_message_bytes=self._max_message_bytes)
+        if count <= small_batches.FOLLOWED_COUNT_MAX and not attributes & CODEC_MASK and not trusted:
+            small_batches.check(records, count)
         if (self._prepares or timestamp - now_ms > self._timestamp_after_max_ms) and not trusted:
             records = validate.prepare(records, self._settings, now_ms)
             length = len(records) - LOG_OVERHEAD
@@ -395,6 +410,9 @@ class Log(RollingLog):
         """Leave the folder; a clean close makes everything durable, so that the next open needs no scan."""
         if not clean or self.damage is not None or self.directory.failure is not None:
             return
+        if self.end_offset == 0 or self.is_untouched():
+            # Nothing ever came, or nothing since the last close: many such logs must not cost many syncs.
+            return
         if self._torn:
             self._mend_tail()
         self.flush()
@@ -406,6 +424,10 @@ class Log(RollingLog):
         snapshots.save_snapshot(self.directory.disk, self.folder, self.producer_state, self.end_offset, self.bases)
         self.save_epochs()
         aborted.save_checkpoint(self, closing=True)
+
+    def is_untouched(self) -> bool:
+        """Whether the folder is as a clean close left it."""
+        return self._found == (self.start_offset, self.end_offset) and self._writer is None and not self.doomed
 
     def abandon(self) -> None:
         """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""

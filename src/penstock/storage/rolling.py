@@ -90,6 +90,8 @@ class RollingLog:
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
+        # Where the log began and ended when it was opened after a clean close.
+        self._found: tuple[int, int] | None = None
         self._unflushed_since_ms: int | None = None
         self.clock_wall_ms = clock_wall_ms
         self.settings = settings

@@ -34,6 +34,8 @@ SYNC_FAILED: Final = ".sync_failed"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+# A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
+UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
 # The cluster's own log, which the quorum opens for itself.
 METADATA_FOLDER: Final = "__cluster_metadata-0"
 _NAME_SIZE_MAX: Final = 255
@@ -67,6 +69,8 @@ class LogStore:
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
         self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
+        # How large each active segment was at the last checkpoint of its recovery point.
+        self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
         self._sync_failed = self._disk.exists(self._path(SYNC_FAILED))
@@ -244,6 +248,7 @@ class LogStore:
             log.flusher.sync_indexes()
             if log.recovery_point < points.get(place, 0) or log.save_epochs():
                 points[place] = log.recovery_point
+                self._checked_sizes[place] = log.active.size
         self._recovery_points = self._write(RECOVERY_POINTS, self._recovery_points, points)
 
     def checkpoint_log_starts(self) -> None:
@@ -256,9 +261,15 @@ class LogStore:
         self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, marks)
 
     def checkpoint_is_due(self) -> bool:
-        """Whether a crash now would have to scan more than active segments."""
+        """Whether a crash now would have to scan more than active segments, or much of those."""
         points = self._recovery_points
-        return any(log.active.base_offset > points.get(place, 0) for place, log in self.logs.items())
+        unchecked = 0
+        for place, log in self.logs.items():
+            if log.active.base_offset > points.get(place, 0):
+                return True
+            if log.flushed_offset > points.get(place, 0):
+                unchecked += log.active.size - self._checked_sizes.get(place, 0)
+        return unchecked > UNCHECKED_SIZE_MAX
 
     def _write(
         self, name: str, old: Mapping[TopicPartition, int], new: Mapping[TopicPartition, int]

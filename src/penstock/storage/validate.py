@@ -50,8 +50,6 @@ CODECS: Final = {
 }
 _pack_attributes: Final = Struct(">h").pack_into
 _ERRORS_NAMED_MAX: Final = 1000
-# Off: opening every batch costs more than all the rest of an append, and readers check for themselves.
-CHECK_RECORDS = False
 
 
 def explain(records: memoryview, *, max_message_bytes: int) -> None:
@@ -115,8 +113,7 @@ def _check_payload(header: BatchHeader, records: memoryview) -> None:
 def needs_preparing(settings: TopicSettings) -> bool:
     """Whether every batch of the topic goes through `prepare`."""
     return (
-        CHECK_RECORDS
-        or settings.compact
+        settings.compact
         or settings.compression_type != "producer"
         or settings.message_timestamp_type == "LogAppendTime"
         or settings.message_timestamp_before_max_ms < BEFORE_MAX_DEFAULT
@@ -126,8 +123,6 @@ def needs_preparing(settings: TopicSettings) -> bool:
 def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> memoryview:
     """Return the batch as it is to be stored: the same bytes changed in place, or a recompressed copy."""
     header = BatchHeader.at(records)
-    if CHECK_RECORDS:
-        check_records(records)
     created = settings.message_timestamp_type == "CreateTime"
     bounds = (
         (now_ms - settings.message_timestamp_before_max_ms, now_ms + settings.message_timestamp_after_max_ms)
@@ -185,8 +180,3 @@ def _check_each(records: list[Record], *, keys_needed: bool, bounds: tuple[int, 
         raise InvalidRecord(
             f"One or more records have been rejected due to {len(errors)} record errors", record_errors=named
         )
-
-
-def check_records(records: memoryview) -> None:
-    """Open a batch and check it record by record, which ordinary appends leave to the reader."""
-    decode_batch(records, check_crc=False)

@@ -171,6 +171,9 @@ class FakeReplicas:
     def find(self, name: str, index: int) -> FakePartition | None:
         return self.partitions.get((name, index))
 
+    async def settled(self) -> None:
+        return None
+
     def all(self) -> Iterator[FakePartition]:
         return iter(self.partitions.values())
 

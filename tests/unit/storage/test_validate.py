@@ -13,7 +13,6 @@ from penstock.model.errors import (
     UnsupportedCompressionType,
 )
 from penstock.sim.disk import SimDisk
-from penstock.storage.validate import check_records
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -188,9 +187,3 @@ def test_garbage_inside_a_good_frame_is_a_refusal() -> None:
     patch_crc(sealed, 0, len(sealed))
     with pytest.raises(Refusal):
         append(log, bytes(sealed))
-
-
-def test_records_can_be_checked_one_by_one() -> None:
-    check_records(memoryview(batch(3)))
-    with pytest.raises(InvalidRecord):
-        check_records(memoryview(changed(batch(3), RECORD_COUNT_AT, ">i", 2)))
