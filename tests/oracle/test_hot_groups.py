@@ -1,4 +1,4 @@
-"""Our codecs of Heartbeat, OffsetCommit and OffsetFetch against kio's, over every version."""
+"""Our codecs of both heartbeats, OffsetCommit and OffsetFetch against kio's, over every version."""
 
 from datetime import timedelta
 from io import BytesIO
@@ -13,7 +13,7 @@ from kio.serial import entity_reader, entity_writer
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.codec import read_request, request_class, response_class
 from penstock.wire.frame import MalformedRequest, parse_response_header
-from penstock.wire.hot import heartbeat, offset_commit, offset_fetch
+from penstock.wire.hot import consumer_group_heartbeat, heartbeat, offset_commit, offset_fetch
 from penstock.wire.hot.texts import ELEMENT_COUNT_MAX
 from tests.oracle.entities import entities
 
@@ -61,6 +61,31 @@ def test_a_heartbeat_is_read_as_kio_wrote_it(key_and_version: tuple[int, int], d
         entity.generation_id,
         entity.member_id,
         getattr(entity, "group_instance_id", None),
+    )
+
+
+@given(st.sampled_from([pair for pair in HAND_READ if pair[0] == ApiKey.CONSUMER_GROUP_HEARTBEAT]), st.data())
+def test_a_heartbeat_of_the_consumer_protocol_is_read_as_kio_wrote_it(
+    key_and_version: tuple[int, int], data: st.DataObject
+) -> None:
+    entity = data.draw(entities(request_class(*key_and_version)))
+    request = read_request(*key_and_version, kio_bytes(entity))
+    assert request[:5] == (
+        entity.group_id,
+        entity.member_id,
+        entity.member_epoch,
+        entity.instance_id,
+        entity.rack_id,
+    )
+    assert timedelta(milliseconds=request.rebalance_timeout_ms) == entity.rebalance_timeout
+    assert request[6:9] == (
+        entity.subscribed_topic_names,
+        getattr(entity, "subscribed_topic_regex", None),
+        entity.server_assignor,
+    )
+    owned = entity.topic_partitions
+    assert request.owned == (
+        None if owned is None else {topic.topic_id or NO_ID: frozenset(topic.partitions) for topic in owned}
     )
 
 
@@ -133,6 +158,9 @@ COMPACT_COUNT_MOST = b"\xff\xff\xff\xff\x0f"
         (ApiKey.OFFSET_FETCH, 1, b"\x00\x01g\xff\xff\xff\xff"),
         (ApiKey.OFFSET_FETCH, 2, b"\x00\x01g\xff\xff\xff\xfe"),
         (ApiKey.OFFSET_FETCH, 9, COMPACT_COUNT_MOST),
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, b"\x02g\x02m" + bytes(10) + COMPACT_COUNT_MOST),
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, b"\x02g\x02m" + bytes(13) + COMPACT_COUNT_MOST),
+        (ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, b"\x02g\x02m" + bytes(13) + b"\x02" + bytes(16) + COMPACT_COUNT_MOST),
         (ApiKey.HEARTBEAT, 0, b"\xff\xff\x00\x00\x00\x00\x00\x00"),
         (ApiKey.HEARTBEAT, 0, b"\xff\xfe\x00\x00\x00\x00\x00\x00"),
     ],
@@ -160,6 +188,27 @@ def test_kio_reads_our_answer_to_a_heartbeat(version: int, code: int, throttle_m
     assert response.error_code == code
     if version >= 1:
         assert response.throttle_time == timedelta(milliseconds=throttle_ms)
+
+
+assignments = st.dictionaries(st.uuids(), st.frozensets(st.integers(0, 2**31 - 1), max_size=4), max_size=3)
+
+
+@given(st.integers(0, 1), codes, st.none() | names, st.none() | names, int32, st.none() | assignments)
+def test_kio_reads_our_answer_to_a_heartbeat_of_the_consumer_protocol(
+    version: int, code: int, message: str | None, member_id: str | None, epoch: int, assignment: Any
+) -> None:
+    frame = consumer_group_heartbeat.write_response(
+        7, code, message, member_id=member_id, member_epoch=epoch, heartbeat_interval_ms=5000, assignment=assignment
+    )
+    response = kio_response(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, frame)
+    assert (response.error_code, response.error_message, response.member_id) == (code, message, member_id)
+    assert (response.member_epoch, response.heartbeat_interval) == (epoch, timedelta(seconds=5))
+    given = response.assignment
+    assert assignment == (
+        None
+        if given is None
+        else {topic.topic_id or NO_ID: frozenset(topic.partitions) for topic in given.topic_partitions}
+    )
 
 
 rows = st.lists(st.tuples(int32, codes), max_size=3)

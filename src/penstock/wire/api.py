@@ -124,7 +124,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
     Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, flexible_from=0),
-    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_read=True),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),

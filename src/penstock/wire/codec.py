@@ -21,7 +21,7 @@ from kio.index import load_request_schema, load_response_schema
 from penstock.model.errors import UnsupportedVersion
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
-from penstock.wire.hot import heartbeat, offset_commit, offset_fetch
+from penstock.wire.hot import consumer_group_heartbeat, heartbeat, offset_commit, offset_fetch
 from penstock.wire.reader import Body, entity_reader
 from penstock.wire.schema import shape_of
 from penstock.wire.writer import CannotWrite, entity_writer
@@ -179,6 +179,7 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
 """Where an older version says the same in another field: `(entity of that version, latest) -> latest`."""
 
 _HAND_READ: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.read_request,
     ApiKey.HEARTBEAT: heartbeat.read_request,
     ApiKey.OFFSET_COMMIT: offset_commit.read_request,
     ApiKey.OFFSET_FETCH: offset_fetch.read_request,

@@ -33,6 +33,7 @@ def test_only_produce_and_fetch_are_hot() -> None:
 
 def test_what_is_asked_all_the_time_is_read_by_hand() -> None:
     assert {api.key for api in APIS.values() if api.hand_read} == {
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.HEARTBEAT,
         ApiKey.OFFSET_COMMIT,
         ApiKey.OFFSET_FETCH,
