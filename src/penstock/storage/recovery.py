@@ -264,6 +264,10 @@ def _settle(plan: _Plan, first: int) -> None:
     state = plan.state
     scanned = state.segments[first:]
     if plan.settings.flush_mode == "fsync":
+        if state.end_offset == 0:
+            # An empty log may as well be lost, and a node may have thousands of them: no sync for any.
+            state.folder_changed = True
+            return
         for segment in scanned:
             if plan.sync_failed:
                 _write_again(plan.disk, segment)

@@ -454,7 +454,8 @@ class Segment:
             self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
         with suppress(OSError):
             for file in self.save_indexes():
-                file.sync()
+                if self.size:
+                    file.sync()
 
     def _take_max_timestamp(self) -> None:
         """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""
