@@ -148,6 +148,7 @@ def produce_request(
     version: int = 12,
     names_id: bool = True,
     is_transactional: bool = True,
+    acks: int = -1,
 ) -> tuple[int, int, Any]:
     batch = encode_batch(
         [Record(timestamp=1_700_000_000_000, key=None, value=value.encode()) for value in values],
@@ -160,7 +161,7 @@ def produce_request(
     topics = _element(layout, "topic_data")
     body = layout(
         transactional_id=producer.transactional_id if names_id else None,
-        acks=-1,
+        acks=acks,
         timeout=timedelta(seconds=10),
         topic_data=(
             topics(name=topic, partition_data=(_element(topics, "partition_data")(index=partition, records=batch),)),

@@ -1,0 +1,299 @@
+"""Transactional writes wait for their coordinator, and nothing overtakes them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from penstock.coordinator.errors import NotCoordinator
+from penstock.handlers.produce import ProduceHandler
+from penstock.handlers.reply import Parked
+from penstock.handlers.verification import CloseConnection, ParkedVerification
+from penstock.model.errors import Refusal
+from penstock.server.session import ClientSession
+from penstock.storage.verification import Verification
+from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.wire import codec
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import Header
+from tests.support.transaction_wire import Producer, produce_request
+from tests.unit.handlers.fakes import FakeNode
+
+PRODUCER = Producer("tx", 7, 3)
+
+
+class OpenLog:
+    """Knows which producers have a transaction open."""
+
+    start_offset = 0
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.asked: list[tuple[Any, ...]] = []
+
+    def begin_verification(self, *producer: int, starts_at_zero: bool) -> Verification | None:
+        self.asked.append((*producer, starts_at_zero))
+        return None if self.is_open else Verification(producer[1], producer[2], starts_at_zero=starts_at_zero)
+
+
+class WrittenPartition:
+    high_watermark = 1_000
+
+    def __init__(self) -> None:
+        self.log = OpenLog()
+        self.written: list[tuple[bytes, Any]] = []
+
+    def append(self, records: memoryview, *, acks: int, now_ms: int, transaction_verified: Any = None) -> Any:
+        self.written.append((bytes(records), transaction_verified))
+
+        class Appended:
+            base_offset = last_offset = len(self.written) - 1
+            log_append_time_ms = -1
+            log_start_offset = 0
+
+        return Appended
+
+
+class HostedTopic:
+    name = "t"
+    internal = False
+
+    def __init__(self) -> None:
+        self.partitions = {0: WrittenPartition(), 1: WrittenPartition()}
+
+
+class Coordinator:
+    """Answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.answer_at_once: Any = None
+        self.refusal: Refusal | None = None
+
+    def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(command)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.answer_at_once is not None:
+            future.set_result(self.answer_at_once)
+        self.futures.append(future)
+        return future
+
+    async def add_partitions(self, command: AddPartitions) -> Any:
+        return await self.submit(command.transactional_id, command)
+
+
+class World:
+    def __init__(self, settings: dict[str, str] | None = None) -> None:
+        node = FakeNode(settings)
+        self.topic = HostedTopic()
+        self.coordinator = Coordinator()
+        context: Any = node.context
+        context.transactions = self.coordinator
+        context.replicas.by_name = {b"t": self.topic}
+        context.replicas.by_id = {}
+        self.handler = ProduceHandler(context)
+
+    def send(self, *, version: int = 12, partition: int = 0, producer: Producer = PRODUCER, **more: Any) -> Any:
+        _, _, body = produce_request(producer, "t", partition, ["x"], version=version, **more)
+        frame = bytearray(codec.write_request(ApiKey.PRODUCE, version, body))
+        view = memoryview(frame)
+        reply = self.handler.handle(view, Header(ApiKey.PRODUCE, version, 1, "test", 0))
+        # The port uses the memory again.
+        frame[:] = bytes(len(frame))
+        return reply
+
+
+def code_of(reply: Any, version: int = 12) -> int:
+    """The error code of the only partition of an answer."""
+    parts: Any = reply.parts if isinstance(reply, Parked) else reply
+    assert parts is not None, "still waiting"
+    body = b"".join(parts)[8 + (version >= 9) :]
+    answer = codec.read_response(ApiKey.PRODUCE, version, body)
+    return int(answer.responses[0].partition_responses[0].error_code)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def listen(parked: Any) -> list[str]:
+    """What a session is told, in order."""
+    heard: list[str] = []
+    parked.on_ready = lambda: heard.append("ready")
+    parked.on_applied = lambda: heard.append("applied")
+    return heard
+
+
+async def test_the_first_write_waits_until_its_partition_is_added() -> None:
+    world = World()
+    parked = world.send()
+    assert isinstance(parked, ParkedVerification)
+    heard = listen(parked)
+    (asked,) = world.coordinator.asked
+    assert isinstance(asked, AddPartitions)
+    assert (asked.partitions, asked.client_version) == (frozenset({("t", 0)}), 2)
+    await settle()
+    assert world.topic.partitions[0].written == []
+    world.coordinator.futures[0].set_result(0)
+    await settle()
+    (written,) = world.topic.partitions[0].written
+    assert written[0].endswith(b"x\x00") and isinstance(written[1], Verification)
+    assert heard == ["applied", "ready"]
+    assert code_of(parked) == 0
+
+
+async def test_an_answer_that_is_there_at_once_parks_nobody() -> None:
+    world = World()
+    world.coordinator.answer_at_once = 0
+    assert code_of(world.send()) == 0
+
+
+async def test_once_the_transaction_is_open_nobody_is_asked() -> None:
+    world = World()
+    world.topic.partitions[0].log.is_open = True
+    assert code_of(world.send()) == 0
+    assert world.coordinator.asked == []
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, 48), (10, 48), (11, 120)])
+async def test_an_older_write_is_verified(version: int, code: int) -> None:
+    world = World()
+    world.coordinator.answer_at_once = (0,)
+    assert code_of(world.send(version=version), version) == 0
+    world.coordinator.answer_at_once = (120,)
+    assert code_of(world.send(version=version), version) == code
+    assert all(isinstance(each, VerifyPartitions) for each in world.coordinator.asked)
+    assert len(world.topic.partitions[0].written) == 1
+
+
+async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
+    world = World({"transaction.partition.verification.enable": "false"})
+    assert code_of(world.send(version=11), 11) == 0
+    assert world.topic.partitions[0].written[0][1] is True
+    assert world.coordinator.asked == []
+    assert isinstance(world.send(version=12), ParkedVerification)
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome", "code"),
+    [
+        (12, 90, 47),
+        (12, 49, 49),
+        (12, NotCoordinator(), 19),
+        (12, RuntimeError(), -1),
+        (11, 51, 19),
+        (11, NotCoordinator(), 19),
+    ],
+)
+async def test_a_refusal_is_told_in_words_that_producers_know(version: int, outcome: Any, code: int) -> None:
+    world = World()
+    parked = world.send(version=version)
+    listen(parked)
+    if isinstance(outcome, Exception):
+        world.coordinator.futures[0].set_exception(outcome)
+    else:
+        world.coordinator.futures[0].set_result(outcome)
+    await settle()
+    assert code_of(parked, version) == code
+    assert world.topic.partitions[0].written == []
+
+
+async def test_without_a_coordinator_the_client_comes_again() -> None:
+    world = World()
+    world.coordinator.refusal = NotCoordinator()
+    assert code_of(world.send()) == 19
+
+
+async def test_the_end_of_the_transaction_before_is_waited_for() -> None:
+    world = World()
+    parked = world.send()
+    listen(parked)
+    world.coordinator.futures[0].set_result(51)
+    await settle()
+    assert parked.parts is None and len(world.coordinator.asked) == 2
+    world.coordinator.futures[1].set_result(0)
+    await settle()
+    assert code_of(parked) == 0
+
+
+async def test_nothing_is_written_for_a_client_that_is_gone() -> None:
+    world = World()
+    parked = world.send()
+    listen(parked)
+    parked.abandon()
+    world.coordinator.futures[0].set_result(0)
+    await settle()
+    assert world.topic.partitions[0].written == []
+
+
+async def test_transactional_records_need_a_transactional_id() -> None:
+    world = World()
+    assert code_of(world.send(names_id=False)) == 53
+    assert code_of(world.send(is_transactional=False)) == 0
+
+
+class PausingConnection:
+    peer_host, peer_port = "here", 1
+
+    def __init__(self) -> None:
+        self.paused = False
+        self.sent: list[Any] = []
+
+    def pause_frames(self) -> None:
+        self.paused = True
+
+    def resume_frames(self) -> None:
+        self.paused = False
+
+    def send(self, parts: Any) -> None:
+        self.sent.append(parts)
+
+    def close(self) -> None:
+        self.sent.append("closed")
+
+
+def session_with(reply: Any) -> tuple[ClientSession, PausingConnection]:
+    class Replying:
+        def dispatch(self, *frame: Any) -> Any:
+            return reply
+
+    connection: Any = PausingConnection()
+    dispatcher: Any = Replying()
+    session = ClientSession(connection, "PLAINTEXT", dispatcher, lambda: None)
+    session.frame(memoryview(b""))
+    return session, connection
+
+
+async def test_a_connection_is_not_read_until_the_first_write_is_written() -> None:
+    parked = ParkedVerification()
+    _, connection = session_with(parked)
+    assert (connection.paused, connection.sent) == (True, [])
+    assert parked.on_applied is not None
+    parked.on_applied()
+    assert (connection.paused, connection.sent) == (False, [])
+    parked.ready([b"answer"])
+    assert connection.sent == [[b"answer"]]
+
+
+async def test_a_write_that_fails_without_an_answer_closes_the_connection() -> None:
+    parked = ParkedVerification()
+    _, connection = session_with(parked)
+    parked.fail()
+    assert connection.sent == ["closed"]
+
+
+async def test_a_failed_write_that_wants_no_answer_closes_the_connection() -> None:
+    world = World()
+    world.coordinator.refusal = NotCoordinator()
+    with pytest.raises(CloseConnection):
+        world.send(acks=0)
+    world.coordinator.refusal = None
+    parked = world.send(acks=0)
+    heard = listen(parked)
+    world.coordinator.futures[0].set_result(90)
+    await settle()
+    assert parked.failed and heard == ["ready"]
