@@ -360,6 +360,23 @@ def test_a_deleted_topic_does_not_keep_its_transaction_from_ending(bootstrap: st
     assert read(bootstrap, other) == ["kept"]
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_cluster_that_is_not_at_version_two_keeps_its_epochs(level: int) -> None:
+    with Broker(SETTINGS) as broker, Wire(broker.bootstrap) as wire:
+        assert wire.finalise("transaction.version", level) == 0
+        topic = make_topic(broker.bootstrap)
+        for _ in range(2):
+            producer = wire.begin(topic)
+            for number in range(2):
+                assert wire.add(producer, topic, 0) == [0]
+                assert wire.produce(producer, topic, 0, str(number), sequence=number, version=11) == 0
+                assert wire.end(producer, commit=number == 0, version=4).error_code == 0
+            broker.restart()
+            wire.reconnect()
+        eventually(lambda: is_at_rest(broker.bootstrap, topic))
+        assert read(broker.bootstrap, topic) == ["0", "0"]
+
+
 # -- restarts and kills ----------------------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from kio.schema.add_partitions_to_txn.v3.request import AddPartitionsToTxnReques
 from kio.schema.end_txn.v5.request import EndTxnRequest
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
+from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.serial import entity_reader
 
 from penstock.wire import codec
@@ -22,6 +23,7 @@ from penstock.wire.records import Record, encode_batch
 from penstock.wire.schema import shape_of
 
 TRANSACTION = 1
+SAFE_DOWNGRADE = 2
 
 
 class Producer(NamedTuple):
@@ -34,9 +36,17 @@ class Producer(NamedTuple):
 
 class Wire:
     def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=20)
+        self._bootstrap = bootstrap
+        self._socket = self._connected()
         self._last = 0
+
+    def _connected(self) -> socket.socket:
+        host, _, port = self._bootstrap.rpartition(":")
+        return socket.create_connection((host, int(port)), timeout=20)
+
+    def reconnect(self) -> None:
+        self._socket.close()
+        self._socket = self._connected()
 
     def __enter__(self) -> Self:
         return self
@@ -75,6 +85,14 @@ class Wire:
                 raise EOFError("the broker closed the connection")
             data += more
         return data
+
+    def finalise(self, feature: str, level: int) -> int:
+        """Set the level of a feature, up or down; the code."""
+        update = FeatureUpdateKey(
+            feature=feature, max_version_level=cast(Any, level), upgrade_type=cast(Any, SAFE_DOWNGRADE)
+        )
+        body = UpdateFeaturesRequest(timeout=cast(Any, timedelta(seconds=10)), feature_updates=(update,))
+        return int(self.ask(ApiKey.UPDATE_FEATURES, 2, body).error_code)
 
     # -- transactions ----------------------------------------------------------------------
 
