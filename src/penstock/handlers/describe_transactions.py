@@ -34,17 +34,19 @@ async def _describe(context: Context, transactional_id: str) -> DescribedTransac
             transactional_id, DescribeTransaction(transactional_id)
         )
     except Refusal as refusal:
-        return DescribedTransaction(error=refusal.code, transactional_id=transactional_id, start_ms=0)
+        return DescribedTransaction(error=refusal.code, transactional_id=transactional_id)
     return found
 
 
 def _shown(found: DescribedTransaction) -> TransactionState:
+    # What is not known is 0 in Kafka's answer; -1 is an id that has begun nothing.
+    start_ms = 0 if found.error else found.start_ms
     return TransactionState(
         error_code=ErrorCode(found.error),
         transactional_id=TransactionalId(found.transactional_id),
         transaction_state=found.state,
         transaction_timeout=milliseconds(found.timeout_ms),
-        transaction_start_time=cast(TZAware, _EPOCH + timedelta(milliseconds=found.start_ms)),
+        transaction_start_time=cast(TZAware, _EPOCH + timedelta(milliseconds=start_ms)),
         producer_id=ProducerId(found.producer_id),
         producer_epoch=int16(found.epoch),
         topics=tuple(

@@ -252,6 +252,7 @@ async def test_transactions_are_described() -> None:
     node.transactions.replies[commands.DescribeTransaction] = NotCoordinator()
     (found,) = (await node.ask(describe_transactions.handle, ApiKey.DESCRIBE_TRANSACTIONS, body)).transaction_states
     assert (found.error_code, found.transactional_id) == (16, "tx")
+    assert found.transaction_start_time.timestamp() == 0
 
 
 async def test_transactions_are_listed_and_strange_states_named() -> None:
