@@ -36,6 +36,8 @@ COPIED_SLICE_MAX = 64 * KIB
 # What is kept of a peer that goes on sending while its frames are paused.
 UNREAD_SIZE_MAX = 64 * KIB
 PARTS_PER_SEND_MAX = 256
+# Replies to the frames of one read leave together, unless they are many: who does not read them gets no more.
+PARTS_UNSENT_MAX = 128
 ACCEPTS_PER_TURN_MAX = 64
 SWEEP_INTERVAL_S = 5.0
 ACCEPT_RETRY_S = 0.2
@@ -152,7 +154,7 @@ class SocketConnection:
         session = cast(Session, self._session)
         size_max = self._network.limits.frame_size_max
         position = 0
-        while end - position >= 4 and not (self._paused or self._closed):
+        while end - position >= 4 and not (self._paused or self._closed or self._writing):
             size: int = _size_of(view, position)[0]
             if size <= 0 or size > size_max:
                 self._network.say_once(self.peer_host, size)
@@ -166,6 +168,8 @@ class SocketConnection:
                 break
             session.frame(view[position + 4 : after])
             position = after
+            if len(self._out) >= PARTS_UNSENT_MAX:
+                self.flush()
         if position == end:
             self._partial_since = 0.0
         elif not self._closed:

@@ -2,12 +2,14 @@
 
 Produce and Fetch are called as plain functions with the frame itself. Everything else is
 decoded by wire/codec.py, answered by a coroutine, and encoded again unless the handler has done
-so itself. What cannot be read is refused with MalformedRequest; the session then closes the
-connection.
+so itself. A coroutine that never waits is done at once; only one that does becomes a task. What
+cannot be read is refused with MalformedRequest; the session then closes the connection.
 """
 
 import asyncio
 import logging
+from collections.abc import Callable, Coroutine, Generator
+from types import coroutine
 from typing import Any
 
 from penstock.handlers.context import ColdHandler, Context, Request
@@ -46,10 +48,15 @@ class Dispatcher:
         return self._begin_cold(frame, header, connection, listener)
 
     def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
-        body = self._read(frame, header)
+        request = Request(header, self._read(frame, header), connection, listener)
         parked = Parked()
-        request = Request(header, body, connection, listener)
-        task = asyncio.get_running_loop().create_task(self._answer(COLD[header.api_key], request, parked))
+        answering = self._answer(COLD[header.api_key], request, parked)
+        try:
+            # Most are answered before they would wait for anything: a task would cost more than the answer.
+            waits_for = answering.send(None)
+        except StopIteration:
+            return parked
+        task = asyncio.get_running_loop().create_task(_rest(answering, waits_for))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return parked
@@ -79,6 +86,22 @@ class Dispatcher:
         self._fetch_handler.deadlines.stop()
         for task in self._tasks:
             task.cancel()
+
+
+@coroutine
+def _rest(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
+    """What is left of a coroutine that has run up to the first thing it waits for."""
+    resume: Callable[[Any], Any]
+    while True:
+        try:
+            value = yield waits_for
+            resume = begun.send
+        except BaseException as error:
+            value, resume = error, begun.throw
+        try:
+            waits_for = resume(value)
+        except StopIteration:
+            return
 
 
 def _encoded(header: Header, entity: Any) -> Parts:

@@ -51,7 +51,11 @@ class ClientSession:
             connection.close()
             return
         if isinstance(reply, Parked):
-            self._park(reply)
+            if reply.parts is None:
+                self._park(reply)
+            else:
+                self._waiting.append(reply)
+                self._release()
         elif reply:
             if self._waiting:
                 self._waiting.append(Parked(reply))
