@@ -28,18 +28,14 @@ class PartitionLog:
         return self._partition.high_watermark
 
     def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
-        # The log writes offset and epoch into the batch in place.
-        records = memoryview(bytearray(batch))
-        now_ms = self._clock.wall_ms()
-        if transaction is None:
-            return self._partition.append(records, acks=ALL_REPLICAS, now_ms=now_ms).last_offset + 1
-        # Trusted, as the sequence in it is not the producer's: it sends offsets outside of its order of batches.
+        # The log writes offset and epoch into the batch in place. Trusted: this node made the batch just
+        # now, and in a transaction its sequence is not the producer's, who sends offsets out of that order.
         appended = self._partition.append(
-            records,
+            memoryview(bytearray(batch)),
             acks=ALL_REPLICAS,
-            now_ms=now_ms,
+            now_ms=self._clock.wall_ms(),
             trusted=True,
-            transaction_verified=transaction.verification,
+            transaction_verified=False if transaction is None else transaction.verification,
         )
         return appended.last_offset + 1
 
