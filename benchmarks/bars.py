@@ -45,6 +45,27 @@ def judge(results: Results) -> list[Bar]:
         bars.append(_ratio(results, f"{row}: fsync >= 0.7 of Kafka unflushed", row, FSYNC, KAFKA, "records/s", 0.7))
     bars.append(_ratio(results, "small requests >= 2x Kafka", measures.SMALL, FSYNC, KAFKA, "requests/s", 2.0))
     bars += [
+        _ratio(results, f"{row}: flush.mode=os >= 2x Kafka", row, OS, KAFKA, "commits/s", 2.0)
+        for row in (measures.COMMITS, measures.COMMITS_MANY)
+    ]
+    bars += [
+        _ratio(results, f"{row}: fsync >= 0.5 of Kafka unflushed", row, FSYNC, KAFKA, "commits/s", 0.5)
+        for row in (measures.COMMITS, measures.COMMITS_MANY)
+    ]
+    bars += [
+        _at_most(results, f"{row}: <= 25 % of a core", row, FSYNC, "% of a core", 25.0)
+        for row in (measures.CLASSIC_BEATS, measures.CONSUMER_BEATS)
+    ]
+    bars += [
+        _at_most(results, f"{measures.REBALANCE} <= 1 s", measures.REBALANCE, FSYNC, "s", 1.0),
+        _at_most(
+            results,
+            f"{measures.REBALANCE}, from empty, <= 1 s beyond the delay",
+            measures.REBALANCE,
+            FSYNC,
+            "s beyond the delay",
+            1.0,
+        ),
         _at_most(results, "small requests <= 12 us CPU", measures.SMALL, OS, "CPU us/request", 12),
         _at_least(results, "small requests >= 70,000/s", measures.SMALL, OS, "requests/s", 70_000),
         _at_most(results, "16 KB batches <= 2.0 s CPU per GB", measures.RAW_16K, OS, "CPU s/GB", 2.0),

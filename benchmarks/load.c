@@ -5,10 +5,12 @@
  *   load consume LIBRDKAFKA BOOTSTRAP TOPIC COUNT [name=value ...]
  *   load latency LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE [name=value ...]
  *   load requests HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT
+ *   load paced HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT
  *
  * The first three go through librdkafka, loaded at run time from the path given, so that no headers are
- * needed. The last one sends one prepared frame again and again over raw sockets, DEPTH at a time on each
- * connection. Each prints one JSON object.
+ * needed. The others send prepared frames over raw sockets: `requests` as fast as they are answered, DEPTH at
+ * a time, each connection one frame of the file again and again; `paced` each frame of the file on a
+ * connection of its own once per PERIOD seconds. Each prints one JSON object.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,6 +24,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -292,6 +296,9 @@ static int latency(int argc, char **argv) {
 
 typedef struct {
     int socket;
+    char *burst; /* several copies of its frame, so that small ones go out many at a time */
+    size_t frame_size;
+    long burst_frames;
     size_t written; /* of the frame under way */
     long started, answered;
     unsigned char head[4];
@@ -311,9 +318,6 @@ static int connect_to(const char *host, const char *port) {
     return one;
 }
 
-static char *burst; /* several copies of the frame, so that small ones go out many at a time */
-static size_t frame_size;
-static long burst_frames;
 static char scratch[1 << 20];
 static double *taken_times;
 static long taken_count, taken_room, answer_bytes, wanted_each;
@@ -323,12 +327,12 @@ static void write_some(Connection *on, long depth) {
         long room = depth - (on->started - on->answered) - (on->written ? 1 : 0);
         long left = wanted_each - on->started - (on->written ? 1 : 0);
         long whole = room < left ? room : left;
-        if (whole > burst_frames - 1)
-            whole = burst_frames - 1;
-        size_t size = (on->written ? frame_size - on->written : 0) + (whole > 0 ? (size_t)whole * frame_size : 0);
+        if (whole > on->burst_frames - 1)
+            whole = on->burst_frames - 1;
+        size_t size = (on->written ? on->frame_size - on->written : 0) + (whole > 0 ? (size_t)whole * on->frame_size : 0);
         if (size == 0)
             return;
-        ssize_t done = send(on->socket, burst + on->written, size, MSG_NOSIGNAL);
+        ssize_t done = send(on->socket, on->burst + on->written, size, MSG_NOSIGNAL);
         if (done < 0) {
             if (errno == EAGAIN)
                 return;
@@ -336,7 +340,7 @@ static void write_some(Connection *on, long depth) {
         }
         size_t total = on->written + (size_t)done;
         double at = now();
-        for (; total >= frame_size; total -= frame_size, on->started++)
+        for (; total >= on->frame_size; total -= on->frame_size, on->started++)
             on->sent_at[on->started % depth] = at;
         on->written = total;
         if ((size_t)done < size)
@@ -379,27 +383,55 @@ static void read_some(Connection *on, long depth) {
     }
 }
 
+/* A file of frames, one behind the other; each says its own size. */
+typedef struct {
+    char *at;
+    size_t size;
+} Frame;
+
+static Frame *read_frames(const char *path, long *count) {
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        die(path, NULL);
+    fseek(file, 0, SEEK_END);
+    size_t size = (size_t)ftell(file), at = 0;
+    rewind(file);
+    char *bytes = malloc(size + 4);
+    if (fread(bytes, 1, size, file) != size)
+        die(path, NULL);
+    Frame *frames = NULL;
+    for (*count = 0; at < size; (*count)++) {
+        uint32_t length;
+        memcpy(&length, bytes + at, 4);
+        if ((*count & (*count - 1)) == 0)
+            frames = realloc(frames, sizeof *frames * (size_t)(*count ? *count * 2 : 1));
+        frames[*count] = (Frame){bytes + at, 4 + (size_t)ntohl(length)};
+        at += frames[*count].size;
+    }
+    return frames;
+}
+
 static int requests(int argc, char **argv) {
     if (argc < 6)
         die("requests", "needs HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT");
-    FILE *file = fopen(argv[2], "rb");
-    if (!file)
-        die(argv[2], NULL);
-    char *frame = malloc(1 << 24);
-    frame_size = fread(frame, 1, 1 << 24, file);
-    long connections = atol(argv[3]), depth = atol(argv[4]), count = atol(argv[5]);
+    long frame_count, connections = atol(argv[3]), depth = atol(argv[4]), count = atol(argv[5]), sent_bytes = 0;
+    Frame *frames = read_frames(argv[2], &frame_count);
     wanted_each = count / connections;
-    burst_frames = frame_size * (size_t)depth < (4u << 20) ? depth + 1 : 2;
-    burst = malloc(frame_size * (size_t)burst_frames);
-    for (long index = 0; index < burst_frames; index++)
-        memcpy(burst + (size_t)index * frame_size, frame, frame_size);
     taken_room = count < 2000000 ? count : 2000000;
     taken_times = calloc((size_t)taken_room, sizeof *taken_times);
     Connection *all = calloc((size_t)connections, sizeof *all);
     struct pollfd *polls = calloc((size_t)connections, sizeof *polls);
     for (long index = 0; index < connections; index++) {
-        all[index].socket = polls[index].fd = connect_to(argv[0], argv[1]);
-        all[index].sent_at = calloc((size_t)depth, sizeof(double));
+        Connection *on = &all[index];
+        Frame frame = frames[index % frame_count];
+        on->socket = polls[index].fd = connect_to(argv[0], argv[1]);
+        on->sent_at = calloc((size_t)depth, sizeof(double));
+        on->frame_size = frame.size;
+        on->burst_frames = frame.size * (size_t)depth < (4u << 20) ? depth + 1 : 2;
+        on->burst = malloc(frame.size * (size_t)on->burst_frames);
+        for (long copy = 0; copy < on->burst_frames; copy++)
+            memcpy(on->burst + (size_t)copy * frame.size, frame.at, frame.size);
+        sent_bytes += wanted_each * (long)frame.size;
     }
     double started = now();
     for (long open = connections; open > 0;) {
@@ -420,17 +452,74 @@ static int requests(int argc, char **argv) {
     double seconds = now() - started;
     long done = wanted_each * connections;
     printf("{\"requests\": %ld, \"sent_bytes\": %ld, \"answer_bytes\": %ld, \"failed\": 0, \"seconds\": %.4f, ", done,
-           done * (long)frame_size, answer_bytes, seconds);
+           sent_bytes, answer_bytes, seconds);
     print_latencies(taken_times, taken_count);
     printf("}\n");
     return 0;
 }
 
+/* One connection for each frame, each sent once per PERIOD, spread evenly over it; the broker's work is then a matter of
+   rate and not of how fast it is asked. An answer whose 16 bits at ERROR_AT (behind the size) are not 0 has failed. */
+static int paced(int argc, char **argv) {
+    if (argc < 6)
+        die("paced", "needs HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT");
+    struct rlimit files;
+    getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    long count, sent = 0, answered = 0, wrong = 0, turn = 0;
+    Frame *frames = read_frames(argv[2], &count);
+    double period = atof(argv[3]), duration = atof(argv[4]);
+    size_t error_at = (size_t)atol(argv[5]);
+    int *sockets = calloc((size_t)count, sizeof *sockets), ready = epoll_create1(0);
+    double *sent_at = calloc((size_t)count, sizeof *sent_at);
+    taken_room = (long)(duration / period * (double)count) + count;
+    taken_times = calloc((size_t)taken_room, sizeof *taken_times);
+    for (long index = 0; index < count; index++) {
+        sockets[index] = connect_to(argv[0], argv[1]);
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = (uint64_t)index};
+        epoll_ctl(ready, EPOLL_CTL_ADD, sockets[index], &event);
+    }
+    printf("ready\n");
+    fflush(stdout);
+    getchar(); /* the caller reads the clocks now */
+    double started = now();
+    while (now() - started < duration || (answered < sent && now() - started < duration + 5)) {
+        long due = (long)((now() - started < duration ? now() - started : duration) / period * (double)count);
+        for (; sent < due; sent++, turn = (turn + 1) % count) {
+            if (sent_at[turn])
+                die("paced", "a request was due before the one before it was answered");
+            if (send(sockets[turn], frames[turn].at, frames[turn].size, MSG_NOSIGNAL) != (ssize_t)frames[turn].size)
+                die("send", NULL);
+            sent_at[turn] = now();
+        }
+        struct epoll_event events[256];
+        int found = epoll_wait(ready, events, 256, 1);
+        for (int index = 0; index < found; index++) {
+            long from = (long)events[index].data.u64;
+            ssize_t size = recv(sockets[from], scratch, sizeof scratch, 0);
+            if (size <= 0)
+                die("recv", size ? NULL : "the broker closed the connection");
+            if ((size_t)size < 4 + error_at + 2 || scratch[4 + error_at] || scratch[5 + error_at])
+                wrong++;
+            taken_times[taken_count++] = now() - sent_at[from];
+            sent_at[from] = 0;
+            answered++;
+        }
+    }
+    printf("{\"requests\": %ld, \"failed\": %ld, \"seconds\": %.4f, ", answered, wrong + sent - answered, now() - started);
+    print_latencies(taken_times, taken_count);
+    printf("}\n");
+    return wrong || answered < sent ? 2 : 0;
+}
+
 int main(int argc, char **argv) {
     if (argc < 3)
-        die("usage", "load produce|consume|latency|requests ...");
+        die("usage", "load produce|consume|latency|requests|paced ...");
     if (strcmp(argv[1], "requests") == 0)
         return requests(argc - 2, argv + 2);
+    if (strcmp(argv[1], "paced") == 0)
+        return paced(argc - 2, argv + 2);
     library = dlopen(argv[2], RTLD_NOW | RTLD_GLOBAL);
     if (!library)
         die("librdkafka", dlerror());

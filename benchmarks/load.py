@@ -1,6 +1,6 @@
 """The load generator: `load.c` compiled on first use, or a slower one in Python where there is no compiler.
 
-`Load.produce`, `consume`, `latency` go through librdkafka, `requests` over raw sockets. Each returns the
+`Load.produce`, `consume`, `latency` go through librdkafka, `requests` and `paced` over raw sockets. Each returns the
 numbers that the generator printed.
 """
 
@@ -10,7 +10,8 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,31 @@ class Load:
         file = BUILD / "frame"
         file.write_bytes(frame)
         return self._run("requests", host, port, file, connections, depth, count)
+
+    @contextmanager
+    def paced(
+        self, bootstrap: str, frames: Iterable[bytes], *, period: float, seconds: float, error_at: int
+    ) -> Iterator[Callable[[], dict[str, Any]]]:
+        """Connect once for each frame; the callable given sends each frame once per period and returns the numbers."""
+        host, _, port = bootstrap.rpartition(":")
+        BUILD.mkdir(parents=True, exist_ok=True)
+        file = BUILD / "frames"
+        file.write_bytes(b"".join(frames))
+        words = [*self._command, "paced", host, port, str(file), str(period), str(seconds), str(error_at)]
+        with subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()  # it is connected
+
+            def run() -> dict[str, Any]:
+                out, error = process.communicate("go\n", timeout=SECONDS_MAX)
+                if process.returncode != 0:
+                    raise LoadFailed(f"paced: {error.strip()[-300:] or out.strip()}")
+                numbers: dict[str, Any] = json.loads(out)
+                return numbers
+
+            yield run
 
     def _run(self, *words: object) -> dict[str, Any]:
         done = subprocess.run(

@@ -76,10 +76,13 @@ def latency(
 
 
 def requests(host: str, port: str, file: str, connections: str, depth: str, count: str) -> dict[str, Any]:
-    frame = Path(file).read_bytes()
+    frames = _frames(file)
     each = int(count) // int(connections)
     ready = selectors.DefaultSelector()
-    flows = [_Flow(socket.create_connection((host, int(port))), frame, each) for _ in range(int(connections))]
+    flows = [
+        _Flow(socket.create_connection((host, int(port))), frames[index % len(frames)], each)
+        for index in range(int(connections))
+    ]
     for flow in flows:
         ready.register(flow.socket, selectors.EVENT_READ, flow)
     started = time.monotonic()
@@ -94,7 +97,7 @@ def requests(host: str, port: str, file: str, connections: str, depth: str, coun
     done = each * len(flows)
     return {
         "requests": done,
-        "sent_bytes": done * len(frame),
+        "sent_bytes": sum(flow.frame_size for flow in flows) * each,
         "answer_bytes": sum(flow.bytes for flow in flows),
         "failed": 0,
         "seconds": seconds,
@@ -102,14 +105,56 @@ def requests(host: str, port: str, file: str, connections: str, depth: str, coun
     }
 
 
+def paced(host: str, port: str, file: str, period: str, seconds: str, error_at: str) -> dict[str, Any]:
+    frames = _frames(file)
+    ready = selectors.DefaultSelector()
+    flows = [_Flow(socket.create_connection((host, int(port))), frame, 1 << 62) for frame in frames]
+    for flow in flows:
+        ready.register(flow.socket, selectors.EVENT_READ, flow)
+    print("ready", flush=True)
+    sys.stdin.readline()  # the caller reads the clocks now
+    started = time.monotonic()
+    sent, all_due = 0, int(float(seconds) / float(period) * len(frames))
+    while sent < all_due or any(flow.is_waiting for flow in flows):
+        now = time.monotonic() - started
+        if now > float(seconds) + 5:
+            break
+        for _ in range(sent, min(all_due, int(now / float(period) * len(frames)))):
+            flows[sent % len(flows)].fill(1)
+            sent += 1
+        for key, _ in ready.select(0.001):
+            key.data.read()
+    answered = sum(flow.answered for flow in flows)
+    times = [one for flow in flows for one in flow.times]
+    wrong = sum(flow.wrong(int(error_at)) for flow in flows)
+    return {
+        "requests": answered,
+        "failed": wrong + all_due - answered,
+        "seconds": time.monotonic() - started,
+        **_percentiles(times),
+    }
+
+
+def _frames(file: str) -> list[bytes]:
+    """The frames of a file, one behind the other; each says its own size."""
+    data, frames = Path(file).read_bytes(), []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big")
+        frames.append(data[:size])
+        data = data[size:]
+    return frames
+
+
 class _Flow:
     """One connection with several requests under way."""
 
     def __init__(self, one: socket.socket, frame: bytes, count: int) -> None:
         self.socket, self._frame, self._count = one, frame, count
+        self.frame_size = len(frame)
         self._started: list[float] = []
         self._sent = self.answered = self.bytes = 0
         self._data = bytearray()
+        self._last = b""
         self.times: list[float] = []
 
     def fill(self, depth: int) -> None:
@@ -118,6 +163,14 @@ class _Flow:
             self._sent += 1
             self.socket.sendall(self._frame)
 
+    @property
+    def is_waiting(self) -> bool:
+        return self.answered < self._sent
+
+    def wrong(self, error_at: int) -> bool:
+        """Whether the last answer carries an error."""
+        return self.answered > 0 and self._last[error_at : error_at + 2] != bytes(2)
+
     def read(self) -> None:
         data = self.socket.recv(1 << 20)
         if not data:
@@ -125,6 +178,7 @@ class _Flow:
         self.bytes += len(data)
         self._data += data
         while len(self._data) >= 4 and len(self._data) >= 4 + (size := int.from_bytes(self._data[:4], "big")):
+            self._last = bytes(self._data[4 : 4 + size])
             del self._data[: 4 + size]
             self.times.append(time.monotonic() - self._started[self.answered])
             self.answered += 1
@@ -151,6 +205,7 @@ LOADS: dict[str, Callable[..., dict[str, Any]]] = {
     "consume": consume,
     "latency": latency,
     "requests": requests,
+    "paced": paced,
 }
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from benchmarks import groups
 from benchmarks.frames import fetch_frame, produce_frame
 from benchmarks.load import Load
 from benchmarks.proc import cpu_seconds
@@ -23,6 +24,8 @@ class Measure:
     run: Callable[[Load, Target, float], Figures]
     best_by: str
     higher_is_better: bool = True
+    only: str = ""
+    """The one target whose figure is wanted, where a row takes long and is not held against Kafka."""
 
 
 @contextmanager
@@ -123,12 +126,18 @@ def end_to_end(size: int, *, rate: int, seconds: float) -> Callable[[Load, Targe
 END_TO_END_RATE = 50_000
 """Records of 1 KB a second: about half of what Apache Kafka takes on two cores with a client beside it."""
 
+OURS = "Penstock (fsync)"
 SMALL = "100 B requests, 4 connections x 16 deep, acks=1"
 PRODUCE_100 = "produce 100 B"
 PRODUCE_1K = "produce 1 KB"
 CONSUME_1K = "consume 1 KB"
 END_TO_END = f"end to end, 1 KB, {END_TO_END_RATE:,}/s"
 RAW_16K, RAW_256K, FETCH_1M = "produce 16 KB batches", "produce 256 KB batches", "fetch 1 MB"
+CLASSIC_BEATS = f"heartbeats, {groups.GROUPS:,} groups x {groups.MEMBERS_EACH}, classic"
+CONSUMER_BEATS = f"heartbeats, {groups.GROUPS:,} groups x {groups.MEMBERS_EACH}, consumer"
+REBALANCE = f"rebalance of {groups.LARGE} members"
+COMMITS = "commits, 4 groups x 16 deep"
+COMMITS_MANY = "commits, 64 groups, one at a time"
 DEPTH_1 = "100 B request, one at a time, acks=1"
 
 MEASURES = (
@@ -147,5 +156,10 @@ MEASURES = (
     Measure(RAW_16K, raw_produce(16_000, connections=4, depth=8, count=60_000), "CPU s/GB", higher_is_better=False),
     Measure(RAW_256K, raw_produce(256_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
     Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
+    Measure(COMMITS, groups.commits(4, depth=16), "commits/s"),
+    Measure(COMMITS_MANY, groups.commits(64, depth=1), "commits/s"),
+    Measure(REBALANCE, groups.rebalance, "s", higher_is_better=False),
+    Measure(CLASSIC_BEATS, groups.classic_heartbeats, "% of a core", higher_is_better=False, only=OURS),
+    Measure(CONSUMER_BEATS, groups.consumer_heartbeats, "% of a core", higher_is_better=False, only=OURS),
     Measure(END_TO_END, end_to_end(1000, rate=END_TO_END_RATE, seconds=6), "p99 ms", higher_is_better=False),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -107,17 +108,25 @@ def test_kafka_consumer_groups_lists_and_describes(shell: Shell, make_topic: Mak
         assert "GroupNotEmptyException" in shell.told(GROUPS, "--delete", "--group", group)
 
 
-def test_kafka_consumer_groups_resets_offsets_and_deletes(shell: Shell, make_topic: MakeTopic) -> None:
+@both_protocols
+def test_kafka_consumer_groups_resets_offsets_and_deletes(
+    shell: Shell, make_topic: MakeTopic, tmp_path: Path, protocol: str
+) -> None:
     topic = make_topic()
     group = f"{topic}-group"
     shell.produce(topic, 10)
-    shell.read(topic, group, 10, "classic")
+    shell.read(topic, group, 10, protocol)
+    plan = tmp_path / "plan.csv"
+    plan.write_text(f"{topic},0,6\n")
     reset = ("--reset-offsets", "--group", group, "--topic", topic)
     assert shell.rows(*reset, "--to-offset", "3", "--dry-run") == [[group, topic, "0", "3"]]
     assert shell.rows("--describe", "--group", group)[0][3] == "10"
     for how, offset in (
         (("--to-offset", "3"), "3"),
         (("--shift-by", "2"), "5"),
+        (("--shift-by", "-1"), "4"),
+        (("--to-current",), "4"),
+        (("--from-file", str(plan)), "6"),
         (("--to-earliest",), "0"),
         (("--to-latest",), "10"),
         (("--to-datetime", "2020-01-01T00:00:00.000"), "0"),
@@ -125,7 +134,9 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes(shell: Shell, make_top
     ):
         assert shell.rows(*reset, *how, "--execute") == [[group, topic, "0", offset]]
         assert shell.rows("--describe", "--group", group)[0][3] == offset
-    assert shell.read(topic, group, 10, "consumer")[0] == "line 0"
+    exported = shell(GROUPS, *reset, "--to-earliest", "--dry-run", "--export")
+    assert exported.strip().replace('"', "") == f"{topic},0,0"
+    assert shell.read(topic, group, 10, protocol)[0] == "line 0"
     assert "Request succeeded" in shell(GROUPS, "--delete-offsets", "--group", group, "--topic", topic)
     assert topic not in shell(GROUPS, "--describe", "--group", group, "--offsets")
     assert "was successful" in shell(GROUPS, "--delete", "--group", group)
@@ -151,3 +162,41 @@ def test_the_latency_tool_runs_through(tools: JavaTools, bootstrap: str, make_to
         *sizes,
     )
     assert "Avg latency" in told
+
+
+@both_protocols
+def test_the_consumer_performance_tool_reads_in_a_group(
+    tools: JavaTools, shell: Shell, make_topic: MakeTopic, tmp_path: Path, protocol: str
+) -> None:
+    topic = make_topic(partitions=2)
+    shell.produce(topic, 2000)
+    settings = tmp_path / "consumer.properties"
+    settings.write_text(f"group.protocol={protocol}\n")
+    group = f"{topic}-group"
+    told = tools.check(
+        "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", shell.bootstrap, "--topic", topic,
+        "--num-records", "2000", "--group", group, "--command-config", str(settings), "--hide-header",
+        "--timeout", "20000",
+    )  # fmt: skip
+    assert " 2000," in told
+    assert sum(int(row[3]) for row in shell.rows("--describe", "--group", group)) == 2000
+
+
+@both_protocols
+def test_one_of_several_topics_is_reset_partition_by_partition(
+    shell: Shell, make_topic: MakeTopic, protocol: str
+) -> None:
+    one, other = make_topic(partitions=2), make_topic()
+    group = f"{one}-group"
+    shell.produce(one, 10)
+    shell.produce(other, 10)
+    with member(shell.bootstrap, one, group, protocol):
+        refused = shell.told(GROUPS, "--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
+        assert "inactive" in refused
+    where = ("--topic", f"{one}:1", "--topic", other)
+    rows = shell.rows("--reset-offsets", "--group", group, *where, "--to-offset", "0", "--execute")
+    assert sorted(row[1:] for row in rows) == sorted([[one, "1", "0"], [other, "0", "0"]])
+    assert {(row[1], row[2]) for row in shell.rows("--describe", "--group", group, "--offsets")} >= {
+        (one, "1"),
+        (other, "0"),
+    }

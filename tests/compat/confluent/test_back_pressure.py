@@ -1,0 +1,148 @@
+"""Consumers that are slower than the producer: they pause, fall out of the group, or ask for less at a time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+
+from penstock.testing.process import BrokerProcess
+from tests.compat.churn import PARTITIONS, Place, new_place
+
+SECONDS_MAX = 20.0
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@pytest.fixture
+def place(churn_broker: BrokerProcess) -> Place:
+    return new_place(churn_broker.bootstrap)
+
+
+@contextmanager
+def member(place: Place, protocol: str, **settings: Any) -> Iterator[Consumer]:
+    wanted = {
+        "bootstrap.servers": place.bootstrap,
+        "group.id": place.group,
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "log_level": 2,
+        **({"session.timeout.ms": 1500, "heartbeat.interval.ms": 200} if protocol == "classic" else {}),
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    consumer = Consumer(wanted)
+    consumer.subscribe([place.topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def produce(place: Place, count: int, *, size: int = 10, partitions: int = PARTITIONS) -> None:
+    producer = Producer({"bootstrap.servers": place.bootstrap, "linger.ms": 0})
+    for number in range(count):
+        producer.produce(place.topic, b"x" * size, partition=number % partitions)
+        if size > 1000:
+            producer.flush(10)  # a batch of its own
+    assert producer.flush(10) == 0
+
+
+def poll_until(consumers: list[Consumer], holds: Callable[[], bool]) -> list[int]:
+    """Poll until something holds; return the codes of errors that came up."""
+    deadline, codes = time.monotonic() + SECONDS_MAX, []
+    while not holds():
+        assert time.monotonic() < deadline, [len(one.assignment()) for one in consumers]
+        for one in consumers:
+            message = one.poll(0.02)
+            error = None if message is None else message.error()
+            if error is not None:
+                codes.append(error.code())
+    return codes
+
+
+@both_protocols
+def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_come_back(place: Place, protocol: str) -> None:
+    with (
+        member(place, protocol, max_poll_interval_ms=2000) as slow,
+        member(place, protocol, max_poll_interval_ms=60_000) as quick,
+    ):
+        both = [slow, quick]
+        poll_until(both, lambda: all(len(one.assignment()) == PARTITIONS // 2 for one in both))
+        started = time.monotonic()
+        poll_until([quick], lambda: len(quick.assignment()) == PARTITIONS)
+        assert time.monotonic() - started > 1.0
+        codes = poll_until(both, lambda: all(len(one.assignment()) == PARTITIONS // 2 for one in both))
+        assert KafkaError._MAX_POLL_EXCEEDED in codes
+
+
+@both_protocols
+def test_a_pause_longer_than_the_session_keeps_the_member(place: Place, protocol: str) -> None:
+    with member(place, protocol) as consumer:
+        poll_until([consumer], lambda: len(consumer.assignment()) == PARTITIONS)
+        name = consumer.memberid()
+        consumer.pause(consumer.assignment())
+        produce(place, PARTITIONS)
+        deadline = time.monotonic() + 3.0
+        while time.monotonic() < deadline:
+            assert consumer.poll(0.1) is None
+        assert (consumer.memberid(), len(consumer.assignment())) == (name, PARTITIONS)
+        consumer.resume(consumer.assignment())
+        got: list[Any] = []
+        while len(got) < PARTITIONS and time.monotonic() < deadline + SECONDS_MAX:
+            got += consumer.consume(PARTITIONS, timeout=0.2)
+        assert len(got) == PARTITIONS
+
+
+def fetches_to_read(place: Place, count: int, **settings: Any) -> int:
+    """How many requests the client sends until it has read that many records of the first partition."""
+    sent: list[int] = []
+
+    def counted(text: str) -> None:
+        sent.append(sum(broker["req"].get("Fetch", 0) for broker in json.loads(text)["brokers"].values()))
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": place.bootstrap,
+            "group.id": "none",
+            "statistics.interval.ms": 100,
+            "stats_cb": counted,
+            "log_level": 2,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(place.topic, 0, OFFSET_BEGINNING)])
+        got, deadline = 0, time.monotonic() + SECONDS_MAX
+        while got < count and time.monotonic() < deadline:
+            got += len([one for one in consumer.consume(count, timeout=0.1) if one.error() is None])
+        assert got == count
+        before = len(sent)
+        while len(sent) == before:
+            consumer.poll(0.1)
+        return sent[-1]
+    finally:
+        consumer.close()
+
+
+def test_no_more_than_the_partitions_limit_comes_at_a_time(place: Place) -> None:
+    produce(place, 40, size=10_000, partitions=1)
+    assert fetches_to_read(place, 40, fetch_wait_max_ms=5000) < 10
+    assert fetches_to_read(place, 40, fetch_wait_max_ms=5000, max_partition_fetch_bytes=21_000) >= 20
+    assert fetches_to_read(place, 40, fetch_wait_max_ms=5000, fetch_max_bytes=21_000, message_max_bytes=20_000) >= 20
+
+
+def test_a_fetch_waits_for_enough_bytes_or_long_enough(place: Place) -> None:
+    produce(place, 20, partitions=1)
+    assert fetches_to_read(place, 20, fetch_min_bytes=1, fetch_wait_max_ms=3000) <= 3
+    started = time.monotonic()
+    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=1500)
+    assert time.monotonic() - started >= 1.4
+    produce(place, 100, size=20_000, partitions=1)
+    started = time.monotonic()
+    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=15_000)
+    assert time.monotonic() - started < 10
