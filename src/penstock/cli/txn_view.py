@@ -203,7 +203,8 @@ class Cluster:
 
     def transactional_ids(self, producer_ids: Iterable[int]) -> dict[int, str]:
         wanted = tuple(set(producer_ids))
-        return {each.producer_id: each.transactional_id for each in self.list_all(producer_ids=wanted)} if wanted else {}
+        listed = self.list_all(producer_ids=wanted) if wanted else []
+        return {each.producer_id: each.transactional_id for each in listed}
 
     def is_known(self, transactional_id: str, place: str) -> bool:
         """Whether the coordinator has the partition in the id's transaction, and so will end it there."""

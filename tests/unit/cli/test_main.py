@@ -22,6 +22,10 @@ COMMANDS = [
     "dlq list",
     "dlq show",
     "dlq replay",
+    "txn list",
+    "txn describe",
+    "txn abort",
+    "txn find-hanging",
     "config get",
     "config set",
     "config unset",
@@ -31,7 +35,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "config", "log", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "txn", "config", "log", *COMMANDS])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
