@@ -14,7 +14,7 @@ from penstock.controller.brokers import Registration, decide_registration
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
-from penstock.groups.service import Groups, partition_of
+from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
@@ -116,7 +116,6 @@ class Node:
             replicas=replicas,
             clock=self._clock,
             current_settings=lambda: self.settings,
-            partition_of=partition_of,
             take_producer_id=producer_ids.take,
             write_marker=marker_writer.write,
         )

@@ -8,20 +8,16 @@ coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, Coord
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
 from penstock.controller.features import GROUP_VERSION
 from penstock.coordinator.decision import TransactionEnd
-from penstock.coordinator.errors import NotCoordinator
-from penstock.coordinator.partition_log import PartitionLog
-from penstock.coordinator.runtime import Coordinator
+from penstock.coordinator.led_shards import LedShards, answer_of
 from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerSettings
 from penstock.groups.consumer_topics import Topics
-from penstock.groups.records import GroupRecord
 from penstock.groups.shard import GroupShard
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, GROUP, ConfigResource, Image, TopicImage
@@ -35,25 +31,7 @@ from penstock.storage.verification import Verification
 log = logging.getLogger(__name__)
 
 CONSUMER_PROTOCOL = "consumer"
-_HASHES_KEPT = 1 << 16
 _SETTINGS_KEPT = 1 << 14
-
-
-@lru_cache(_HASHES_KEPT)
-def java_hash(text: str) -> int:
-    """The hash code of a string in Java: over its UTF-16 units, in 32 bits."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8) + units[position + 1]) & 0xFFFFFFFF
-    return value - (1 << 32) if value >> 31 else value
-
-
-def partition_of(group_id: str, partition_count: int) -> int:
-    """Which partition keeps the group, as Kafka has it."""
-    value = java_hash(group_id)
-    # The smallest number has no positive counterpart.
-    return (0 if value == -(1 << 31) else abs(value)) % partition_count
 
 
 class Groups:
@@ -65,47 +43,36 @@ class Groups:
         clock: Clock,
         current_settings: Callable[[], BrokerSettings],
     ) -> None:
-        self._node_id = node_id
-        self._replicas = replicas
-        self._clock = clock
         self._current_settings = current_settings
         self._settings = group_settings(current_settings())
         self._settings_of: dict[str, ConsumerSettings] = {}
         self._image: Image = EMPTY
         self._topics = Topics()
-        self._partition_count = 0
-        self._coordinator: Coordinator[GroupRecord] = Coordinator(self._make_shard, clock)
-        self._shards: dict[int, GroupShard] = {}
-        """Also those that are being loaded: they must not miss what changes meanwhile."""
-        self._epochs: dict[int, int] = {}
-        """The partitions that this node leads, and in which leader epoch."""
+        self._shards: LedShards[GroupShard] = LedShards(
+            CONSUMER_OFFSETS,
+            node_id=node_id,
+            replicas=replicas,
+            clock=clock,
+            make_shard=self._make_shard,
+            commit_timeout_ms=lambda: current_settings().integer("offsets.commit.timeout.ms"),
+        )
         self._settling: set[asyncio.Task[None]] = set()
 
     # -- commands --------------------------------------------------------------------------
 
     def submit(self, group_id: str, command: Any) -> "asyncio.Future[Any]":
         """Run a command about a group; the future has its reply. Raises at once if the group is not served here."""
-        if not self._partition_count:
-            raise NotCoordinator
-        return self._coordinator.submit(partition_of(group_id, self._partition_count), command)
+        return self._shards.submit(group_id, command)
 
     async def ask(self, group_id: str, command: Any) -> Any:
         """The reply to a command about a group. Raises a Refusal if there is none."""
-        try:
-            return await self.submit(group_id, command)
-        except Refusal:
-            raise
-        except Exception as error:
-            # Logged where it happened. One group's trouble must not cost the client its connection.
-            raise Refusal(f"{type(command).__name__} failed") from error
+        return await answer_of(self.submit(group_id, command), command)
 
     # -- transactions ----------------------------------------------------------------------
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
         """The partition that belongs to a transaction in which the group's offsets are committed."""
-        if not self._partition_count:
-            raise NotCoordinator
-        return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(partition_of(group_id, self._partition_count)))
+        return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(self._shards.index_of(group_id)))
 
     def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
         """Call before the transaction coordinator is asked about a TxnOffsetCommit, and give the result to that.
@@ -113,7 +80,7 @@ class Groups:
         None: the transaction is open in the group's partition already, and nobody has to be asked.
         """
         index = self.offsets_partition(group_id).partition
-        return self._coordinator.begin_verification(index, producer_id, producer_epoch)
+        return self._shards.runtime.begin_verification(index, producer_id, producer_epoch)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write a marker to a partition of `__consumer_offsets`; done when it is committed and its offsets count.
@@ -122,31 +89,17 @@ class Groups:
         InvalidProducerEpoch, TransactionCoordinatorFenced, and what every coordinator refuses, which is
         to be tried again; a marker that is written twice ends nothing the second time.
         """
-        return self._coordinator.end_transaction(index, end)
+        return self._shards.runtime.end_transaction(index, end)
 
     # -- many groups -----------------------------------------------------------------------
 
     async def list_groups(self, command: ListGroups) -> list[ListedGroup]:
         """The groups of all shards here."""
-        futures = []
-        for index in self._epochs:
-            try:
-                futures.append(self._coordinator.submit(index, command))
-            except NotCoordinator:
-                continue
-        found: list[ListedGroup] = []
-        for answer in await asyncio.gather(*futures, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                if not isinstance(answer, NotCoordinator):
-                    raise answer
-            else:
-                found += answer
-        return found
+        return await self._shards.ask_all(command)
 
     async def loaded(self, group_id: str) -> None:
         """Wait until the group's shard has been read, if it is being read here."""
-        if self._partition_count:
-            await self._coordinator.loaded(partition_of(group_id, self._partition_count))
+        await self._shards.loaded(group_id)
 
     @property
     def serves_consumer_protocol(self) -> bool:
@@ -157,8 +110,7 @@ class Groups:
         """Let go of everything; whoever waits is answered NOT_COORDINATOR and finds us again after a restart."""
         for task in self._settling:
             task.cancel()
-        self._epochs.clear()
-        self._coordinator.close()
+        self._shards.close()
 
     # -- the image changes -----------------------------------------------------------------
 
@@ -169,9 +121,12 @@ class Groups:
         topics = Topics.of(image) if is_first else self._topics.renewed(delta, image)
         if topics is not self._topics:
             self._topics = topics
-            for shard in self._shards.values():
+            for shard in self._shards:
                 shard.consumers.topics = topics
-        self._follow_leaders(delta, image)
+        for index in self._shards.image_changed(delta, image):
+            task = asyncio.ensure_future(self._settle(index))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
         if delta.topics_deleted:
             self._forget(delta.topics_deleted)
 
@@ -181,7 +136,7 @@ class Groups:
             self._settings_of.clear()
         if BROKER in kinds:
             self._settings = group_settings(self._current_settings())
-            for shard in self._shards.values():
+            for shard in self._shards:
                 shard.settings = self._settings
 
     def _consumer_settings(self, group_id: str) -> ConsumerSettings:
@@ -193,45 +148,8 @@ class Groups:
             settings = self._settings_of[group_id] = consumer_settings(self._current_settings(), own)
         return settings
 
-    def _follow_leaders(self, delta: Delta, image: Image) -> None:
-        if any(topic.name == CONSUMER_OFFSETS for topic in delta.topics_deleted):
-            for index in list(self._epochs):
-                self._resign(index)
-        topic = image.topics.get(CONSUMER_OFFSETS)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
-        if topic is None:
-            return
-        for index in sorted(delta.partitions_changed.get(topic.id, ())):
-            state = topic.partitions[index]
-            if state.leader != self._node_id:
-                self._resign(index)
-            elif self._epochs.get(index) != state.leader_epoch:
-                # A new epoch may mean that another node has led in between.
-                self._lead(index, state.leader_epoch)
-
-    def _make_shard(self, index: int) -> GroupShard:
-        shard = GroupShard(self._settings, settings_of=self._consumer_settings, topics=self._topics)
-        self._shards[index] = shard
-        return shard
-
-    def _lead(self, index: int, leader_epoch: int) -> None:
-        partition = self._replicas.find(CONSUMER_OFFSETS, index)
-        if partition is None:
-            log.error("the groups of %s-%d are offline with its log", CONSUMER_OFFSETS, index)
-            return
-        self._epochs[index] = leader_epoch
-        self._coordinator.lead(index, PartitionLog(partition, self._clock, self._commit_timeout_ms))
-        task = asyncio.ensure_future(self._settle(index))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
-
-    def _resign(self, index: int) -> None:
-        self._coordinator.resign(index)
-        self._epochs.pop(index, None)
-        self._shards.pop(index, None)
-
-    def _commit_timeout_ms(self) -> int:
-        return self._current_settings().integer("offsets.commit.timeout.ms")
+    def _make_shard(self) -> GroupShard:
+        return GroupShard(self._settings, settings_of=self._consumer_settings, topics=self._topics)
 
     # -- deleted topics --------------------------------------------------------------------
 
@@ -240,7 +158,7 @@ class Groups:
 
         The image is at least as new as that of any leader before, so a topic that it lacks is gone.
         """
-        await self._coordinator.loaded(index)
+        await self._shards.runtime.loaded(index)
         shard = self._shards.get(index)
         if shard is None:
             return
@@ -256,12 +174,12 @@ class Groups:
 
     def _forget(self, topics: Iterable[TopicImage]) -> None:
         command = ForgetTopics(tuple((topic.name, topic.id) for topic in topics))
-        for index in list(self._epochs):
+        for index in list(self._shards.epochs):
             self._run_quietly(index, command)
 
     def _run_quietly(self, index: int, command: ForgetTopics) -> None:
         try:
-            future = self._coordinator.submit(index, command)
+            future = self._shards.runtime.submit(index, command)
         except Refusal:
             # Being loaded: what is to be done will be seen at the end of that.
             return

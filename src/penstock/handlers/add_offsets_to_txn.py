@@ -11,7 +11,7 @@ from kio.schema.add_offsets_to_txn.v4.response import AddOffsetsToTxnResponse
 from kio.schema.errors import ErrorCode
 
 from penstock.coordinator.errors import CoordinatorNotAvailable
-from penstock.groups.service import partition_of
+from penstock.coordinator.keys import partition_of
 from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import make_sure_of
 from penstock.handlers.entities import NO_THROTTLE

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from penstock.groups.service import partition_of
+from penstock.coordinator.keys import partition_of
 from penstock.handlers.cluster_view import is_reachable
 from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import make_sure_of

@@ -12,9 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
-from penstock.coordinator.errors import NotCoordinator
-from penstock.coordinator.partition_log import PartitionLog
-from penstock.coordinator.runtime import Coordinator
+from penstock.coordinator.led_shards import LedShards, answer_of
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, Image
 from penstock.model.errors import Refusal
@@ -36,7 +34,6 @@ from penstock.transactions.commands import (
 from penstock.transactions.configured import TRANSACTION_VERSION, transaction_settings
 from penstock.transactions.errors import ConcurrentTransactions
 from penstock.transactions.markers import MarkerDriver, WriteMarker
-from penstock.transactions.records import TransactionRecord
 from penstock.transactions.settings import TransactionSettings
 from penstock.transactions.shard import TransactionShard
 
@@ -54,25 +51,23 @@ class Transactions:
         replicas: Replicas,
         clock: Clock,
         current_settings: Callable[[], BrokerSettings],
-        partition_of: Callable[[str, int], int],
         take_producer_id: Callable[[], Awaitable[int]],
         write_marker: WriteMarker,
     ) -> None:
-        self._node_id = node_id
-        self._replicas = replicas
-        self._clock = clock
         self._current_settings = current_settings
-        self._partition_of = partition_of
         self._take_producer_id = take_producer_id
         self._settings: TransactionSettings = transaction_settings(current_settings(), {})
         self._image: Image = EMPTY
-        self._partition_count = 0
-        self._shards: dict[int, TransactionShard] = {}
-        """Also those that are being loaded: they must not miss what changes meanwhile."""
-        self._epochs: dict[int, int] = {}
-        """The partitions that this node leads, and in which leader epoch."""
+        self._shards: LedShards[TransactionShard] = LedShards(
+            TRANSACTION_STATE,
+            node_id=node_id,
+            replicas=replicas,
+            clock=clock,
+            make_shard=lambda: TransactionShard(self._settings),
+            commit_timeout_ms=lambda: COMMIT_TIMEOUT_MS,
+            performer=self,
+        )
         self._asking: set[asyncio.Task[None]] = set()
-        self._coordinator: Coordinator[TransactionRecord] = Coordinator(self._make_shard, clock, self)
         self._markers = MarkerDriver(
             write_marker=write_marker, complete=self._complete, is_gone=self._is_gone, clock=clock
         )
@@ -81,23 +76,15 @@ class Transactions:
 
     async def ask(self, transactional_id: str, command: Any) -> Any:
         """The reply to a command about a transactional id. Raises a Refusal if there is none."""
-        try:
-            reply = await self.submit(transactional_id, command)
-            if isinstance(reply, ProducerIdNeeded):
-                fresh = await self._take_producer_id()
-                reply = await self.submit(transactional_id, replace(command, fresh_producer_id=fresh))
-            return reply
-        except Refusal:
-            raise
-        except Exception as error:
-            # Logged where it happened. One transaction's trouble must not cost the client its connection.
-            raise Refusal(f"{type(command).__name__} failed") from error
+        reply = await answer_of(self.submit(transactional_id, command), command)
+        if isinstance(reply, ProducerIdNeeded):
+            command = replace(command, fresh_producer_id=await self._take_producer_id())
+            reply = await answer_of(self.submit(transactional_id, command), command)
+        return reply
 
     def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
         """Run a command that needs no producer id. Raises at once if the id is not served here."""
-        if not self._partition_count:
-            raise NotCoordinator
-        return self._coordinator.submit(self._partition_of(transactional_id, self._partition_count), command)
+        return self._shards.submit(transactional_id, command)
 
     async def add_partitions(self, command: AddPartitions) -> int:
         """The code. What comes right behind the end of a transaction waits a moment for its last marker."""
@@ -112,25 +99,11 @@ class Transactions:
     async def list_transactions(self, command: ListTransactions) -> list[ListedTransaction]:
         """Those of all shards here. Refuses while one of them is loaded, and a pattern that is none."""
         matcher(command.pattern)
-        futures = []
-        for index in self._epochs:
-            try:
-                futures.append(self._coordinator.submit(index, command))
-            except NotCoordinator:
-                continue
-        found: list[ListedTransaction] = []
-        for answer in await asyncio.gather(*futures, return_exceptions=True):
-            if isinstance(answer, BaseException):
-                if not isinstance(answer, NotCoordinator):
-                    raise answer
-            else:
-                found += answer
-        return found
+        return await self._shards.ask_all(command)
 
     async def loaded(self, transactional_id: str) -> None:
         """Wait until the id's shard has been read, if it is being read here."""
-        if self._partition_count:
-            await self._coordinator.loaded(self._partition_of(transactional_id, self._partition_count))
+        await self._shards.loaded(transactional_id)
 
     @property
     def markers_pending(self) -> int:
@@ -141,15 +114,14 @@ class Transactions:
         """Let go of everything; whoever waits is answered NOT_COORDINATOR. The next start goes on from the log."""
         for task in self._asking:
             task.cancel()
-        self._epochs.clear()
-        self._coordinator.close()
+        self._shards.close()
         self._markers.close()
 
     # -- what shards want done -------------------------------------------------------------
 
     def perform(self, index: int, action: Any) -> None:
         if isinstance(action, Markers):
-            self._markers.start(index, self._epochs[index], action)
+            self._markers.start(index, self._shards.epochs[index], action)
             return
         assert isinstance(action, AbortNeedsProducerId)
         task = asyncio.ensure_future(self._abort_timed_out(index, action))
@@ -162,13 +134,13 @@ class Transactions:
     async def _abort_timed_out(self, index: int, action: AbortNeedsProducerId) -> None:
         try:
             fresh = await self._take_producer_id()
-            await self._coordinator.run(index, AbortTimedOut(action.transactional_id, fresh))
+            await self._shards.runtime.run(index, AbortTimedOut(action.transactional_id, fresh))
         except Refusal as refusal:
             # The shard asks again.
             log.info("%s is not aborted yet: %s", action.transactional_id, refusal)
 
     async def _complete(self, index: int, command: MarkersWritten) -> None:
-        await self._coordinator.run(index, command)
+        await self._shards.runtime.run(index, command)
 
     def _is_gone(self, partition: TopicPartition) -> bool:
         topic = self._image.topics.get(partition.topic)
@@ -181,40 +153,6 @@ class Transactions:
         kinds = {resource.type for resource in delta.configs_changed}
         if BROKER in kinds or TRANSACTION_VERSION in delta.features_changed or delta.before is EMPTY:
             self._settings = transaction_settings(self._current_settings(), image.features)
-            for shard in self._shards.values():
+            for shard in self._shards:
                 shard.settings = self._settings
-        self._follow_leaders(delta, image)
-
-    def _follow_leaders(self, delta: Delta, image: Image) -> None:
-        if any(topic.name == TRANSACTION_STATE for topic in delta.topics_deleted):
-            for index in list(self._epochs):
-                self._resign(index)
-        topic = image.topics.get(TRANSACTION_STATE)
-        self._partition_count = 0 if topic is None else len(topic.partitions)
-        if topic is None:
-            return
-        for index in sorted(delta.partitions_changed.get(topic.id, ())):
-            state = topic.partitions[index]
-            if state.leader != self._node_id:
-                self._resign(index)
-            elif self._epochs.get(index) != state.leader_epoch:
-                # A new epoch may mean that another node has led in between.
-                self._lead(index, state.leader_epoch)
-
-    def _make_shard(self, index: int) -> TransactionShard:
-        shard = TransactionShard(self._settings)
-        self._shards[index] = shard
-        return shard
-
-    def _lead(self, index: int, leader_epoch: int) -> None:
-        partition = self._replicas.find(TRANSACTION_STATE, index)
-        if partition is None:
-            log.error("the transactions of %s-%d are offline with its log", TRANSACTION_STATE, index)
-            return
-        self._epochs[index] = leader_epoch
-        self._coordinator.lead(index, PartitionLog(partition, self._clock, lambda: COMMIT_TIMEOUT_MS))
-
-    def _resign(self, index: int) -> None:
-        self._coordinator.resign(index)
-        self._epochs.pop(index, None)
-        self._shards.pop(index, None)
+        self._shards.image_changed(delta, image)

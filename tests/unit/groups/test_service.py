@@ -9,6 +9,7 @@ import pytest
 from penstock.config.settings import BrokerSettings
 from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
+from penstock.coordinator.keys import java_hash, partition_of
 from penstock.groups.commands import (
     JoinGroup,
     ListGroups,
@@ -19,7 +20,7 @@ from penstock.groups.commands import (
 )
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerGroupHeartbeat, MigrationPolicy
-from penstock.groups.service import Groups, java_hash, partition_of
+from penstock.groups.service import Groups
 from penstock.metadata import delta as metadata_delta
 from penstock.metadata.image import BROKER, EMPTY, GROUP, Image
 from penstock.metadata.records import (

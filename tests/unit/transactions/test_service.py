@@ -83,7 +83,6 @@ class World:
             replicas=self,  # type: ignore[arg-type]
             clock=self.clock,
             current_settings=BrokerSettings,
-            partition_of=lambda name, count: ord(name[0]) % count,
             take_producer_id=self.take,
             write_marker=self.write,
         )
