@@ -1,5 +1,6 @@
 """What a reader of committed records may see, and when one that waits for it is told."""
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -83,7 +84,7 @@ def test_an_open_transaction_holds_readers_of_committed_records_back() -> None:
 def test_the_oldest_open_transaction_counts_and_the_offset_never_moves_back() -> None:
     held = partition()
     seen = [held.last_stable_offset]
-    for step in (
+    steps: tuple[Callable[[], object], ...] = (
         lambda: write_in_transaction(held, 7),
         lambda: write_in_transaction(held, 8),
         lambda: end(held, 8, commit=False),
@@ -92,7 +93,8 @@ def test_the_oldest_open_transaction_counts_and_the_offset_never_moves_back() ->
         lambda: write_in_transaction(held, 7, 1),
         lambda: end(held, 8),
         lambda: end(held, 7, commit=False),
-    ):
+    )
+    for step in steps:
         step()
         seen.append(held.last_stable_offset)
     assert seen == [0, 0, 0, 0, 0, 3, 3, 5, 8]
