@@ -15,7 +15,7 @@ from typing import Any
 from penstock.handlers.context import ColdHandler, Context, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.reply import Encoded, Parked, Parts
+from penstock.handlers.reply import Encoded, Parked, ParkedCommit, Parts
 from penstock.handlers.table import COLD
 from penstock.ports.network import Connection
 from penstock.wire import codec
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _PRODUCE = ApiKey.PRODUCE
 _FETCH = ApiKey.FETCH
+_OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
 _PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_version + 1)
 _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
 
@@ -49,7 +50,8 @@ class Dispatcher:
 
     def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
         request = Request(header, self._read(frame, header), connection, listener)
-        parked = Parked()
+        # A commit is in the log before its coroutine waits, so one sync serves all that were sent together.
+        parked = ParkedCommit() if header.api_key == _OFFSET_COMMIT else Parked()
         answering = self._answer(COLD[header.api_key], request, parked)
         try:
             # Most are answered before they would wait for anything: a task would cost more than the answer.

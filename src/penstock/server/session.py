@@ -1,8 +1,8 @@
 """One client connection: requests in, replies out in the order of their requests.
 
 A produce that waits for its acknowledgement does not keep the requests behind it from being
-applied; anything else that waits does, as Kafka's clients expect, also a produce that is not
-written yet. The port pauses the peer meanwhile. Calls go to dispatch.py.
+applied, nor does a commit of offsets; anything else that waits does, as Kafka's clients expect,
+also a produce that is not written yet. The port pauses the peer meanwhile. Calls go to dispatch.py.
 """
 
 import logging
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from penstock.handlers.produce import ParkedProduce
-from penstock.handlers.reply import Parked
+from penstock.handlers.reply import Parked, ParkedCommit
 from penstock.handlers.verification import CloseConnection, ParkedVerification
 from penstock.ports.network import Connection
 from penstock.server.dispatch import Dispatcher
@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 
 # More requests in flight than any client sends; behind that, the peer is not read from.
 PIPELINED_MAX = 128
+_APPLIED = (ParkedProduce, ParkedCommit)
 
 
 class ClientSession:
@@ -65,7 +66,7 @@ class ClientSession:
     def _park(self, parked: Parked) -> None:
         parked.on_ready = self._release
         self._waiting.append(parked)
-        if type(parked) is not ParkedProduce or len(self._waiting) >= PIPELINED_MAX:
+        if type(parked) not in _APPLIED or len(self._waiting) >= PIPELINED_MAX:
             self._paused = True
             self._connection.pause_frames()
             if type(parked) is ParkedVerification:

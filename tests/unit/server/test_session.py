@@ -1,0 +1,65 @@
+"""Which replies hold up the requests behind them, and the order in which all of them leave."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from penstock.handlers.reply import Parked, ParkedCommit
+from penstock.server.session import PIPELINED_MAX, ClientSession
+
+
+class Peer:
+    """A connection and a dispatcher in one: hands out prepared replies and notes what was sent."""
+
+    peer_host, peer_port = "peer", 1
+
+    def __init__(self, *replies: Any) -> None:
+        self._replies = list(replies)
+        self.sent: list[bytes] = []
+        self.is_paused = False
+        self.session = ClientSession(cast(Any, self), "listener", cast(Any, self), lambda: None)
+        for _ in replies:
+            self.session.frame(memoryview(b""))
+
+    def dispatch(self, frame: memoryview, connection: Any, listener: str) -> Any:
+        return self._replies.pop(0)
+
+    def send(self, parts: tuple[bytes, ...]) -> None:
+        self.sent += parts
+
+    def pause_frames(self) -> None:
+        self.is_paused = True
+
+    def resume_frames(self) -> None:
+        self.is_paused = False
+
+    def close(self) -> None:
+        raise AssertionError("closed")
+
+
+@pytest.mark.parametrize(("parked", "holds_up"), [(Parked(), True), (ParkedCommit(), False)])
+def test_a_commit_lets_the_requests_behind_it_go_on(parked: Parked, holds_up: bool) -> None:
+    peer = Peer(parked)
+    assert peer.is_paused is holds_up
+    parked.ready((b"done",))
+    assert (peer.sent, peer.is_paused) == ([b"done"], False)
+
+
+def test_replies_leave_in_the_order_of_their_requests() -> None:
+    first, second = ParkedCommit(), ParkedCommit()
+    peer = Peer(first, second, (b"third",))
+    second.ready((b"second",))
+    assert peer.sent == []
+    first.ready((b"first",))
+    assert peer.sent == [b"first", b"second", b"third"]
+
+
+def test_even_commits_are_bounded() -> None:
+    waiting = [ParkedCommit() for _ in range(PIPELINED_MAX)]
+    peer = Peer(*waiting)
+    assert peer.is_paused
+    for index, parked in enumerate(waiting):
+        parked.ready((b"%d" % index,))
+    assert (peer.is_paused, len(peer.sent)) == (False, PIPELINED_MAX)
