@@ -1,0 +1,161 @@
+"""One worker of the bank: reads transfers, writes them to the ledger and the journal, and commits, in one transaction.
+
+A process of its own, so that it can be killed or held still at any moment. It ends by itself if it is fenced or
+does not know where it stands; whoever started it starts another.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
+TRANSFERS, LEDGER, JOURNAL = "transfers", "ledger", "journal"
+GROUP = "bank"
+PARTITIONS = 3
+FENCED, LOST = 3, 4
+CALL_S = 5.0
+QUICK = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "retry.backoff.ms": 20, "log_level": 0}
+
+Entry = tuple[str, int, dict[str, Any]]
+
+
+class Worker:
+    def __init__(self, bootstrap: str, slot: str, protocol: str, life: str, folder: Path) -> None:
+        self._random = Random(life)
+        self._name = f"{slot}.{life}"
+        self._folder = folder
+        self._batch: list[Message] = []
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"bank-{slot}",
+                "transaction.timeout.ms": 4_000,
+                "linger.ms": 1,
+                **QUICK,
+            }
+        )
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "group.protocol": protocol,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+            **QUICK,
+        }
+        if protocol == "classic":
+            settings |= {"session.timeout.ms": 1_500, "heartbeat.interval.ms": 300}
+        self._consumer = Consumer(settings)
+
+    def run(self) -> None:
+        insist(lambda: self._producer.init_transactions(CALL_S))
+        # With callbacks partitions change hands inside of poll only: what is in a batch is still this member's.
+        self._consumer.subscribe([TRANSFERS], on_assign=self._moved, on_revoke=self._moved, on_lost=self._moved)
+        for number in itertools.count():
+            self._take(self._random.randint(1, 8))
+            if not self._batch:
+                continue
+            try:
+                self._transact(f"{self._name}.{number}", is_abort=self._random.random() < 0.2)
+            except KafkaException as error:
+                if error.args[0].fatal():
+                    raise
+                insist(lambda: self._producer.abort_transaction(CALL_S))
+                self._rewind()
+            self._batch = []
+
+    def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._batch = []
+
+    def _take(self, count: int) -> None:
+        for _ in range(count):
+            message = self._consumer.poll(0.05)
+            if message is not None and message.error() is None:
+                self._batch.append(message)
+
+    def _transact(self, name: str, *, is_abort: bool) -> None:
+        self._producer.begin_transaction()
+        for topic, partition, entry in entries(self._batch, name):
+            self._producer.produce(topic, json.dumps(entry), partition=partition)
+            self._producer.poll(0)
+        if self._random.random() < 0.5:
+            self._producer.flush(CALL_S)
+        ends: dict[int, int] = {}
+        for message in self._batch:
+            ends[message.partition() or 0] = (message.offset() or 0) + 1
+        insist(
+            lambda: self._producer.send_offsets_to_transaction(
+                [TopicPartition(TRANSFERS, index, offset) for index, offset in ends.items()],
+                self._consumer.consumer_group_metadata(),
+                CALL_S,
+            )
+        )
+        if is_abort:
+            self._note("aborted", name)
+            insist(lambda: self._producer.abort_transaction(CALL_S))
+            self._rewind()
+        else:
+            insist(lambda: self._producer.commit_transaction(CALL_S))
+            self._note("committed", name)
+
+    def _rewind(self) -> None:
+        """Go back to where the group stands, for what was read is not done."""
+        for place in self._consumer.committed(self._consumer.assignment(), CALL_S):
+            place.offset = max(place.offset, 0)
+            self._consumer.seek(place)
+
+    def _note(self, outcome: str, name: str) -> None:
+        with (self._folder / outcome).open("a") as file:
+            file.write(name + "\n")
+
+
+def entries(batch: list[Message], name: str) -> list[Entry]:
+    """What a transaction writes; each record says how many records of it there are, here and in all."""
+    found: list[Entry] = []
+    for message in batch:
+        transfer = json.loads(message.value() or b"")
+        for account, amount in ((transfer["from"], -transfer["amount"]), (transfer["to"], transfer["amount"])):
+            entry = {"transfer": transfer["id"], "account": account, "amount": amount}
+            found.append((LEDGER, account % PARTITIONS, entry))
+        found.append((JOURNAL, message.partition() or 0, {"transfer": transfer["id"], "amount": 0}))
+    here = Counter((topic, partition) for topic, partition, _ in found)
+    for topic, partition, entry in found:
+        entry |= {"txn": name, "all": len(found), "here": here[topic, partition]}
+    return found
+
+
+def insist(call: Callable[[], object]) -> None:
+    """Call again as long as it may help, as librdkafka's documentation says."""
+    while True:
+        try:
+            call()
+            return
+        except KafkaException as error:
+            if error.args[0].fatal() or not error.args[0].retriable():
+                raise
+
+
+def main() -> int:
+    bootstrap, slot, protocol, life, folder = sys.argv[1:]
+    worker = Worker(bootstrap, slot, protocol, life, Path(folder))
+    try:
+        worker.run()
+    except KafkaException as error:
+        print(slot, life, error, file=sys.stderr)
+        return FENCED if error.args[0].fatal() else LOST
+    return 0
+
+
+if __name__ == "__main__":
+    # Without the goodbyes of an orderly end: this is a crash.
+    os._exit(main())
