@@ -73,9 +73,7 @@ def list_command(
 
 
 @app.command("describe", epilog="Example: penstock group describe billing")
-def describe(
-    names: Names, format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP
-) -> None:
+def describe(names: Names, format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Show who belongs to groups, from where, and which partitions each member owns."""
     admin = open_admin(bootstrap)
     groups = demand(describe_groups(admin, names))
@@ -134,7 +132,10 @@ def reset(
     topic: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", "-t", metavar="TOPIC[:0,1]", help="Only this topic, or these partitions of it; repeatable.",
+            "--topic",
+            "-t",
+            metavar="TOPIC[:0,1]",
+            help="Only this topic, or these partitions of it; repeatable.",
             show_default="all that the group has offsets for",
         ),
     ] = None,

@@ -103,9 +103,7 @@ class Sender:
 
     def positions(self) -> dict[int, int]:
         """Return for each partition the first offset that is not dealt with."""
-        return {
-            index: progress.position for index, progress in self._progress.items() if progress.position is not None
-        }
+        return {index: progress.position for index, progress in self._progress.items() if progress.position is not None}
 
     def _note(self, partition: int, offset: int) -> Callable[[], None]:
         progress = self._progress.setdefault(partition, Progress())

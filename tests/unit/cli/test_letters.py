@@ -11,9 +11,7 @@ OWN = [("trace", b"1")]
 
 def letter(error: Exception, *, key: bytes | None = b"k", value: bytes | None = b"v", offset: int = 4) -> Letter:
     source = Record(topic="orders", partition=2, offset=41, headers=OWN)
-    death = dead_letter.describe(
-        source, error, attempts=3, first_failure_ms=0, last_failure_ms=1000, group="billing"
-    )
+    death = dead_letter.describe(source, error, attempts=3, first_failure_ms=0, last_failure_ms=1000, group="billing")
     written = dead_letter.write(OWN, death)
     headers = [(name, value.encode() if isinstance(value, str) else value) for name, value in written]
     return open_letter(LineRecord(key, value, headers, 9, 0, offset, "orders.dlq"))
