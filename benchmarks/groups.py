@@ -26,6 +26,8 @@ GROUPS_AT_ONCE = 100
 SESSION_MS = 1_800_000
 CLASSIC_BEAT_S, CONSUMER_BEAT_S = 3.0, 5.0
 """How often members beat unless they are told otherwise: heartbeat.interval.ms, and what the broker tells them."""
+BEAT_ROUNDS = 3
+"""Making the members takes far longer than a round, so a row has its rounds within."""
 LARGE = 100
 INITIAL_DELAY_MS = 500
 """The group.initial.rebalance.delay.ms that the brokers under test are started with."""
@@ -173,14 +175,22 @@ def _share_of_a_core(
     load: Load, target: Target, frames: Iterable[bytes], *, period: float, scale: float, error_at: int
 ) -> Figures:
     seconds = period * max(2, round(6 * scale))
-    used = 0.0
-    with load.paced(target.server.bootstrap, frames, period=period, seconds=seconds, error_at=error_at) as run:
-        before, started = cpu_seconds(target.server.pid), time.monotonic()
-        numbers = run()
-        used = (cpu_seconds(target.server.pid) - before) / (time.monotonic() - started)
-    rate = numbers["requests"] / numbers["seconds"]
-    return {"% of a core": used * 100, "requests/s": rate, "CPU us/request": used / rate * 1e6,
-            "p50_us": numbers["p50_us"], "p99_us": numbers["p99_us"]}  # fmt: skip
+    prepared, best = list(frames), Figures()
+    for _ in range(BEAT_ROUNDS):
+        with load.paced(target.server.bootstrap, prepared, period=period, seconds=seconds, error_at=error_at) as run:
+            before, started = cpu_seconds(target.server.pid), time.monotonic()
+            numbers = run()
+            used = (cpu_seconds(target.server.pid) - before) / (time.monotonic() - started)
+        rate = numbers["requests"] / numbers["seconds"]
+        if not best or used * 100 < best["% of a core"]:
+            best = {
+                "% of a core": used * 100,
+                "requests/s": rate,
+                "CPU us/request": used / rate * 1e6,
+                "p50_us": numbers["p50_us"],
+                "p99_us": numbers["p99_us"],
+            }
+    return best
 
 
 def rebalance(load: Load, target: Target, scale: float) -> Figures:

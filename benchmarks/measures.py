@@ -25,7 +25,7 @@ class Measure:
     best_by: str
     higher_is_better: bool = True
     only: str = ""
-    """The one target whose figure is wanted, where a row takes long and is not held against Kafka."""
+    """The one target whose figure is wanted, where a row takes long and is not held against Kafka. Measured once."""
 
 
 @contextmanager
