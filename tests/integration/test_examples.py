@@ -9,9 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaException, Message, TopicPartition
 
-from examples import at_least_once, at_most_once, auto_commit, core_operations, external_offsets, worker_with_dlq
+from examples import (
+    at_least_once,
+    at_most_once,
+    auto_commit,
+    core_operations,
+    exactly_once,
+    external_offsets,
+    worker_with_dlq,
+)
 from penstock.testing import Broker
 from tests.integration.command import penstock
 from tests.integration.conftest import Fill
@@ -22,6 +30,16 @@ Run = Callable[..., int]
 
 class Crash(Exception):
     """What ends a run in the middle."""
+
+
+class Abortable:
+    """An error as librdkafka gives it when the transaction has to be aborted."""
+
+    def retriable(self) -> bool:
+        return False
+
+    def txn_requires_abort(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -104,6 +122,46 @@ def test_at_most_once_handles_nothing_twice_in_a_crash(group_broker: Broker, fil
     assert not set(before) & set(after)
 
 
+@pytest.mark.parametrize("crash_at", [0, 13, 24])
+def test_exactly_once_writes_each_result_once_in_a_crash(crash_at: int, group_broker: Broker, fill: Fill) -> None:
+    topic = fill(numbered(25), partitions=2)
+    target = fill([])
+    group = f"group-of-{topic}"
+    calls = iter(range(100))
+
+    def negate(message: Message) -> bytes:
+        if next(calls) == crash_at:
+            raise Crash
+        return b"-" + (message.value() or b"")
+
+    with pytest.raises(Crash):
+        exactly_once.run(group_broker.bootstrap, topic, group, target, negate, idle_polls_max=1)
+    assert exactly_once.run(group_broker.bootstrap, topic, group, target, negate, idle_polls_max=1) == 25
+    shown = collect(at_least_once.run, group_broker.bootstrap, target)
+    assert sorted(map(int, shown)) == [-number for number in range(24, -1, -1)]
+
+
+def test_an_aborted_transaction_of_the_example_is_tried_again(
+    group_broker: Broker, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = fill(numbered(10))
+    target = fill([])
+    ends = exactly_once.ends
+    refusals = iter([True])
+
+    def ends_of_another(messages: list[Message]) -> list[TopicPartition]:
+        if next(refusals, False):
+            raise KafkaException(Abortable())
+        return ends(messages)
+
+    monkeypatch.setattr(exactly_once, "ends", ends_of_another)
+    done = exactly_once.run(
+        group_broker.bootstrap, topic, topic, target, lambda message: message.value() or b"", idle_polls_max=1
+    )
+    assert done == 10
+    assert collect(at_least_once.run, group_broker.bootstrap, target) == [str(number) for number in range(10)]
+
+
 def test_offsets_in_the_database_count_every_record_once(
     group_broker: Broker, fill: Fill, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,9 +217,7 @@ def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill:
 
 
 @pytest.mark.parametrize("name", ["at_least_once", "at_most_once", "auto_commit", "worker_with_dlq"])
-def test_each_example_runs_as_a_script_until_it_is_told_to_stop(
-    name: str, group_broker: Broker, fill: Fill
-) -> None:
+def test_each_example_runs_as_a_script_until_it_is_told_to_stop(name: str, group_broker: Broker, fill: Fill) -> None:
     topic = fill([("anna", json.dumps({"amount": 3})), ("bob", json.dumps({"amount": 4}))])
     words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -173,3 +229,15 @@ def test_each_example_runs_as_a_script_until_it_is_told_to_stop(
     described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
     # The signal may come between the work on the last record and the note that it is done.
     assert [row["lag"] for row in described.json()] in ([0], [1])
+
+
+def test_the_exactly_once_example_runs_as_a_script(group_broker: Broker, fill: Fill) -> None:
+    topic, target = fill([("anna", "pear"), ("bob", "plum")]), fill([])
+    words = [sys.executable, str(SCRIPTS / "exactly_once.py"), group_broker.bootstrap, topic, "script-once", target]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        shown: list[str] = []
+        while len(shown) < 2 and process.poll() is None:
+            shown += collect(at_least_once.run, group_broker.bootstrap, target)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert shown == ["PEAR", "PLUM"]
