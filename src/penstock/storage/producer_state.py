@@ -180,11 +180,13 @@ class ProducerState:
             raise InvalidTxnState("the partition is not part of an open transaction of this producer")
 
     def _check_sequence(self, producer: Producer | None, producer_id: int, epoch: int, first_sequence: int) -> None:
-        verification = self.verifications.get(producer_id)
-        if verification is not None:
-            verification.check(first_sequence, is_known=producer is not None and bool(producer.batches))
         if producer is None or producer.epoch == NO_PRODUCER_EPOCH:
-            # Retention may have taken the state along, and without an epoch there is no order to keep.
+            # Retention may have taken the state along, and without an epoch there is no order to keep but that of
+            # the batches that wait. Where there is one it suffices: a batch of an earlier transaction that comes
+            # late waits too, and must not keep the batches of the present one out.
+            verification = self.verifications.get(producer_id)
+            if verification is not None:
+                verification.check(first_sequence, is_known=producer is not None and bool(producer.batches))
             return
         expected = producer.next_sequence if epoch == producer.epoch else 0
         if first_sequence != expected:

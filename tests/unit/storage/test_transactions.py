@@ -77,6 +77,15 @@ def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() ->
     assert append(log, transactional(sequence=5), transaction_verified=second).base_offset == 0
 
 
+def test_a_late_batch_that_is_refused_does_not_hold_up_the_next_transaction() -> None:
+    log = in_transaction()
+    end_transaction(log, commit=True)
+    assert log.begin_verification(7, 0, 0, starts_at_zero=False) is not None
+    verification = log.begin_verification(7, 0, 2, starts_at_zero=False)
+    assert verification is not None
+    assert append(log, transactional(sequence=2), transaction_verified=verification).base_offset == 4
+
+
 def test_a_new_producer_of_the_second_version_begins_at_zero() -> None:
     log = open_log(SimDisk())
     verification = log.begin_verification(7, 0, 4, starts_at_zero=True)
