@@ -189,6 +189,7 @@ def _cell(figures: Figures) -> str:
     order = (
         "records/s",
         "commits/s",
+        "transactions/s",
         "% of a core",
         "requests/s",
         "p50 ms",

@@ -52,6 +52,9 @@ def judge(results: Results) -> list[Bar]:
         _ratio(results, f"{row}: fsync >= 0.5 of Kafka unflushed", row, FSYNC, KAFKA, "commits/s", 0.5)
         for row in (measures.COMMITS, measures.COMMITS_MANY)
     ]
+    row = measures.TRANSACTIONS
+    bars.append(_ratio(results, f"{row}: flush.mode=os >= Kafka", row, OS, KAFKA, "transactions/s", 1.0))
+    bars.append(_overhead(results))
     bars += [
         _at_most(results, f"{row}: <= 25 % of a core", row, FSYNC, "% of a core", 25.0)
         for row in (measures.CLASSIC_BEATS, measures.CONSUMER_BEATS)
@@ -79,6 +82,15 @@ def judge(results: Results) -> list[Bar]:
     ]
     bars.append(_echo(results))
     return bars
+
+
+def _overhead(results: Results) -> Bar:
+    plain = _get(results, measures.STREAM, FSYNC, "records/s")
+    inside = _get(results, measures.STREAM_IN_TRANSACTIONS, FSYNC, "records/s")
+    text = "transactions of 100 ms cost a stream of 1 KB records <= 15 %"
+    if plain is None or inside is None:
+        return Bar(text, "not measured", None)
+    return Bar(text, f"{inside:,.0f} / {plain:,.0f} = {inside / plain:.2f}", inside >= 0.85 * plain)
 
 
 def _echo(results: Results) -> Bar:

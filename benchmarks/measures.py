@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks import groups
+from benchmarks import groups, transactions
 from benchmarks.frames import fetch_frame, produce_frame
 from benchmarks.load import Load
 from benchmarks.proc import cpu_seconds
@@ -138,6 +138,9 @@ CONSUMER_BEATS = f"heartbeats, {groups.GROUPS:,} groups x {groups.MEMBERS_EACH},
 REBALANCE = f"rebalance of {groups.LARGE} members"
 COMMITS = "commits, 4 groups x 16 deep"
 COMMITS_MANY = "commits, 64 groups, one at a time"
+TRANSACTIONS = "transactions: one small record, offsets, commit"
+STREAM = "stream of 1 KB records"
+STREAM_IN_TRANSACTIONS = "the same in transactions of 100 ms"
 DEPTH_1 = "100 B request, one at a time, acks=1"
 
 MEASURES = (
@@ -158,6 +161,9 @@ MEASURES = (
     Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
     Measure(COMMITS, groups.commits(4, depth=16), "commits/s"),
     Measure(COMMITS_MANY, groups.commits(64, depth=1), "commits/s"),
+    Measure(TRANSACTIONS, transactions.small_transactions, "transactions/s"),
+    Measure(STREAM, transactions.stream(transactional=False), "records/s"),
+    Measure(STREAM_IN_TRANSACTIONS, transactions.stream(transactional=True), "records/s"),
     Measure(REBALANCE, groups.rebalance, "s", higher_is_better=False),
     Measure(CLASSIC_BEATS, groups.classic_heartbeats, "% of a core", higher_is_better=False, only=OURS),
     Measure(CONSUMER_BEATS, groups.consumer_heartbeats, "% of a core", higher_is_better=False, only=OURS),
