@@ -51,7 +51,7 @@ fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=
 
 ROUNDS ?= 300
 crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=)
-	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
+	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 diff: $(DEV_READY) ## Ask Apache Kafka and Penstock the same, field by field; needs Java and Maven (ARGS=)
 	@$(BIN)/python -m tests.differential $(ARGS)
