@@ -1,8 +1,15 @@
 """What every test shares. The broker fixtures come from the project's own pytest plugin."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# Away from a developer's desk a run must say the same of the same commit; at the desk it may look elsewhere each time.
+settings.register_profile("repeatable", derandomize=True)
+if os.environ.get("CI"):
+    settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -148,7 +148,7 @@ def test_kio_reads_the_responses_that_we_write(
     schema: Any = load_response_schema(PRODUCE, version)
     response, size = entity_reader(schema)(body, 0)
     assert size == len(body)
-    assert response.throttle_time.total_seconds() * 1000 == throttle_ms
+    assert response.throttle_time == timedelta(milliseconds=throttle_ms)
     for (name, topic_id, rows), seen_topic in zip(topics, response.responses, strict=True):
         assert (seen_topic.topic_id == topic_id) if version >= TOPIC_ID_FROM else (seen_topic.name == name)
         for row, seen in zip(rows, seen_topic.partition_responses, strict=True):
