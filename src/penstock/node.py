@@ -203,12 +203,9 @@ class Node:
 
     def _storage_failed(self) -> None:
         """A sync failed: nothing that is written from here on could be trusted to stay."""
-        context = self.context
-        error = context.store.failure
-        log.critical("the data folder %s is offline: %s", context.store.folder, error)
-        if error is not None:
-            context.quorum.fail(error)
-        context.replicas.directory_failed()
+        store = self.context.store
+        log.critical("the data folder %s is offline: %s", store.folder, store.failure)
+        self.context.replicas.directory_failed()
 
 
 def _data_folder(settings: BrokerSettings) -> str:

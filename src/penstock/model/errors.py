@@ -49,11 +49,6 @@ class UnknownTopicOrPartition(Refusal):
     meaning = "This server does not host this topic-partition."
 
 
-class InvalidFetchSize(Refusal):
-    code = 4
-    meaning = "The fetch size is not valid."
-
-
 class LeaderNotAvailable(Refusal):
     code = 5
     meaning = "There is no leader for this partition yet."
@@ -89,19 +84,9 @@ class NotEnoughReplicas(Refusal):
     meaning = "Fewer replicas are in sync than min.insync.replicas asks for."
 
 
-class NotEnoughReplicasAfterAppend(Refusal):
-    code = 20
-    meaning = "The in-sync set shrank below min.insync.replicas after the append."
-
-
 class InvalidRequiredAcks(Refusal):
     code = 21
     meaning = "acks must be -1, 0 or 1."
-
-
-class ClusterAuthorizationFailed(Refusal):
-    code = 31
-    meaning = "The cluster operation is not allowed."
 
 
 class UnsupportedVersion(Refusal):
@@ -134,11 +119,6 @@ class InvalidConfig(Refusal):
     meaning = "The configuration is not valid."
 
 
-class NotController(Refusal):
-    code = 41
-    meaning = "This node is not the active controller."
-
-
 class InvalidRequest(Refusal):
     code = 42
     meaning = "The request makes no sense in itself."
@@ -152,11 +132,6 @@ class PolicyViolation(Refusal):
 class OutOfOrderSequence(Refusal):
     code = 45
     meaning = "The batch does not follow the last one of its producer."
-
-
-class DuplicateSequence(Refusal):
-    code = 46
-    meaning = "The batch was written so long ago that its offset is no longer known."
 
 
 class InvalidProducerEpoch(Refusal):
@@ -184,19 +159,9 @@ class StorageError(Refusal):
     meaning = "The log directory failed; the node's log says how."
 
 
-class LogDirNotFound(Refusal):
-    code = 57
-    meaning = "There is no such log directory."
-
-
 class UnknownProducerId(Refusal):
     code = 59
     meaning = "The producer id is not known."
-
-
-class ReassignmentInProgress(Refusal):
-    code = 60
-    meaning = "A reassignment of this partition is under way."
 
 
 class FetchSessionIdNotFound(Refusal):
@@ -207,11 +172,6 @@ class FetchSessionIdNotFound(Refusal):
 class InvalidFetchSessionEpoch(Refusal):
     code = 71
     meaning = "The fetch session is at another epoch."
-
-
-class TopicDeletionDisabled(Refusal):
-    code = 73
-    meaning = "Topic deletion is switched off (delete.topic.enable=false)."
 
 
 class FencedLeaderEpoch(Refusal):
@@ -234,29 +194,9 @@ class OffsetNotAvailable(Refusal):
     meaning = "The leader does not know its high watermark yet."
 
 
-class NoReassignmentInProgress(Refusal):
-    code = 85
-    meaning = "There is no reassignment of this partition."
-
-
-class ThrottlingQuotaExceeded(Refusal):
-    code = 89
-    meaning = "The quota for changes is used up; try again later."
-
-
 class ProducerFenced(Refusal):
     code = 90
     meaning = "A newer producer with the same transactional id exists."
-
-
-class ResourceNotFound(Refusal):
-    code = 91
-    meaning = "There is no such resource."
-
-
-class DuplicateResource(Refusal):
-    code = 92
-    meaning = "The request names a resource twice."
 
 
 class InvalidUpdateVersion(Refusal):
@@ -264,39 +204,14 @@ class InvalidUpdateVersion(Refusal):
     meaning = "The update's version is not valid."
 
 
-class FeatureUpdateFailed(Refusal):
-    code = 96
-    meaning = "The feature cannot be set to this level."
-
-
 class UnknownTopicId(Refusal):
     code = 100
     meaning = "There is no topic with this id here."
 
 
-class BrokerIdNotRegistered(Refusal):
-    code = 102
-    meaning = "The broker id is not registered."
-
-
-class InconsistentTopicId(Refusal):
-    code = 103
-    meaning = "The topic of this name has another id."
-
-
 class FetchSessionTopicIdError(Refusal):
     code = 106
     meaning = "The fetch session mixes topic names and topic ids."
-
-
-class MismatchedEndpointType(Refusal):
-    code = 114
-    meaning = "The request was sent to the wrong kind of endpoint."
-
-
-class UnsupportedEndpointType(Refusal):
-    code = 115
-    meaning = "The endpoint type is not supported."
 
 
 class RecordRefusal(Refusal):
