@@ -89,6 +89,11 @@ class Limits:
     idle_s_max: float = 600.0
 
 
+Opened = Callable[[Connection | OSError], Session | None]
+"""Given the connection, returns the session that hears its frames (None closes it); or given the error,
+ConnectionRefusedError above all: the peer's machine is there, and nobody listens."""
+
+
 class Network(Protocol):
     def limit(self, limits: Limits) -> None:
         """Hold every connection to these from now on."""
@@ -96,4 +101,8 @@ class Network(Protocol):
 
     def listen(self, host: str, port: int) -> Listener:
         """Bind a port (0: a free one). Raises OSError, EADDRINUSE above all."""
+        ...
+
+    def connect(self, host: str, port: int, opened: Opened) -> None:
+        """Open a connection to a peer. Exactly one call of `opened` follows, later and on the event loop."""
         ...

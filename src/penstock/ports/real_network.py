@@ -19,7 +19,8 @@ from struct import Struct
 from typing import cast
 
 from penstock.ports.buffers import BufferPool, FrameBuffer
-from penstock.ports.network import Accept, FileSlice, Limits, Part, Session
+from penstock.ports.dialing import dial
+from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
 from penstock.ports.real_disk import RealFile
 
 log = logging.getLogger(__name__)
@@ -405,6 +406,7 @@ class RealNetwork:
         self.starving: deque[SocketConnection] = deque()
         self._unflushed: list[SocketConnection] = []
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._dialing: set[asyncio.Task[None]] = set()
         self._strangers: dict[str, float] = {}
 
     def limit(self, limits: Limits) -> None:
@@ -426,11 +428,24 @@ class RealNetwork:
             except OSError:
                 if not sockets:
                     raise
-        if self._sweep_timer is None:
-            self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+        self._watch_time()
         return ServerSocket(self, sockets)
 
-    def welcome(self, sock: socket.socket, address: tuple[str, int], accept: Accept) -> None:
+    def connect(self, host: str, port: int, opened: Opened) -> None:
+        task = self.loop.create_task(self._connect(host, port, opened))
+        self._dialing.add(task)
+        task.add_done_callback(self._dialing.discard)
+
+    async def _connect(self, host: str, port: int, opened: Opened) -> None:
+        try:
+            sock = await dial(host, port)
+        except OSError as error:
+            opened(error)
+        else:
+            self._watch_time()
+            self.welcome(sock, (host, port), opened)
+
+    def welcome(self, sock: socket.socket, address: tuple[str, int], accept: Accept | Opened) -> None:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -471,6 +486,10 @@ class RealNetwork:
             self._strangers[host] = now
             log.warning("closing a connection from %s: a frame of %d bytes is not possible", host, size)
 
+    def _watch_time(self) -> None:
+        if self._sweep_timer is None:
+            self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
+
     def _sweep(self) -> None:
         now = self.now()
         for connection in list(self.connections):
@@ -482,6 +501,8 @@ class RealNetwork:
 
     def stop(self) -> None:
         """Drop every connection."""
+        for task in self._dialing:
+            task.cancel()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports.network import Connection, FileSlice, Limits
+from penstock.ports.network import Connection, FileSlice, Limits, Session
 from penstock.ports.real_disk import RealFile
 from penstock.ports.real_network import READ_SIZE, RealNetwork
 
@@ -205,3 +205,28 @@ async def test_a_thousand_promises_of_a_large_frame_cost_little_memory(server: S
     for client in clients:
         client.close()
     writer.close()
+
+
+async def test_a_node_connects_to_another_and_hears_its_answers(server: Server) -> None:
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    class Client:
+        def frame(self, frame: memoryview) -> None:
+            heard.set_result(bytes(frame))
+
+        def lost(self, error: Exception | None) -> None: ...
+
+    def opened(outcome: Connection | OSError) -> Session | None:
+        assert not isinstance(outcome, OSError)
+        outcome.send([b"\x00\x00\x00\x02hi"])
+        return Client()
+
+    server.network.connect("127.0.0.1", server.listener.port, opened)
+    assert await asyncio.wait_for(heard, 5) == b"hi"
+
+
+async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Server) -> None:
+    server.listener.close()
+    outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    server.network.connect("127.0.0.1", server.listener.port, outcome.set_result)
+    assert isinstance(await asyncio.wait_for(outcome, 5), ConnectionRefusedError)
