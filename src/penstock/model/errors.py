@@ -119,6 +119,11 @@ class InvalidConfig(Refusal):
     meaning = "The configuration is not valid."
 
 
+class NotController(Refusal):
+    code = 41
+    meaning = "This node is not the active controller of the cluster."
+
+
 class InvalidRequest(Refusal):
     code = 42
     meaning = "The request makes no sense in itself."

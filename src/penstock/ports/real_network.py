@@ -443,22 +443,25 @@ class RealNetwork:
             opened(error)
         else:
             self._watch_time()
-            self.welcome(sock, (host, port), opened)
+            reset = self.welcome(sock, (host, port), opened)
+            if reset is not None:
+                opened(reset)
 
-    def welcome(self, sock: socket.socket, address: tuple[str, int], accept: Accept | Opened) -> None:
+    def welcome(self, sock: socket.socket, address: tuple[str, int], accept: Accept | Opened) -> OSError | None:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = SocketConnection(self, sock, address[:2])
-        except OSError:  # reset before it was accepted
+        except OSError as error:  # reset before it was accepted
             sock.close()
-            return
+            return error
         session = accept(connection)
         if session is None:
             sock.close()
-            return
+            return None
         self.connections.add(connection)
         connection.start(session)
+        return None
 
     def ask_flush(self, connection: SocketConnection) -> None:
         """Send at the end of the present read, or at the latest when the loop comes round."""

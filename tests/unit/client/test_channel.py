@@ -1,0 +1,89 @@
+"""The controller is found wherever it is, and asked again when it has moved."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTopicsResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.update_features.v2.response import UpdateFeaturesResponse
+
+from penstock.client.asking import PeerUnavailable
+from penstock.client.channel import ControllerChannel, says_not_controller
+from penstock.handlers.entities import NO_THROTTLE
+from penstock.model.errors import NotController
+from penstock.model.ids import NodeId
+from tests.unit.metadata.world import TestClock, settle
+
+
+class Cluster:
+    """Three nodes; this is node 1. Only the one named `active` does not refuse."""
+
+    def __init__(self) -> None:
+        self.clock = TestClock()
+        self.known: NodeId | None = NodeId(2)
+        self.active = 2
+        self.asked: list[int] = []
+        self.channel = ControllerChannel(
+            node_id=NodeId(1), peers=self, clock=self.clock, leader=lambda: self.known, local=self.answer_here
+        )
+
+    async def answer_here(self, api_key: int, request: Any) -> Any:
+        self.asked.append(1)
+        if self.active != 1:
+            raise NotController
+        return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message="here")
+
+    async def ask(self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = "") -> Any:
+        self.asked.append(node)
+        code = ErrorCode.none if node == self.active else ErrorCode.not_controller
+        return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=code, error_message=None)
+
+    def version(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def ask_raw(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    def probe(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+async def test_this_node_is_asked_by_a_call() -> None:
+    cluster = Cluster()
+    cluster.known, cluster.active = NodeId(1), 1
+    assert (await cluster.channel.ask(57, None, timeout_s=1)).error_message == "here"
+
+
+async def test_a_refusal_leads_to_the_next_controller() -> None:
+    cluster = Cluster()
+    cluster.known = NodeId(1)
+    asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=1))
+    await settle()
+    cluster.known = NodeId(3)
+    cluster.clock.advance(0.05)
+    await settle()
+    cluster.known = NodeId(2)
+    cluster.clock.advance(0.05)
+    await asking
+    assert cluster.asked == [1, 3, 2]
+
+
+async def test_without_a_controller_the_time_runs_out() -> None:
+    cluster = Cluster()
+    cluster.known = None
+    asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=0.1))
+    for _ in range(10):
+        await settle()
+        cluster.clock.advance(0.02)
+    with pytest.raises(PeerUnavailable, match="no controller is known"):
+        await asking
+
+
+def test_a_part_of_an_answer_may_say_it_too() -> None:
+    def answer(code: ErrorCode) -> DeleteTopicsResponse:
+        result = DeletableTopicResult(name=None, topic_id=None, error_code=code, error_message=None)
+        return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=(result,))
+
+    assert says_not_controller(answer(ErrorCode.not_controller))
+    assert not says_not_controller(answer(ErrorCode.none))
