@@ -7,7 +7,7 @@ that was appended up to then is committed. A decision whose append failed is thr
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NewType, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, NewType, Protocol, TypeVar
 
 from penstock.storage.verification import Verification
 
@@ -56,6 +56,18 @@ class Decision(Generic[R]):
     """What is to be done in the world; handed to the performer once the records are committed, and not before."""
     is_atomic: bool = True
     """Whether the records must stay in one batch. Tombstones of many keys need not."""
+
+
+class SharedDecision(NamedTuple, Generic[R]):
+    """What is decided of a command whose records may share a batch with those of others.
+
+    Nothing that is decided before the batch is written may hang on its records.
+    """
+
+    records: list[R]
+    reply: Any
+    timer: tuple[Hashable, int] | None = None
+    """One to be set at once, whatever becomes of the records; in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

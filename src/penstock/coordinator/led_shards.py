@@ -16,6 +16,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.coordinator.partition_log import PartitionLog
 from penstock.coordinator.runtime import Coordinator
 from penstock.coordinator.shard import Shard
+from penstock.coordinator.shared import Done
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image
 from penstock.model.errors import Refusal
@@ -69,6 +70,10 @@ class LedShards(Generic[S]):
     def submit(self, key: str, command: Any) -> "asyncio.Future[Any]":
         """Run a command about a key; the future has its reply. Raises at once if the key is not served here."""
         return self.runtime.submit(self.index_of(key), command)
+
+    def share(self, key: str, command: Any, done: Done) -> None:
+        """Run a command that may be written with others; see `Coordinator.share`."""
+        self.runtime.share(self.index_of(key), command, done)
 
     async def ask_all(self, command: Any) -> list[Any]:
         """The joined replies of all shards here, each a list. Refuses while one of them is loaded."""

@@ -27,11 +27,11 @@ class PartitionLog:
     def high_watermark(self) -> int:
         return self._partition.high_watermark
 
-    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
+    def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
         # The log writes offset and epoch into the batch in place. Trusted: this node made the batch just
         # now, and in a transaction its sequence is not the producer's, who sends offsets out of that order.
         appended = self._partition.append(
-            memoryview(bytearray(batch)),
+            memoryview(batch if type(batch) is bytearray else bytearray(batch)),
             acks=ALL_REPLICAS,
             now_ms=self._clock.wall_ms(),
             trusted=True,

@@ -1,8 +1,9 @@
 """Drives shards: one for each partition of an internal topic that this node leads.
 
 Loads a shard from its log, runs its commands one after the other, appends the records of
-each, and lets a reply out once everything that it may depend on is committed. Writes the markers
-of transactions too, so that the shard sees them in the order of the log. Decides nothing.
+each, and lets a reply out once everything that it may depend on is committed. Commands that may
+share a batch are written with whatever else comes in the same turn of the event loop (shared.py).
+Writes the markers of transactions too, in the order of the log. Decides nothing.
 Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator for what it does not lead,
 CoordinatorNotAvailable when a record cannot be written or is not committed in time.
 """
@@ -12,6 +13,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.coordinator.decision import (
@@ -24,7 +26,8 @@ from penstock.coordinator.decision import (
     TransactionEnd,
 )
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.shard import Shard, ShardLog, StagingShard
+from penstock.coordinator.shard import Shard, ShardLog, SharingShard, StagingShard
+from penstock.coordinator.shared import RECORD_OVERHEAD, Done, Entries, SharedEntry, answer, refuse
 from penstock.coordinator.timers import Timers
 from penstock.model.errors import (
     NO_ERROR,
@@ -42,7 +45,7 @@ from penstock.ports.clock import Clock
 from penstock.storage.marker import read_marker
 from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader
-from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock.wire.records import Record, decode_batch, encode_batch, encode_plain_batch
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +57,6 @@ RETRY_MS = 1_000
 """When a timer whose records could not be written fires again."""
 SPLIT_SIZE = 512 * 1024
 """A decision that need not be atomic is written in batches of about this size."""
-_RECORD_OVERHEAD = 24
 _BASE_SEQUENCE = 0
 """What Kafka puts into the transactional batches of a coordinator; nobody looks at it."""
 
@@ -71,6 +73,7 @@ class _Parked(NamedTuple):
     end: int
     replies: list[tuple[Ticket, Any]]
     actions: list[Any]
+    shared: Entries[Any]
 
 
 class Coordinator(Generic[R]):
@@ -81,12 +84,14 @@ class Coordinator(Generic[R]):
         self._clock = clock
         self._performer = performer
         self._runners: dict[int, ShardRunner[R]] = {}
+        self._sharing: list[ShardRunner[R]] = []
+        """Those with something to write at the end of the turn."""
 
     def lead(self, index: int, shard_log: ShardLog) -> None:
         """This node has become the leader of the partition: load its shard."""
         self.resign(index)
         self._runners[index] = ShardRunner(
-            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer
+            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer, self._write_soon
         )
 
     def resign(self, index: int) -> None:
@@ -102,6 +107,26 @@ class Coordinator(Generic[R]):
     def submit(self, index: int, command: Any) -> "asyncio.Future[Any]":
         """Run a command; the future has its reply. Raises at once if the partition is not served here."""
         return self._runner(index).submit(command)
+
+    def share(self, index: int, command: Any, done: Done) -> None:
+        """Run a command that need not be written on its own; `done` gets its reply, never before this returns.
+
+        Raises at once if the partition is not served here.
+        """
+        runner = self._runner(index)
+        if not runner.share(command, done):
+            runner.submit(command).add_done_callback(partial(_hand_over, done))
+
+    def _write_soon(self, runner: "ShardRunner[R]") -> None:
+        if not self._sharing:
+            # Behind whatever this turn of the loop still has to read.
+            asyncio.get_running_loop().call_soon(self._write_shared)
+        self._sharing.append(runner)
+
+    def _write_shared(self) -> None:
+        sharing, self._sharing = self._sharing, []
+        for runner in sharing:
+            runner.write_shared()
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
@@ -141,6 +166,7 @@ class ShardRunner(Generic[R]):
         shard_log: ShardLog,
         clock: Clock,
         performer: Performer | None = None,
+        write_soon: "Callable[[ShardRunner[R]], None] | None" = None,
     ) -> None:
         self._index = index
         self._make_shard = make_shard
@@ -153,6 +179,10 @@ class ShardRunner(Generic[R]):
         self._parked: deque[_Parked] = deque()
         """What waits for the log to be committed, in rising order."""
         self._end = 0
+        self._write_soon = write_soon
+        self._shared: Entries[R] = []
+        """What is decided and not in the log yet. Written before anything else is decided."""
+        self._shared_size = 0
         self._start_loading()
 
     # -- commands --------------------------------------------------------------------------
@@ -177,8 +207,40 @@ class ShardRunner(Generic[R]):
         if self._phase is _Phase.FAILED:
             raise NotCoordinator
 
+    def share(self, command: Any, done: Done) -> bool:
+        """Decide now, write with others later; False if the command is one to be submitted."""
+        if self._phase is not _Phase.ACTIVE:
+            self._check_active()
+        if self._sharing is None or self._write_soon is None:
+            return False
+        try:
+            decided = self._sharing.decide_shared(command, now=self._clock.wall_ms())
+        except Refusal:
+            raise
+        except Exception as error:
+            log.exception("shard %d could not decide on %r", self._index, command)
+            raise Refusal(f"{type(command).__name__} failed") from error
+        if decided is None:
+            return False
+        records, reply, timer = decided
+        encoded = [self.shard.encode(record) for record in records]
+        size = sum([len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded])
+        if self._shared and self._shared_size + size > SPLIT_SIZE:
+            self.write_shared()
+            self._check_active()
+        if not self._shared:
+            self._write_soon(self)
+        self._shared.append(SharedEntry(records, encoded, done, reply))
+        self._shared_size += size
+        if timer is not None:
+            self._timers.set(*timer)
+        return True
+
     def _answered(self, run: Callable[[Ticket], Exception | None]) -> "asyncio.Future[Any]":
         self._check_active()
+        if self._shared:
+            self.write_shared()
+            self._check_active()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         ticket = self._last_ticket = Ticket(self._last_ticket + 1)
         self._waiting[ticket] = future
@@ -188,6 +250,9 @@ class ShardRunner(Generic[R]):
         return future
 
     def _timer_fired(self, timer: Hashable) -> None:
+        self.write_shared()
+        if not self.is_active:
+            return
         if self._run(Expired(timer), NO_TICKET) is not None and self.is_active:
             # Nobody else would ever do what was due.
             self._timers.set(timer, RETRY_MS)
@@ -225,6 +290,40 @@ class ShardRunner(Generic[R]):
 
     # -- writing ---------------------------------------------------------------------------
 
+    def write_shared(self) -> None:
+        """Write what waits to be written together."""
+        if not self._shared:
+            return
+        entries, self._shared, self._shared_size = self._shared, [], 0
+        self._write_together(entries)
+
+    def _write_together(self, entries: Entries[R]) -> None:
+        encoded = [pair for entry in entries for pair in entry.encoded]
+        try:
+            if encoded:
+                self._written(self._log.append(encode_plain_batch(encoded, timestamp=self._clock.wall_ms())))
+        except (MessageTooLarge, RecordListTooLarge) as refusal:
+            # One that is too large on its own must not take the others along.
+            for entry in entries if len(entries) > 1 else ():
+                if self.is_active:
+                    self._write_together([entry])
+                else:
+                    refuse([entry], NotCoordinator())
+            if len(entries) == 1:
+                refuse(entries, _for_client(refusal))
+        except Refusal as refusal:
+            refuse(entries, _for_client(refusal))
+        else:
+            if self._follow_log(lambda: self._carry_out_shared(entries)) is not None:
+                refuse(entries, NotCoordinator())
+
+    def _carry_out_shared(self, entries: Entries[R]) -> None:
+        apply = self.shard.apply
+        for entry in entries:
+            for record in entry.records:
+                apply(record)
+        self._park([], [], entries)
+
     def _append(self, decision: Decision[R], now: int) -> None:
         written = False
         for records in self._batches(decision, now):
@@ -248,7 +347,7 @@ class ShardRunner(Generic[R]):
         for record in decision.records:
             key, value = self.shard.encode(record)
             batch.append(Record(timestamp=now, key=key, value=value))
-            size += len(key) + len(value or b"") + _RECORD_OVERHEAD
+            size += len(key) + len(value or b"") + RECORD_OVERHEAD
             if size >= SPLIT_SIZE and not decision.is_atomic:
                 yield batch
                 batch, size = [], 0
@@ -277,11 +376,12 @@ class ShardRunner(Generic[R]):
             self._staging.end_transaction(end.producer_id, is_commit=end.is_commit)
         self._park([(ticket, None)], [])
 
-    def _park(self, replies: list[tuple[Ticket, Any]], actions: list[Any]) -> None:
+    def _park(self, replies: list[tuple[Ticket, Any]], actions: list[Any], shared: Entries[R] | None = None) -> None:
         if self._log.high_watermark >= self._end:
             self._release(replies, actions)
+            answer(shared or [])
         else:
-            self._parked.append(_Parked(self._end, replies, actions))
+            self._parked.append(_Parked(self._end, replies, actions, shared or []))
 
     # -- answering -------------------------------------------------------------------------
 
@@ -295,11 +395,13 @@ class ShardRunner(Generic[R]):
             parked = self._parked.popleft()
             if code == NO_ERROR:
                 self._release(parked.replies, parked.actions)
+                answer(parked.shared)
                 continue
             for ticket, _ in parked.replies:
                 self._refuse(ticket, CoordinatorNotAvailable())
+            refuse(parked.shared, CoordinatorNotAvailable())
             if parked.actions:
-                held.append(_Parked(parked.end, [], parked.actions))
+                held.append(_Parked(parked.end, [], parked.actions, []))
         if held:
             # Whoever asked may ask again, but nobody would ever do what was decided.
             self._parked.extendleft(reversed(held))
@@ -332,9 +434,13 @@ class ShardRunner(Generic[R]):
         if self._performer is not None:
             self._performer.abandon(self._index)
         self._timers.clear()
-        self._parked.clear()
+        parked, self._parked = self._parked, deque()
+        shared, self._shared, self._shared_size = self._shared, [], 0
         for ticket in list(self._waiting):
             self._refuse(ticket, NotCoordinator())
+        for one in parked:
+            refuse(one.shared, NotCoordinator())
+        refuse(shared, NotCoordinator())
 
     # -- loading and unloading -------------------------------------------------------------
 
@@ -342,6 +448,7 @@ class ShardRunner(Generic[R]):
         self._phase = _Phase.LOADING
         self.shard = self._make_shard()
         self._staging: StagingShard[R] | None = self.shard if isinstance(self.shard, StagingShard) else None
+        self._sharing: SharingShard[R] | None = self.shard if isinstance(self.shard, SharingShard) else None
         self._load_task = asyncio.ensure_future(self._load())
 
     def _reload(self) -> None:
@@ -399,6 +506,14 @@ class ShardRunner(Generic[R]):
         self._load_task.cancel()
         self._phase = _Phase.FAILED
         self._refuse_everybody()
+
+
+def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
+    error = NotCoordinator() if future.cancelled() else future.exception()
+    if error is None:
+        done(future.result(), None)
+    else:
+        done(None, error if isinstance(error, Refusal) else Refusal(f"failed: {error!r}"))
 
 
 def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:

@@ -7,11 +7,12 @@ never learns whether its records were committed, because no reply leaves before 
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from penstock.coordinator.decision import Decision, InTransaction, Ticket, TransactionEnd
+from penstock.coordinator.decision import Decision, InTransaction, SharedDecision, Ticket, TransactionEnd
 from penstock.storage.verification import Verification
 
 R = TypeVar("R")
 Staged = TypeVar("Staged", contravariant=True)
+Decided = TypeVar("Decided")
 
 
 class Shard(Protocol[R]):
@@ -53,6 +54,15 @@ class StagingShard(Protocol[Staged]):
         ...
 
 
+@runtime_checkable
+class SharingShard(Protocol[Decided]):
+    """A shard some of whose commands may be written together."""
+
+    def decide_shared(self, command: Any, *, now: int) -> SharedDecision[Decided] | None:
+        """Answer a command as `decide` would; None if it must be decided and written on its own."""
+        ...
+
+
 class ShardLog(Protocol):
     """One partition that this node leads."""
 
@@ -66,8 +76,8 @@ class ShardLog(Protocol):
         """Everything below is committed."""
         ...
 
-    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
-        """Write one batch, all or nothing; return the end offset behind it. Raises Refusal."""
+    def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
+        """Write one batch, all or nothing; return the end offset behind it. A bytearray is changed. Raises Refusal."""
         ...
 
     def append_marker(self, end: TransactionEnd) -> int:

@@ -4,7 +4,9 @@ Every command has a reply of its own. An `error` is a wire code, 0 for none; wha
 holds beside an error is what Kafka puts there.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from penstock.coordinator.decision import InTransaction
@@ -109,25 +111,25 @@ class LeaveReply:
     errors: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetToCommit:
+class OffsetToCommit(NamedTuple):
+    """A tuple, as are the commit and its reply: there are tens of thousands of them in a second."""
+
     topic: str
-    topic_id: UUID = ZERO_UUID
     partition: int
     offset: int
+    topic_id: UUID = ZERO_UUID
     leader_epoch: int = -1
     metadata: str | None = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommit:
+class OffsetCommit(NamedTuple):
     group_id: str
+    offsets: Sequence[OffsetToCommit]
     generation: int = NO_GENERATION
     """Or the member epoch. Negative in a commit from outside of the group protocol."""
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
     retention_ms: int = -1
-    offsets: tuple[OffsetToCommit, ...]
     knows_member_epochs: bool = True
     """From version 9 on, and GROUP_ID_NOT_FOUND with them; earlier ones are told ILLEGAL_GENERATION."""
 
@@ -144,8 +146,7 @@ class TxnOffsetCommit:
     offsets: tuple[OffsetToCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitReply:
+class OffsetCommitReply(NamedTuple):
     """One code for each offset of the request."""
 
     errors: tuple[int, ...]

@@ -30,6 +30,7 @@ from penstock.groups.errors import (
 from penstock.groups.group import CommitCheck, Group
 from penstock.groups.pending_offsets import PendingOffsets
 from penstock.groups.records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import Turn
 from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR, Refusal
@@ -91,14 +92,28 @@ class Offsets:
 
 def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
     """Write the offsets; a commit from outside of the group protocol makes the group if need be."""
+    records, reply = commit_records(group, command, now=turn.now, settings=turn.settings)
+    turn.decision.records += records
+    turn.answer(reply)
+
+
+def commit_records(
+    group: Group | None, command: OffsetCommit, *, now: int, settings: GroupSettings
+) -> tuple[list[GroupRecord], OffsetCommitReply]:
+    """The records of a commit and what it is answered with. Asks the group, never what is committed by now."""
     try:
         check = _check_committer(group, command)
     except Refusal as refusal:
-        turn.answer(OffsetCommitReply((refusal.code,) * len(command.offsets)))
-        return
-    expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else turn.now + command.retention_ms
-    errors = [_write(command.group_id, offset, check, turn, expire_timestamp) for offset in command.offsets]
-    turn.answer(OffsetCommitReply(tuple(errors)))
+        return [], OffsetCommitReply((refusal.code,) * len(command.offsets))
+    group_id = command.group_id
+    expire_timestamp = NO_TIMESTAMP if command.retention_ms < 0 else now + command.retention_ms
+    records, errors = [], []
+    for offset in command.offsets:
+        error = _check_offset(offset, check, settings)
+        errors.append(error)
+        if error == NO_ERROR:
+            records.append(_commit_record(group_id, offset, now, expire_timestamp))
+    return records, OffsetCommitReply(tuple(errors))
 
 
 def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: Turn) -> None:
@@ -109,7 +124,12 @@ def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: T
         turn.answer(OffsetCommitReply((_for_producer(refusal.code),) * len(command.offsets)))
         return
     turn.decision.transaction = command.transaction
-    errors = [_for_producer(_write(command.group_id, offset, check, turn)) for offset in command.offsets]
+    errors = []
+    for offset in command.offsets:
+        error = _check_offset(offset, check, turn.settings)
+        errors.append(_for_producer(error))
+        if error == NO_ERROR:
+            turn.write(_commit_record(command.group_id, offset, turn.now, NO_TIMESTAMP))
     turn.answer(OffsetCommitReply(tuple(errors)))
 
 
@@ -131,22 +151,15 @@ def _check_producer(group: Group | None, command: TxnOffsetCommit) -> CommitChec
     raise IllegalGeneration
 
 
-def _write(
-    group_id: str,
-    offset: OffsetToCommit,
-    check: CommitCheck | None,
-    turn: Turn,
-    expire_timestamp: int = NO_TIMESTAMP,
-) -> int:
-    metadata = offset.metadata or ""
-    try:
-        if len(metadata) > turn.settings.offset_metadata_size_max:
-            raise OffsetMetadataTooLarge
-        if check is not None:
+def _check_offset(offset: OffsetToCommit, check: CommitCheck | None, settings: GroupSettings) -> int:
+    metadata = offset.metadata
+    if metadata and len(metadata) > settings.offset_metadata_size_max:
+        return OffsetMetadataTooLarge.code
+    if check is not None:
+        try:
             check(offset.topic_id, offset.partition)
-    except Refusal as refusal:
-        return refusal.code
-    turn.write(_commit_record(group_id, offset, metadata, turn.now, expire_timestamp))
+        except Refusal as refusal:
+            return refusal.code
     return NO_ERROR
 
 
@@ -164,9 +177,7 @@ def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck 
     raise GroupIdNotFound if command.knows_member_epochs else IllegalGeneration
 
 
-def _commit_record(
-    group_id: str, offset: OffsetToCommit, metadata: str, now: int, expire_timestamp: int
-) -> GroupRecord:
+def _commit_record(group_id: str, offset: OffsetToCommit, now: int, expire_timestamp: int) -> GroupRecord:
     # The only version with room for an expiry has none for these two, so they are not kept even till the next restart.
     is_expiring = expire_timestamp != NO_TIMESTAMP
     return GroupRecord(
@@ -174,7 +185,7 @@ def _commit_record(
         OffsetCommitValue(
             offset=offset.offset,
             leader_epoch=-1 if is_expiring else offset.leader_epoch,
-            metadata=metadata,
+            metadata=offset.metadata or "",
             commit_timestamp=now,
             expire_timestamp=expire_timestamp,
             topic_id=ZERO_UUID if is_expiring else offset.topic_id,

@@ -16,8 +16,12 @@ from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn
 # -- sessions ------------------------------------------------------------------------------
 
 
+def session_timer(group_id: str, member: Member) -> tuple[TimerKey, int]:
+    return TimerKey(SESSION, group_id, member.id), member.session_timeout_ms
+
+
 def keep_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
-    turn.set_timer(TimerKey(SESSION, group.id, member.id), member.session_timeout_ms)
+    turn.set_timer(*session_timer(group.id, member))
 
 
 def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:

@@ -15,12 +15,11 @@ class OffsetCommitKey(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetCommitValue:
+class OffsetCommitValue(NamedTuple):
     offset: int
-    leader_epoch: int = -1
     metadata: str
     commit_timestamp: int
+    leader_epoch: int = -1
     expire_timestamp: int = NO_TIMESTAMP
     """Set by clients from before KIP-211, which chose a retention with each commit."""
     topic_id: UUID = ZERO_UUID

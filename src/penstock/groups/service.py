@@ -14,7 +14,8 @@ from penstock.config.settings import BrokerSettings
 from penstock.controller.features import GROUP_VERSION
 from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.led_shards import LedShards, answer_of
-from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups
+from penstock.coordinator.shared import Done
+from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, OffsetCommit
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerSettings
 from penstock.groups.consumer_topics import Topics
@@ -67,6 +68,13 @@ class Groups:
     async def ask(self, group_id: str, command: Any) -> Any:
         """The reply to a command about a group. Raises a Refusal if there is none."""
         return await answer_of(self.submit(group_id, command), command)
+
+    def commit(self, command: OffsetCommit, done: Done) -> None:
+        """Commit offsets; `done` gets an OffsetCommitReply, or a Refusal, once they are in the log to stay.
+
+        Raises a Refusal at once if the group is not served here.
+        """
+        self._shards.share(command.group_id, command, done)
 
     # -- transactions ----------------------------------------------------------------------
 

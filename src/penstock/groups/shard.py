@@ -8,9 +8,9 @@ the records are in the log. Classic and consumer groups share one map: a group i
 from collections.abc import Callable
 from typing import Any
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Decision, Expired, SharedDecision, Ticket
 from penstock.groups import admin, classic, offsets, rebalance, records
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic_group import ClassicGroup, Member, State
 from penstock.groups.commands import (
     DeleteGroups,
     DescribeGroups,
@@ -90,6 +90,16 @@ class GroupShard:
         turn = Turn(self.settings, ticket, now)
         self._deciders[type(command)](command, turn)
         return turn.decision
+
+    def decide_shared(self, command: OffsetCommit, *, now: int) -> SharedDecision[GroupRecord] | None:
+        """A commit to a known group hangs on its members alone, which no commit changes; another makes the group."""
+        group = self.groups.get(command.group_id)
+        if group is None:
+            return None
+        written, reply = offsets.commit_records(group, command, now=now, settings=self.settings)
+        member = self._heard_of(group, command) if written else None
+        timer = None if member is None else rebalance.session_timer(command.group_id, member)
+        return SharedDecision(written, reply, timer)
 
     def adopt(self, drafts: dict[str, Any]) -> None:
         self.groups.update(drafts)
@@ -182,11 +192,16 @@ class GroupShard:
     def _commit(self, command: OffsetCommit, turn: Turn) -> None:
         group = self.groups.get(command.group_id)
         offsets.commit(group, command, turn)
+        member = self._heard_of(group, command) if turn.decision.records else None
+        if member is not None:
+            turn.set_timer(*rebalance.session_timer(command.group_id, member))
+
+    @staticmethod
+    def _heard_of(group: Group | None, command: OffsetCommit) -> Member | None:
+        """A commit shows that the member is alive, as a heartbeat does."""
         if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING):
-            # A commit shows that the member is alive, as a heartbeat does.
-            member = group.members.get(command.member_id)
-            if member is not None and turn.decision.records:
-                rebalance.keep_session(group, member, turn)
+            return group.members.get(command.member_id)
+        return None
 
     def _commit_in_transaction(self, command: TxnOffsetCommit, turn: Turn) -> None:
         offsets.commit_in_transaction(self.groups.get(command.group_id), command, turn)

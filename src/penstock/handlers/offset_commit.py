@@ -1,80 +1,97 @@
-"""OffsetCommit, versions 2-10: how far a group, or a consumer on its own, has come.
+"""OffsetCommit, versions 2-10: how far a group, or a consumer on its own, has come. Hot: no coroutine.
 
 v2-4 carry a time to keep the offset, v6 brought the leader epoch, v7 static members, v9 the member
 epoch and GROUP_ID_NOT_FOUND where there was ILLEGAL_GENERATION, v10 topic ids. A commit is answered
 when it is in the log to stay. It is kept with the topic's id even when the client gave a name, so
-that it never speaks of a later topic of that name. Read and written by wire/hot/offset_commit.py;
-goes to groups/offsets.py. Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-OFFSET_METADATA_TOO_LARGE, and for all of them what the group refuses.
+that it never speaks of a later topic of that name. Goes to groups/service.py. Refuses, per partition:
+UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for all what the group refuses.
 """
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from penstock.groups.commands import OffsetCommit, OffsetCommitReply, OffsetToCommit
-from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import Encoded
-from penstock.model.errors import Refusal, UnknownTopicId, UnknownTopicOrPartition
+from penstock.groups.commands import OffsetCommit, OffsetToCommit
+from penstock.handlers.context import Context
+from penstock.handlers.reply import Parked, Parts
+from penstock.model.errors import UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
+from penstock.wire.frame import Header
 from penstock.wire.hot import offset_commit as wire
-
-if TYPE_CHECKING:
-    from penstock.metadata.image import Image, TopicImage
 
 MEMBER_EPOCHS_FROM: Final = 9
 
-
-async def handle(context: Context, request: Request) -> Encoded:
-    body: wire.OffsetCommitRequest = request.body
-    header = request.header
-    image = context.quorum.image
-    # First what is refused here, then what the group says, as Kafka has it.
-    results: dict[wire.Topic, list[tuple[int, int]]] = {}
-    offsets: list[OffsetToCommit] = []
-    named: list[wire.Topic] = []
-    for topic_named, partitions in body.topics:
-        topic = _find(image, topic_named)
-        for index, offset, leader_epoch, metadata in partitions:
-            if topic is None or not 0 <= index < len(topic.partitions):
-                is_unknown_id = topic is None and not isinstance(topic_named, str)
-                error = UnknownTopicId.code if is_unknown_id else UnknownTopicOrPartition.code
-                results.setdefault(topic_named, []).append((index, error))
-                continue
-            named.append(topic_named)
-            offsets.append(
-                OffsetToCommit(
-                    topic=topic.name,
-                    topic_id=topic.id,
-                    partition=index,
-                    offset=offset,
-                    leader_epoch=leader_epoch,
-                    metadata=metadata,
-                )
-            )
-    if offsets:
-        errors = await _commit(context, header.version, body, tuple(offsets))
-        for topic_named, committed, error in zip(named, offsets, errors, strict=True):
-            results.setdefault(topic_named, []).append((committed.partition, error))
-    return Encoded((wire.write_response(header.version, header.correlation_id, list(results.items())),))
+Results = dict[wire.Topic, list[tuple[int, int]]]
+"""Partitions and their error codes, by topic."""
 
 
-def _find(image: "Image", named: wire.Topic) -> "TopicImage | None":
-    return image.topics.get(TopicName(named)) if isinstance(named, str) else image.topics_by_id.get(named)
+class ParkedCommit(Parked):
+    """A commit that is decided and only waits for the log: requests behind it need not wait."""
+
+    __slots__ = ("_header", "_named", "_results")
+
+    def __init__(self, header: Header, results: Results, named: list[tuple[wire.Topic, int]]) -> None:
+        super().__init__()
+        self._header = header
+        self._results = results
+        self._named = named
+
+    def done(self, reply: Any, error: Exception | None) -> None:
+        if error is None:
+            self.ready(self.answer(reply.errors))
+        else:
+            self.ready(self.refuse(error))
+
+    def refuse(self, error: Exception) -> Parts:
+        code = error.code if isinstance(error, Refusal) else UNKNOWN_SERVER_ERROR
+        return self.answer([code] * len(self._named))
+
+    def answer(self, errors: Sequence[int]) -> Parts:
+        # First what was refused here, then what the group says, as Kafka has it.
+        results = self._results
+        for (topic, partition), error in zip(self._named, errors, strict=True):
+            if topic in results:
+                results[topic].append((partition, error))
+            else:
+                results[topic] = [(partition, error)]
+        header = self._header
+        return (wire.write_response(header.version, header.correlation_id, list(results.items())),)
 
 
-async def _commit(
-    context: Context, version: int, body: wire.OffsetCommitRequest, offsets: tuple[OffsetToCommit, ...]
-) -> tuple[int, ...]:
-    command = OffsetCommit(
-        group_id=body.group_id,
-        generation=body.generation,
-        member_id=body.member_id,
-        instance_id=body.instance_id,
-        retention_ms=body.retention_ms,
-        offsets=offsets,
-        knows_member_epochs=version >= MEMBER_EPOCHS_FROM,
-    )
-    try:
-        reply: OffsetCommitReply = await context.groups.ask(body.group_id, command)
-    except Refusal as refusal:
-        return (refusal.code,) * len(offsets)
-    return reply.errors
+class OffsetCommitHandler:
+    def __init__(self, context: Context) -> None:
+        self._quorum = context.quorum
+        self._groups = context.groups
+
+    def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
+        version = header.version
+        body = wire.read_request(version, frame[header.body_position :])
+        image = self._quorum.image
+        by_name, by_id = image.topics, image.topics_by_id
+        results: Results = {}
+        offsets: list[OffsetToCommit] = []
+        named: list[tuple[wire.Topic, int]] = []
+        for topic_named, partitions in body.topics:
+            if isinstance(topic_named, str):
+                topic, unknown = by_name.get(TopicName(topic_named)), UnknownTopicOrPartition.code
+            else:
+                topic, unknown = by_id.get(topic_named), UnknownTopicId.code
+            count = 0 if topic is None else len(topic.partitions)
+            for index, offset, leader_epoch, metadata in partitions:
+                if topic is None or not 0 <= index < count:
+                    error = unknown if topic is None else UnknownTopicOrPartition.code
+                    results.setdefault(topic_named, []).append((index, error))
+                    continue
+                named.append((topic_named, index))
+                offsets.append(OffsetToCommit(topic.name, index, offset, topic.id, leader_epoch, metadata))
+        parked = ParkedCommit(header, results, named)
+        if not offsets:
+            return parked.answer([])
+        group_id, generation, member_id, instance_id, retention_ms, _ = body
+        command = OffsetCommit(
+            group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
+        )
+        try:
+            self._groups.commit(command, parked.done)
+        except Refusal as refusal:
+            return parked.refuse(refusal)
+        return parked

@@ -45,9 +45,3 @@ class Parked:
     def abandon(self) -> None:
         """The connection is gone: nobody waits for this any more."""
         self.on_ready = None
-
-
-class ParkedCommit(Parked):
-    """What was asked for is done and only the log is waited for: requests behind it need not wait."""
-
-    __slots__ = ()

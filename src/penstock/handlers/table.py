@@ -1,4 +1,4 @@
-"""Which handler answers which API key, apart from the hot ones (Produce, Fetch).
+"""Which handler answers which API key, apart from the hot ones (Produce, Fetch, OffsetCommit).
 
 A handler's module is imported when its first request arrives: the schema classes of all APIs
 together cost more time than the rest of the start-up.
@@ -15,7 +15,6 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
     {
         2: "list_offsets",
         3: "metadata",
-        8: "offset_commit",
         9: "offset_fetch",
         10: "find_coordinator",
         11: "join_group",

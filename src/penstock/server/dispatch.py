@@ -1,6 +1,6 @@
 """Which handler answers a frame, and how its answer becomes bytes.
 
-Produce and Fetch are called as plain functions with the frame itself. Everything else is
+Produce, Fetch and OffsetCommit are called as plain functions with the frame itself. Everything else is
 decoded by wire/codec.py, answered by a coroutine, and encoded again unless the handler has done
 so itself. A coroutine that never waits is done at once; only one that does becomes a task. What
 cannot be read is refused with MalformedRequest; the session then closes the connection.
@@ -14,8 +14,9 @@ from typing import Any
 
 from penstock.handlers.context import ColdHandler, Context, Request
 from penstock.handlers.fetch import FetchHandler
+from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.reply import Encoded, Parked, ParkedCommit, Parts
+from penstock.handlers.reply import Encoded, Parked, Parts
 from penstock.handlers.table import COLD
 from penstock.ports.network import Connection
 from penstock.wire import codec
@@ -28,6 +29,7 @@ _PRODUCE = ApiKey.PRODUCE
 _FETCH = ApiKey.FETCH
 _OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
 _PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_version + 1)
+_OFFSET_COMMIT_VERSIONS = range(APIS[_OFFSET_COMMIT].min_version, APIS[_OFFSET_COMMIT].max_version + 1)
 _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
 
 
@@ -37,6 +39,7 @@ class Dispatcher:
         self._fetch_handler = FetchHandler(context)
         self._fetch = self._fetch_handler.handle
         self._produce = ProduceHandler(context).handle
+        self._offset_commit = OffsetCommitHandler(context).handle
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dispatch(self, frame: memoryview, connection: Connection, listener: str) -> Parts | Parked:
@@ -46,12 +49,13 @@ class Dispatcher:
             return self._produce(frame, header)
         if key == _FETCH and header.version in _FETCH_VERSIONS:
             return self._fetch(frame, header)
+        if key == _OFFSET_COMMIT and header.version in _OFFSET_COMMIT_VERSIONS:
+            return self._offset_commit(frame, header)
         return self._begin_cold(frame, header, connection, listener)
 
     def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
         request = Request(header, self._read(frame, header), connection, listener)
-        # A commit is in the log before its coroutine waits, so one sync serves all that were sent together.
-        parked = ParkedCommit() if header.api_key == _OFFSET_COMMIT else Parked()
+        parked = Parked()
         answering = self._answer(COLD[header.api_key], request, parked)
         try:
             # Most are answered before they would wait for anything: a task would cost more than the answer.

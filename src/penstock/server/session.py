@@ -9,8 +9,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
+from penstock.handlers.offset_commit import ParkedCommit
 from penstock.handlers.produce import ParkedProduce
-from penstock.handlers.reply import Parked, ParkedCommit
+from penstock.handlers.reply import Parked
 from penstock.handlers.verification import CloseConnection, ParkedVerification
 from penstock.ports.network import Connection
 from penstock.server.dispatch import Dispatcher

@@ -62,7 +62,7 @@ class Api(NamedTuple):
     """One served API.
 
     Hot ones have hand-written codecs in `wire/hot/`, and handlers that are called with the frame
-    itself. Hand-read ones have such codecs too, and handlers like any other.
+    itself. Hand-read ones have such codecs too, which `codec.py` knows of.
     """
 
     key: int
@@ -88,7 +88,7 @@ _ROWS: Final = (
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
     Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
-    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hand_read=True),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hot=True, hand_read=True),
     Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_read=True),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, flexible_from=3),
     Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, flexible_from=6),

@@ -7,6 +7,7 @@ checksum, InvalidRecord (naming the record) when a record is not what it claims 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, NoReturn
 
@@ -17,7 +18,16 @@ from penstock.wire import batch
 from penstock.wire.batch import BatchHeader, Buffer, iter_batches
 from penstock.wire.compression import DECOMPRESSED_SIZE_MAX, Codec, compress, decompress
 
-__all__ = ["Header", "Record", "decode_batch", "decode_payload", "encode_batch", "iter_batches", "recompress_batch"]
+__all__ = [
+    "Header",
+    "Record",
+    "decode_batch",
+    "decode_payload",
+    "encode_batch",
+    "encode_plain_batch",
+    "iter_batches",
+    "recompress_batch",
+]
 
 Header = tuple[bytes, bytes | None]
 
@@ -74,6 +84,27 @@ def encode_batch(
         attributes, delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(records)
     )
     return _seal(base_offset, leader_epoch, sealed, compress(codec, payload, level))
+
+
+def encode_plain_batch(records: Sequence[tuple[bytes, bytes | None]], *, timestamp: int) -> bytearray:
+    """Write one sealed batch of keys and values, all of one time: what `encode_batch` would, several times faster."""
+    parts: list[bytes] = [b"", b""]
+    for delta, (key, value) in enumerate(records):
+        head = b"".join((b"\0\0", _varint_of(delta), _varint_of(len(key)), key))
+        tail = b"\1\0" if value is None else b"".join((_varint_of(len(value)), value, b"\0"))
+        parts += (_varint_of(len(head) + len(tail)), head, tail)
+    count = len(records)
+    parts[1] = sealed = _SEALED.pack(0, count - 1, timestamp, timestamp, -1, -1, -1, count)
+    payload = b"".join(parts)
+    length = batch.LENGTH_LEAST + len(payload) - len(sealed)
+    return bytearray(_UNSEALED.pack(0, length, -1, batch.MAGIC, crc32c(payload)) + payload)
+
+
+@lru_cache(1 << 12)
+def _varint_of(value: int) -> bytes:
+    out = bytearray()
+    _append_varint(out, value)
+    return bytes(out)
 
 
 def decode_batch(view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True) -> list[Record]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from penstock.coordinator.decision import Decision, Expired, InTransaction, Ticket, TransactionEnd
+from penstock.coordinator.decision import Decision, Expired, InTransaction, SharedDecision, Ticket, TransactionEnd
 from penstock.model.errors import NO_ERROR, Corruption, Refusal
 from penstock.storage.marker import encode_marker
 from penstock.storage.verification import Verification
@@ -72,7 +72,7 @@ class FakeLog:
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
         return Verification(producer_epoch, -1, starts_at_zero=False)
 
-    def append(self, batch: bytes, transaction: InTransaction | None = None) -> int:
+    def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
         if self.refusal is not None:
             if self.refuse_after == 0:
                 raise self.refusal
@@ -173,3 +173,15 @@ class CountingShard:
             return int(value or b"")
         except ValueError as error:
             raise Corruption("not a number") from error
+
+
+class SharingShard(CountingShard):
+    """One whose additions may share a batch, but for those of a single zero."""
+
+    def decide_shared(self, command: Any, *, now: int) -> SharedDecision[int] | None:
+        if command == ("bug",):
+            raise ZeroDivisionError
+        _, *numbers = command
+        if numbers == [0]:
+            return None
+        return SharedDecision(numbers, sum(numbers), ("alarm", 50) if 7 in numbers else None)

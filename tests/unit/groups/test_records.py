@@ -283,6 +283,7 @@ OFFSETS = st.builds(
     leader_epoch=st.integers(-1, 2**31 - 1),
     metadata=st.one_of(NAMES, st.text(min_size=100, max_size=140)),
     commit_timestamp=st.integers(-1, 2**63 - 1),
+    expire_timestamp=st.just(-1),
     topic_id=st.one_of(st.just(UUID(int=0)), st.uuids()),
 )
 KEYS = st.builds(OffsetCommitKey, NAMES, NAMES, st.integers(-(2**31), 2**31 - 1))

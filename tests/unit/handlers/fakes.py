@@ -12,7 +12,7 @@ from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.producer_ids import ProducerIds
 from penstock.handlers.context import Context, Endpoint, Request
-from penstock.handlers.reply import Encoded
+from penstock.handlers.reply import Encoded, Parked
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -20,7 +20,7 @@ from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusa
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.wire import codec
 from penstock.wire.api import APIS
-from penstock.wire.frame import Header, parse_response_header
+from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
 from tests.unit.controller.cluster import broker
 
 
@@ -209,6 +209,13 @@ class FakeGroups:
             raise reply
         return reply
 
+    def commit(self, command: Any, done: Callable[[Any, Exception | None], None]) -> None:
+        self.asked.append(command)
+        reply = self.replies[type(command)]
+        if isinstance(reply, Exception):
+            raise reply
+        done(reply, None)
+
     async def list_groups(self, command: Any) -> Any:
         return await self.ask("", command)
 
@@ -289,8 +296,19 @@ class FakeNode:
         received = codec.read_request(api_key, version, codec.write_request(api_key, version, body))
         reply = await handler(self.context, self.request(api_key, version, received))
         if isinstance(reply, Encoded):
-            frame = memoryview(b"".join(cast("Sequence[bytes]", reply.parts)))
-            assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-            _, position = parse_response_header(api_key, version, frame[4:])
-            return codec.read_response(api_key, version, frame[4 + position :])
+            return self._read(api_key, version, reply.parts)
         return codec.read_response(api_key, version, codec.write_response(api_key, version, reply))
+
+    def ask_hot(self, handle: Any, api_key: int, body: Any, *, version: int) -> Any:
+        """Ask a handler that is called with the frame itself; its answer must be ready."""
+        written = codec.write_request(api_key, version, body)
+        frame = memoryview(request_head(api_key, version, 7, "client", len(written)) + written)[4:]
+        reply = handle(frame, parse_header(frame))
+        return self._read(api_key, version, reply.parts if isinstance(reply, Parked) else reply)
+
+    @staticmethod
+    def _read(api_key: int, version: int, parts: Any) -> Any:
+        frame = memoryview(b"".join(cast("Sequence[bytes]", parts)))
+        assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+        _, position = parse_response_header(api_key, version, frame[4:])
+        return codec.read_response(api_key, version, frame[4 + position :])

@@ -62,11 +62,11 @@ from penstock.handlers import (
     join_group,
     leave_group,
     list_groups,
-    offset_commit,
     offset_delete,
     offset_fetch,
     sync_group,
 )
+from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.metadata.records import PartitionRecord, TopicRecord
 from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
@@ -277,7 +277,7 @@ async def test_a_commit_goes_on_with_what_exists(version: int) -> None:
             {"name": "gone", "topic_id": UUID(int=99), "partitions": [partition(0, 1)]},
         ],
     )
-    reply = await world.ask(offset_commit.handle, ApiKey.OFFSET_COMMIT, body, version=version)
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=version)
     rows = [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in reply.topics]
     unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC_OR_PARTITION
     assert rows == [[(9, UNKNOWN_TOPIC_OR_PARTITION), (1, 0), (0, 12)], [(0, unknown)]]
@@ -294,11 +294,11 @@ async def test_a_commit_of_nothing_that_exists_bothers_nobody() -> None:
     body = made_of(
         request_class(ApiKey.OFFSET_COMMIT, 9), group_id="g", topics=[{"name": "gone", "partitions": [partition(0, 1)]}]
     )
-    reply = await world.ask(offset_commit.handle, ApiKey.OFFSET_COMMIT, body, version=9)
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
     assert reply.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION and not world.groups.asked
     world.groups.replies[OffsetCommit] = NotCoordinator()
     body = made_of(type(body), group_id="g", topics=[{"name": "orders", "partitions": [partition(0, 1)]}])
-    reply = await world.ask(offset_commit.handle, ApiKey.OFFSET_COMMIT, body, version=9)
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
     assert reply.topics[0].partitions[0].error_code == NOT_COORDINATOR
 
 

@@ -6,8 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.handlers.reply import Parked, ParkedCommit
+from penstock.handlers.offset_commit import ParkedCommit
+from penstock.handlers.reply import Parked
 from penstock.server.session import PIPELINED_MAX, ClientSession
+from penstock.wire.frame import Header
+
+
+def commit() -> ParkedCommit:
+    return ParkedCommit(Header(8, 9, 1, "", 0), {}, [])
 
 
 class Peer:
@@ -39,7 +45,7 @@ class Peer:
         raise AssertionError("closed")
 
 
-@pytest.mark.parametrize(("parked", "holds_up"), [(Parked(), True), (ParkedCommit(), False)])
+@pytest.mark.parametrize(("parked", "holds_up"), [(Parked(), True), (commit(), False)])
 def test_a_commit_lets_the_requests_behind_it_go_on(parked: Parked, holds_up: bool) -> None:
     peer = Peer(parked)
     assert peer.is_paused is holds_up
@@ -48,7 +54,7 @@ def test_a_commit_lets_the_requests_behind_it_go_on(parked: Parked, holds_up: bo
 
 
 def test_replies_leave_in_the_order_of_their_requests() -> None:
-    first, second = ParkedCommit(), ParkedCommit()
+    first, second = commit(), commit()
     peer = Peer(first, second, (b"third",))
     second.ready((b"second",))
     assert peer.sent == []
@@ -57,7 +63,7 @@ def test_replies_leave_in_the_order_of_their_requests() -> None:
 
 
 def test_even_commits_are_bounded() -> None:
-    waiting = [ParkedCommit() for _ in range(PIPELINED_MAX)]
+    waiting = [commit() for _ in range(PIPELINED_MAX)]
     peer = Peer(*waiting)
     assert peer.is_paused
     for index, parked in enumerate(waiting):

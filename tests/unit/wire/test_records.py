@@ -13,7 +13,15 @@ from penstock.model.errors import CorruptMessage, InvalidRecord, UnsupportedComp
 from penstock.wire import batch
 from penstock.wire.batch import BatchHeader
 from penstock.wire.compression import check_codec_frame
-from penstock.wire.records import Record, decode_batch, decode_payload, encode_batch, iter_batches, recompress_batch
+from penstock.wire.records import (
+    Record,
+    decode_batch,
+    decode_payload,
+    encode_batch,
+    encode_plain_batch,
+    iter_batches,
+    recompress_batch,
+)
 
 VECTORS = json.loads((Path(__file__).parent / "client_batches.json").read_text())
 
@@ -30,6 +38,12 @@ some_records = st.lists(
     min_size=1,
     max_size=20,
 )
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9000), maybe_bytes), min_size=1, max_size=200), st.integers(0, 2**50))
+def test_a_plain_batch_is_what_any_other_would_be(pairs: list[tuple[bytes, bytes | None]], timestamp: int) -> None:
+    records = [Record(timestamp=timestamp, key=key, value=value) for key, value in pairs]
+    assert encode_plain_batch(pairs, timestamp=timestamp) == encode_batch(records)
 
 
 def batch_of(payload: bytes, *, count: int, last_delta: int | None = None, attributes: int = 0) -> bytes:

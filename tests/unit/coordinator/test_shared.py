@@ -1,0 +1,222 @@
+"""Commands that share a batch: what is written together, in which order, and who is told when it fails."""
+
+import asyncio
+
+import pytest
+
+from penstock.coordinator.decision import TransactionEnd
+from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from penstock.coordinator.runtime import SPLIT_SIZE, Coordinator
+from penstock.model.errors import MessageTooLarge, NotEnoughReplicas, Refusal, RequestTimedOut, StorageError
+from penstock.wire.batch import BatchHeader
+from penstock.wire.records import decode_batch
+from tests.unit.coordinator.fakes import FakeClock, FakeLog, SharingShard
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.log = FakeLog()
+        self.shards: list[SharingShard] = []
+        self.coordinator = Coordinator(self.make_shard, self.clock)
+        self.answers: list[object] = []
+
+    def make_shard(self, index: int) -> SharingShard:
+        self.shards.append(SharingShard())
+        return self.shards[-1]
+
+    async def lead(self) -> None:
+        self.coordinator.lead(0, self.log)
+        await self.coordinator.loaded(0)
+
+    def share(self, *numbers: int) -> None:
+        self.coordinator.share(0, ("add", *numbers), self.done)
+
+    def done(self, reply: object, error: Exception | None) -> None:
+        self.answers.append(reply if error is None else type(error))
+
+    @property
+    def batches(self) -> list[list[int]]:
+        return [[int(record.value or b"") for record in decode_batch(batch)] for batch in self.log.written]
+
+    def check(self) -> None:
+        """Live state is what the log says."""
+        assert self.shards[-1].total == sum(sum(batch) for batch in self.batches)
+
+
+@pytest.fixture
+async def stage() -> Stage:
+    made = Stage()
+    await made.lead()
+    return made
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+async def test_what_comes_in_one_turn_of_the_loop_is_one_batch(stage: Stage) -> None:
+    stage.share(1, 2)
+    stage.share(3)
+    assert (stage.batches, stage.answers) == ([], [])
+    await turn()
+    assert (stage.batches, stage.answers) == ([[1, 2, 3]], [3, 3])
+    stage.share(4)
+    await turn()
+    assert stage.batches == [[1, 2, 3], [4]]
+    stage.check()
+
+
+async def test_answers_wait_until_the_batch_is_committed(stage: Stage) -> None:
+    stage.log.is_held = True
+    stage.share(1)
+    stage.share(2)
+    await turn()
+    assert stage.answers == []
+    stage.log.commit()
+    assert stage.answers == [1, 2]
+
+
+async def test_a_command_that_writes_nothing_waits_for_what_came_before_it(stage: Stage) -> None:
+    stage.log.is_held = True
+    stage.share(1)
+    await turn()
+    stage.share()
+    await turn()
+    assert stage.answers == []
+    stage.log.commit()
+    assert (stage.answers, stage.batches) == ([1, 0], [[1]])
+
+
+async def test_any_other_command_sees_what_was_decided_before_it(stage: Stage) -> None:
+    stage.share(1)
+    assert await stage.coordinator.submit(0, ("get",)) == 1
+    stage.share(2)
+    added = stage.coordinator.submit(0, ("add", 10))
+    stage.share(3)
+    await turn()
+    assert await added == 13
+    assert stage.batches == [[1], [2], [10], [3]]
+    stage.check()
+
+
+async def test_a_marker_is_written_behind_what_was_decided_before_it(stage: Stage) -> None:
+    staged = stage.coordinator.submit(0, ("stage", 9, 100))
+    stage.share(1)
+    end = TransactionEnd(producer_id=9, producer_epoch=3, is_commit=True, coordinator_epoch=0, transaction_version=2)
+    marked = stage.coordinator.end_transaction(0, end)
+    await asyncio.gather(staged, marked)
+    *others, marker = stage.log.written
+    assert [decode_batch(batch)[0].value for batch in others] == [b"100", b"1"]
+    assert BatchHeader.at(memoryview(marker)).is_control
+    assert stage.shards[-1].total == 101
+
+
+async def test_a_timer_sees_what_was_decided_before_it(stage: Stage) -> None:
+    stage.share(7)
+    stage.clock.advance(0.05)
+    assert stage.batches == [[7], [1000]]
+    stage.check()
+
+
+async def test_a_command_that_may_not_share_is_written_on_its_own(stage: Stage) -> None:
+    stage.share(1)
+    stage.share(0)
+    await turn()
+    await turn()
+    assert (stage.batches, stage.answers) == ([[1], [0]], [1, 1])
+
+
+async def test_a_refused_append_is_told_to_all_and_has_changed_nothing(stage: Stage) -> None:
+    stage.log.refusal = NotEnoughReplicas()
+    stage.share(1)
+    stage.share(2)
+    await turn()
+    assert stage.answers == [CoordinatorNotAvailable] * 2
+    assert stage.shards[-1].total == 0
+    stage.log.refusal = StorageError()
+    stage.share(3)
+    await turn()
+    assert stage.answers[2:] == [NotCoordinator]
+    stage.log.refusal = None
+    stage.share(4)
+    await turn()
+    assert stage.answers[3:] == [4]
+    stage.check()
+
+
+class SmallBatchesOnly(FakeLog):
+    def append(self, batch: bytes | bytearray, transaction: object = None) -> int:
+        if len(decode_batch(bytes(batch))) > 2:
+            raise MessageTooLarge
+        return super().append(batch)
+
+
+async def test_one_that_is_too_large_does_not_take_the_others_along(stage: Stage) -> None:
+    stage.log = SmallBatchesOnly()
+    await stage.lead()
+    stage.share(1)
+    stage.share(2, 3, 4)
+    stage.share(5, 6)
+    await turn()
+    assert (stage.batches, stage.answers) == ([[1], [5, 6]], [1, Refusal, 11])
+    stage.check()
+
+
+async def test_a_batch_does_not_grow_without_bounds(stage: Stage) -> None:
+    count = SPLIT_SIZE // 30
+    for _ in range(count):
+        stage.share(1)
+    await turn()
+    assert len(stage.log.written) == 2
+    assert stage.answers == [1] * count
+    stage.check()
+
+
+async def test_a_shard_that_fails_on_a_shared_record_is_loaded_again(stage: Stage) -> None:
+    stage.shards[-1].fails_on = 2
+    for number in (1, 2, 3):
+        stage.share(number)
+    await turn()
+    assert stage.answers == [NotCoordinator] * 3
+    with pytest.raises(CoordinatorLoadInProgress):
+        stage.share(4)
+    await stage.coordinator.loaded(0)
+    stage.check()
+    assert stage.shards[-1].total == 6
+
+
+async def test_a_command_behind_a_failure_is_told_of_the_load(stage: Stage) -> None:
+    stage.shards[-1].fails_on = 1
+    stage.share(1)
+    with pytest.raises(CoordinatorLoadInProgress):
+        stage.coordinator.submit(0, ("get",))
+
+
+async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stage) -> None:
+    stage.log.is_held = True
+    stage.share(1)
+    await turn()
+    stage.share(2)
+    stage.coordinator.resign(0)
+    assert stage.answers == [NotCoordinator] * 2
+    await turn()
+    assert stage.batches == [[1]]
+
+
+async def test_a_commit_that_takes_too_long_is_refused_and_stays(stage: Stage) -> None:
+    stage.log.is_held = True
+    stage.share(1)
+    await turn()
+    stage.log.commit(RequestTimedOut.code)
+    assert stage.answers == [CoordinatorNotAvailable]
+    stage.check()
+
+
+async def test_a_bug_in_deciding_is_one_command_s_trouble(stage: Stage) -> None:
+    stage.share(1)
+    with pytest.raises(Refusal):
+        stage.coordinator.share(0, ("bug",), stage.done)
+    await turn()
+    assert stage.answers == [1]
+    stage.check()
