@@ -22,6 +22,7 @@ from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.records import BrokerEndpoint
 from penstock.model.errors import StartupError
 from penstock.model.ids import NodeId
+from penstock.ports.child import Children
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
@@ -29,6 +30,9 @@ from penstock.ports.network import Limits, Network
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
+from penstock.storage.compaction.child_worker import ChildWorker
+from penstock.storage.compaction.cleaner import Cleaner
+from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
 from penstock.storage.store import LogStore
 from penstock.transactions.marker_writer import MarkerWriter
@@ -42,8 +46,16 @@ SWITCH_INTERVAL_S = 0.0005
 
 class Node:
     def __init__(
-        self, settings: BrokerSettings, *, clock: Clock, entropy: Entropy, disk: Disk, network: Network
+        self,
+        settings: BrokerSettings,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        disk: Disk,
+        network: Network,
+        children: Children | None = None,
     ) -> None:
+        """Without `children` what would be theirs to do is done on the event loop, in slices."""
         self.settings = settings
         self.node_id = NodeId(settings.integer("node.id"))
         self._clock = clock
@@ -54,6 +66,8 @@ class Node:
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self._janitor: Janitor | None = None
+        self._children = children
+        self._cleaner: Cleaner | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -148,6 +162,9 @@ class Node:
         replicas.start()
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()
+        worker = InlineWorker(self._disk, self._clock) if self._children is None else ChildWorker(self._children)
+        self._cleaner = Cleaner(store, self._clock, lambda: self.settings, replicas.last_stable_offset, worker)
+        self._cleaner.start()
         self._server.serve(Dispatcher(context))
         for stray in store.strays():
             if stray == str(METADATA_PARTITION):
@@ -164,6 +181,10 @@ class Node:
             context.replicas.stop()
             if self._janitor is not None:
                 self._janitor.stop()
+            if self._cleaner is not None:
+                self._cleaner.stop()
+            if self._children is not None:
+                await self._children.stop()
             await context.quorum.close()
             context.store.close()
 

@@ -98,7 +98,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
-    from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
+    from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork
 
     _allow_many_files()
     asked_to_stop = asyncio.Event()
@@ -106,7 +106,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
     disk, network = RealDisk(), RealNetwork()
-    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network)
+    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network, children=RealChildren())
     try:
         await node.start()
         print(f"ready {node.bootstrap}", flush=True)

@@ -1,4 +1,4 @@
-"""The four ports on the operating system."""
+"""The ports on the operating system."""
 
 import asyncio
 import os
@@ -8,10 +8,11 @@ from random import Random, SystemRandom
 from uuid import UUID
 
 from penstock.ports.clock import Timer
+from penstock.ports.real_child import RealChildren
 from penstock.ports.real_disk import RealDisk
 from penstock.ports.real_network import RealNetwork
 
-__all__ = ["RealClock", "RealDisk", "RealEntropy", "RealNetwork"]
+__all__ = ["RealChildren", "RealClock", "RealDisk", "RealEntropy", "RealNetwork"]
 
 
 class RealClock:

@@ -83,6 +83,11 @@ class Replicas:
         partition = self.find(place.topic, place.partition)
         return 0 if partition is None else partition.high_watermark
 
+    def last_stable_offset(self, place: TopicPartition) -> int:
+        """The offset below which every transaction of a partition has ended for good; 0 if it is not served here."""
+        partition = self.find(place.topic, place.partition)
+        return 0 if partition is None else partition.last_stable_offset
+
     def all(self) -> Iterator[Partition]:
         for topic in self.by_name.values():
             yield from topic.partitions.values()

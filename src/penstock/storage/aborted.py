@@ -18,7 +18,7 @@ from crc32c import crc32c
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage import snapshots
-from penstock.storage.producer_state import ProducerState
+from penstock.storage.producer_state import Ended, ProducerState
 from penstock.storage.scan import OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.storage.txn_index import EMPTY, Summary
@@ -48,6 +48,18 @@ def in_range(log: RollingLog, start: int, end: int) -> list[tuple[int, int]]:
         if is_complete:
             break
     return sorted(found, key=lambda each: each[1])
+
+
+def ended_before(log: RollingLog, end: int) -> list[Ended]:
+    """Return every aborted transaction that began before an offset."""
+    if not log.any_aborted:
+        return []
+    found: list[Ended] = []
+    for slot, segment in enumerate(log.segments):
+        if segment.txn_index.summary != EMPTY:
+            ensure_loaded(log, slot)
+            found += (each for each in segment.txn_index if each.first_offset < end)
+    return found
 
 
 def none_in(segments: Sequence[Segment]) -> bool:

@@ -17,6 +17,7 @@ VERSION: Final = 0
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEAN_OFFSETS: Final = "cleaner-offset-checkpoint"
 # An entry like the others to Kafka, for a partition that cannot exist. A flipped digit in an
 # offset would otherwise hide records or let recovery skip some.
 CHECKSUM: Final = TopicPartition(TopicName("__checksum"), PartitionIndex(0))

@@ -14,6 +14,7 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
 from penstock.storage import aborted, damage
+from penstock.storage.compaction.swap import finish_swaps
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
@@ -80,7 +81,9 @@ def recover(
     """
     disk = directory.disk
     disk.make_folder(folder)
+    notes = finish_swaps(disk, folder)
     state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
+    state.notes += notes
     plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, sync_failed, state)
     if not state.segments:
         _begin_at(plan, log_start)

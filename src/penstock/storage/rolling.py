@@ -8,7 +8,7 @@ leaves nothing visible: the file is cut back at once, or before the next write.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn, TypeVar
 
@@ -87,6 +87,10 @@ class RollingLog:
         self.any_aborted = not aborted.none_in(state.segments)
         # Files that are no longer part of the log, each with the time when they may go.
         self.doomed: list[tuple[int, tuple[str, ...]]] = []
+        # Compaction is done with everything before this offset.
+        self.clean_offset = 0
+        # Whether a pass is under way, which must find the closed segments where they are.
+        self.is_compacting = False
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
@@ -111,10 +115,12 @@ class RollingLog:
         self._prepares = validate.needs_preparing(settings)
         self._broker_time = settings.message_timestamp_type == "LogAppendTime"
         self._flush_messages = settings.flush_messages
-        self.roll_ms = settings.segment_ms
+        self.roll_ms = (
+            min(settings.segment_ms, settings.max_compaction_lag_ms) if settings.compact else settings.segment_ms
+        )
         if settings.segment_jitter_ms:
             # A spread that is the same after a restart: nothing here draws chances.
-            self.roll_ms -= crc32c(self.folder.encode()) % min(settings.segment_jitter_ms, settings.segment_ms)
+            self.roll_ms -= crc32c(self.folder.encode()) % min(settings.segment_jitter_ms, self.roll_ms)
         if self._writer is not None:
             self.active.set_roll_times(self.roll_ms)
         if not self.syncs_appends and self.durable_offset < self.end_offset:
@@ -189,6 +195,17 @@ class RollingLog:
         self.bases.append(base_offset)
         self.active = segment
         self._writer = file
+
+    def replace_segments(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let one segment stand for some that follow each other. Slices of the old files stay good."""
+        slot = self.bases.index(old[0].base_offset)
+        assert self.segments[slot : slot + len(old)] == list(old), "the segments are those of the log"
+        for segment in old:
+            self.flusher.drop(segment)
+            self.directory.open_files.forget(segment.path)
+        self.segments[slot : slot + len(old)] = [new]
+        self.bases[slot : slot + len(old)] = [new.base_offset]
+        self._found = None
 
     def write_batches(self, records: memoryview, last_offset: int, timestamp: int, now_ms: int) -> int:
         """Write batches whose offsets are set behind the active segment's last; return their position."""

@@ -22,7 +22,14 @@ from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartitio
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
-from penstock.storage.checkpoint import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, read_offsets, write_offsets
+from penstock.storage.checkpoint import (
+    CLEAN_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    read_offsets,
+    write_offsets,
+)
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
@@ -68,6 +75,7 @@ class LogStore:
         # As last written; logs that are not open keep what was found.
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
         self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
+        self._clean_offsets = read_offsets(self._disk, self._path(CLEAN_OFFSETS))
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         # How large each active segment was at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
@@ -145,6 +153,7 @@ class LogStore:
         if is_new:
             self._recovery_points.pop(place, None)
             self._log_starts.pop(place, None)
+            self._clean_offsets.pop(place, None)
             self._disk.make_folder(folder)
         log = Log.open(
             self._disk,
@@ -167,6 +176,7 @@ class LogStore:
             logger.error(
                 "%s is served up to offset %d only, and takes no records: %s", place, log.damaged_from, log.damage
             )
+        log.clean_offset = self._clean_offsets.get(place, 0)
         log.on_start_advanced = self.checkpoint_log_starts
         log.on_truncating = self.checkpoint_recovery_points
         self.logs[place] = log
@@ -183,6 +193,7 @@ class LogStore:
             return
         self._recovery_points.pop(place, None)
         self._log_starts.pop(place, None)
+        self._clean_offsets.pop(place, None)
         target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
@@ -256,6 +267,12 @@ class LogStore:
         starts = {**self._log_starts, **{place: log.start_offset for place, log in self.logs.items()}}
         starts = {place: offset for place, offset in starts.items() if offset > 0}
         self._log_starts = self._write(LOG_STARTS, self._log_starts, starts)
+
+    def checkpoint_clean_offsets(self) -> None:
+        """Write down how far compaction has come. Without it a log counts as dirty from its start."""
+        offsets = {**self._clean_offsets, **{place: log.clean_offset for place, log in self.logs.items()}}
+        offsets = {place: offset for place, offset in offsets.items() if offset > 0}
+        self._clean_offsets = self._write(CLEAN_OFFSETS, self._clean_offsets, offsets)
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, marks)

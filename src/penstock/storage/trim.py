@@ -1,8 +1,8 @@
 """Taking parts of a log away: at the start by retention and DeleteRecords, at the end by truncation.
 
-Only whole segments leave at the start, never the active one and nothing at or above the
-high watermark. Files are renamed first and removed after `file.delete.delay.ms`, since a
-slice of one may be on its way to a reader.
+Only whole segments leave at the start, and nothing at or above the high watermark; the
+active one is rolled before it goes. Files are renamed first and removed after
+`file.delete.delay.ms`, since a slice of one may be on its way to a reader.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ def advance_start(log: RollingLog, offset: int) -> None:
 
 def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> int:
     """Drop segments below the start, then by age, then by size, oldest first."""
+    if log.is_compacting:
+        return 0
+    if _all_is_old(log, high_watermark, now_ms):
+        log.roll()
     count = _count_deletable(log, high_watermark, now_ms)
     if count == 0:
         return 0
@@ -49,17 +53,32 @@ def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> in
 def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
     settings = log.settings
     excess = log.size - settings.retention_bytes if settings.delete and settings.retention_bytes >= 0 else 0
+    count = 0
     for index, segment in enumerate(log.segments[:-1]):
         behind = log.bases[index + 1]
         damaged = log.damaged_from is not None and behind > log.damaged_from
         if behind > high_watermark or damaged:
-            return index
-        if behind > log.start_offset and not (
+            break
+        if behind <= log.start_offset or (
             settings.delete and (excess >= segment.size or _is_old(log, segment, now_ms))
         ):
-            return index
+            count = index + 1
+        elif not settings.delete or settings.retention_ms < 0 or segment.max_timestamp >= 0:
+            break
+        # Without timestamps a segment is as old as the next one that has some.
         excess -= segment.size
-    return len(log.segments) - 1
+    return count
+
+
+def _all_is_old(log: RollingLog, high_watermark: int, now_ms: int) -> bool:
+    """Whether even the active segment holds only what is older than retention allows."""
+    return (
+        log.settings.delete
+        and log.active.size > 0
+        and log.end_offset <= high_watermark
+        and log.damaged_from is None
+        and _is_old(log, log.active, now_ms)
+    )
 
 
 def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
@@ -69,7 +88,6 @@ def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
         segment.ensure_timed()
     except BadBatch as bad:
         raise Damaged(segment, bad) from bad
-    # Records without timestamps never grow old by them.
     return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > log.settings.retention_ms
 
 
@@ -157,6 +175,7 @@ def _end_at(log: RollingLog, offset: int) -> None:
     log.flushed_offset = min(log.flushed_offset, offset)
     log.durable_offset = min(log.durable_offset, offset)
     log.start_offset = min(log.start_offset, offset)
+    log.clean_offset = min(log.clean_offset, offset)
     log.epochs.truncate_end(offset)
     log.save_epochs()
 

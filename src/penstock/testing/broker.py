@@ -125,7 +125,7 @@ class Broker:
         """Start on the running loop."""
         from penstock.config.settings import BrokerSettings
         from penstock.node import Node
-        from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
+        from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork
 
         overrides = {
             "log.dirs": str(self.data),
@@ -137,7 +137,9 @@ class Broker:
             disk, network = RealDisk(), RealNetwork()
             ports.callback(disk.stop)
             ports.callback(network.stop)
-            node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network)
+            node = Node(
+                settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network, children=RealChildren()
+            )
             await node.start()
             self._ports = ports.pop_all()
         self._node = node

@@ -27,12 +27,37 @@ def test_segments_leave_by_size_oldest_first() -> None:
     assert log.start_offset == log.bases[0]
 
 
-def test_the_active_segment_never_leaves() -> None:
-    log = open_log(SimDisk(), retention_ms=1, retention_bytes=0)
+def test_the_active_segment_never_leaves_for_its_size() -> None:
+    log = open_log(SimDisk(), retention_ms=-1, retention_bytes=0)
     fill(log, [3] * 40, timestamp=OLD_MS)
     log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
     assert len(log.segments) == 1
     assert log.start_offset == log.bases[0] < log.end_offset
+
+
+def test_an_active_segment_of_old_records_is_rolled_and_leaves() -> None:
+    log = open_log(SimDisk(), retention_ms=1)
+    fill(log, [3] * 40, timestamp=OLD_MS)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert len(log.segments) == 1
+    assert log.start_offset == log.bases[0] == log.end_offset
+
+
+def test_an_active_segment_of_old_records_stays_above_the_high_watermark() -> None:
+    log = open_log(SimDisk(), retention_ms=1)
+    fill(log, [3] * 40, timestamp=OLD_MS)
+    log.delete_old_segments(high_watermark=log.end_offset - 1, now_ms=NOW_MS)
+    assert log.start_offset == log.bases[0] < log.end_offset
+
+
+def test_a_segment_without_timestamps_leaves_with_an_old_one_behind_it() -> None:
+    log = open_log(SimDisk(), retention_ms=1)
+    for timestamp in (-1, OLD_MS, -1, NOW_MS):
+        append(log, batch(1, timestamp=timestamp, value=b"v" * 60))
+        log.roll()
+    third = log.bases[2]
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    assert log.start_offset == third
 
 
 def test_nothing_at_or_above_the_high_watermark_leaves() -> None:

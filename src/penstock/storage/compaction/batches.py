@@ -1,0 +1,166 @@
+"""Batches as compaction takes them apart and puts them together again.
+
+`open_records` finds each record's place without copying values; `with_records` seals what is
+left of a batch, `emptied` a batch without records. Offsets, producer fields and epoch stay.
+Refuses: Unreadable for records that are not what they claim to be.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from penstock.model.errors import Corruption, Refusal
+from penstock.model.ids import NO_TIMESTAMP
+from penstock.wire.batch import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LENGTH_LEAST,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    Buffer,
+    HeaderTuple,
+)
+from penstock.wire.compression import NONE, compress, decompress
+
+_UNSEALED: Final = Struct(">qiibI")
+_SEALED: Final = Struct(">hiqqqhii")
+NO_PRODUCER: Final = -1
+
+
+class Unreadable(Corruption):
+    """A batch whose records cannot be told apart."""
+
+
+class RecordPlace(NamedTuple):
+    """One record in an unpacked payload: where it lies, and what compaction asks of it."""
+
+    start: int
+    end: int
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def payload_of(header: HeaderTuple, batch: memoryview) -> Buffer:
+    """Return the records of a batch as one run of bytes."""
+    packed = batch[HEADER_SIZE:]
+    codec = header[5] & CODEC_MASK
+    if codec == NONE or header[12] == 0:
+        return packed
+    try:
+        return decompress(codec, packed)
+    except Refusal as error:
+        raise Unreadable(f"the batch at offset {header[0]} cannot be decompressed: {error}") from error
+
+
+def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordPlace]:
+    """Return where the records of a batch are."""
+    places: list[RecordPlace] = []
+    at, count, most = 0, header[12], header[6]
+    previous = -1
+    try:
+        for _ in range(count):
+            start = at
+            size, at = _varint(payload, at)
+            end = at + size
+            timestamp_delta, at = _varint(payload, at + 1)
+            offset_delta, at = _varint(payload, at)
+            key_size, at = _varint(payload, at)
+            if key_size >= 0:
+                key: bytes | None = bytes(payload[at : at + key_size])
+                at += key_size
+            else:
+                key = None
+            value_size, at = _varint(payload, at)
+            if value_size > 0:
+                at += value_size
+            if not (at < end <= len(payload) and previous < offset_delta <= most):
+                raise IndexError
+            places.append(RecordPlace(start, end, timestamp_delta, offset_delta, key, value_size >= 0))
+            previous, at = offset_delta, end
+    except IndexError:
+        raise Unreadable(f"record {len(places)} of the batch at offset {header[0]} is malformed") from None
+    if at != len(payload):
+        raise Unreadable(f"{len(payload) - at} bytes follow the records of the batch at offset {header[0]}")
+    return places
+
+
+def with_records(
+    header: HeaderTuple, payload: Buffer, places: Sequence[RecordPlace], *, horizon_ms: int | None = None
+) -> bytes:
+    """Seal a batch with some of its records; a delete horizon becomes the time that they count from."""
+    attributes, base_timestamp = header[5], header[7]
+    view = memoryview(payload)
+    latest = base_timestamp + max(each.timestamp_delta for each in places)
+    if horizon_ms is None:
+        records = b"".join([view[each.start : each.end] for each in places])
+    else:
+        shift = base_timestamp - horizon_ms
+        records = b"".join([_shifted(view, each, shift) for each in places])
+        attributes, base_timestamp = attributes | DELETE_HORIZON, horizon_ms
+    if attributes & LOG_APPEND_TIME:
+        latest = header[8]
+    packed = compress(attributes & CODEC_MASK, records)
+    return _seal(header, attributes, base_timestamp, latest, len(places), packed)
+
+
+def emptied(header: HeaderTuple, *, keeps_producer: bool) -> bytes:
+    """Return a batch without records, for its offsets and epoch alone or for its producer's sequence as well."""
+    if keeps_producer:
+        attributes = header[5] & (TRANSACTIONAL | CONTROL)
+        return _seal(header, attributes, NO_TIMESTAMP, NO_TIMESTAMP, 0, b"")
+    anonymous = (*header[:9], NO_PRODUCER, -1, -1, 0)
+    return _seal(anonymous, 0, NO_TIMESTAMP, NO_TIMESTAMP, 0, b"")
+
+
+def _seal(
+    header: HeaderTuple, attributes: int, base_timestamp: int, max_timestamp: int, count: int, payload: bytes
+) -> bytes:
+    sealed = _SEALED.pack(
+        attributes, header[6], base_timestamp, max_timestamp, header[9], header[10], header[11], count
+    )
+    crc = crc32c(payload, crc32c(sealed))
+    return _UNSEALED.pack(header[0], LENGTH_LEAST + len(payload), header[2], MAGIC, crc) + sealed + payload
+
+
+def _shifted(view: memoryview, place: RecordPlace, shift: int) -> bytes:
+    """Return a record whose timestamp counts from elsewhere."""
+    _, at = _varint(view, place.start)
+    attributes = view[at : at + 1]
+    _, rest = _varint(view, at + 1)
+    timestamp_delta = _encoded(place.timestamp_delta + shift)
+    body_size = 1 + len(timestamp_delta) + place.end - rest
+    return b"".join((_encoded(body_size), attributes, timestamp_delta, view[rest : place.end]))
+
+
+def _varint(data: Buffer, at: int) -> tuple[int, int]:
+    """Return a zigzag integer and the position behind it; IndexError if there is none."""
+    byte = data[at]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at + 1
+    raw, shift = byte & 0x7F, 7
+    while True:
+        at += 1
+        byte = data[at]
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (raw >> 1) ^ -(raw & 1), at + 1
+        shift += 7
+        if shift > 63:
+            raise IndexError
+
+
+def _encoded(value: int) -> bytes:
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)

@@ -1,0 +1,34 @@
+"""The child process that makes passes: `python -m penstock.storage.compaction.child`.
+
+Reads a task from a line, tells of each group and waits to hear that it was swapped, tells
+of the end, and waits for the next task. Ends with its parent.
+"""
+
+from penstock.ports.real_child import Pace, ParentWatch, lines_from_parent, send_to_parent
+from penstock.ports.real_disk import RealDisk
+from penstock.storage.compaction.inline import run_step
+from penstock.storage.compaction.rewrite import compact
+from penstock.storage.compaction.task import GO_ON, CleanedGroup, Task, encode_news
+
+
+def main() -> None:
+    watch = ParentWatch()
+    disk = RealDisk()
+    lines = lines_from_parent()
+    for line in lines:
+        task = Task.decode(line)
+        pace = Pace(task.bytes_per_second)
+        steps = compact(disk, task)
+        while True:
+            news = run_step(steps)
+            watch.look()
+            if isinstance(news, int):
+                pace.worked(news)
+                continue
+            send_to_parent(encode_news(news))
+            if not isinstance(news, CleanedGroup) or next(lines, None) != GO_ON:
+                break
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""Drives compaction for one data folder: finds the dirtiest log, has a worker rewrite it, swaps the files.
+
+One pass at a time. Looking for work goes in slices, so that many logs do not hold up the
+event loop. A log whose bytes or disk give trouble is left alone until the next start, and
+the node's log says so; a full disk only makes it wait. Goes to plan.py, swap.py, a worker.
+"""
+
+import errno
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.errors import StorageError
+from penstock.model.ids import TopicPartition
+from penstock.ports.clock import Clock, Timer
+from penstock.storage import aborted
+from penstock.storage.compaction import plan
+from penstock.storage.compaction.swap import discard, swap
+from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Extent, Failed, Finished, News, Task
+from penstock.storage.log import Log
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Damaged, Segment
+from penstock.storage.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+LOGS_PER_SLICE: Final = 50
+# Errors of the disk that pass by themselves, or when somebody makes room.
+_PASSING: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+
+
+class Worker(Protocol):
+    """Whoever makes the passes: a child process, or the loop itself in slices."""
+
+    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+        """Make a pass. `tell` hears of each group, then of the end; it returns whether to go on."""
+        ...
+
+    def stop(self) -> None:
+        """Give up the pass under way; `tell` hears no more of it."""
+        ...
+
+
+class _Candidate(NamedTuple):
+    log: Log
+    plan: plan.Plan
+
+
+class Cleaner:
+    def __init__(
+        self,
+        store: LogStore,
+        clock: Clock,
+        current_settings: Callable[[], BrokerSettings],
+        last_stable_offset: Callable[[TopicPartition], int],
+        worker: Worker,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._current_settings = current_settings
+        self._last_stable_offset = last_stable_offset
+        self._worker = worker
+        # Partitions that are left alone, each with the reason, for people.
+        self.uncleanable: dict[TopicPartition, str] = {}
+        self._deaths: dict[TopicPartition, int] = {}
+        self._timer: Timer | None = None
+        self._unseen: list[Log] = []
+        self._best: _Candidate | None = None
+        self._log: Log | None = None
+        self._segments: list[Segment] = []
+
+    def start(self) -> None:
+        self._later(self._backoff_s())
+
+    def stop(self) -> None:
+        """Stop at once; what was begun is thrown away, here or at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._worker.stop()
+        self._leave()
+
+    @property
+    def is_busy(self) -> bool:
+        return self._log is not None
+
+    # Looking
+
+    def _later(self, delay_s: float) -> None:
+        self._timer = self._clock.call_later(delay_s, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.look()
+
+    def look(self) -> None:
+        """Look at the next logs; after the last of them begin with the dirtiest, if there is one."""
+        if self._log is not None:
+            return
+        settings = self._current_settings()
+        if not settings.flag("log.cleaner.enable") or self._store.failure is not None:
+            self._later(self._backoff_s())
+            return
+        if not self._unseen:
+            self._unseen = [each for each in self._store if each.settings.compact]
+            self._best = None
+        for log in self._unseen[-LOGS_PER_SLICE:]:
+            self._consider(log)
+        del self._unseen[-LOGS_PER_SLICE:]
+        if self._unseen:
+            self._later(0)
+        elif self._best is None:
+            self._later(self._backoff_s())
+        else:
+            self._begin(self._best)
+
+    def _consider(self, log: Log) -> None:
+        place = log.topic_partition
+        if place in self.uncleanable or log.damage is not None or self._store.get(place) is not log:
+            return
+        now_ms = self._clock.wall_ms()
+        try:
+            _roll_if_overdue(log, now_ms)
+            found = self._plan_for(log, now_ms)
+        except (StorageError, OSError, BadBatch, Damaged) as error:
+            self._give_up_on(log, f"it cannot be read: {error}")
+            return
+        if found is not None and (self._best is None or found.dirty_ratio > self._best.plan.dirty_ratio):
+            self._best = _Candidate(log, found)
+
+    def _plan_for(self, log: Log, now_ms: int) -> plan.Plan | None:
+        dirty_from = plan.first_dirty(
+            log.clean_offset, log_start=log.start_offset, first_base=log.bases[0], active_base=log.bases[-1]
+        )
+        # Closed segments whose files are still being synced wait for the next look.
+        stable_end = min(self._last_stable_offset(log.topic_partition), log.recovery_point)
+        if dirty_from >= min(stable_end, log.bases[-1]):
+            return None
+        return plan.decide(
+            _closed_segments(log, dirty_from),
+            log.settings,
+            dirty_from=dirty_from,
+            stable_end=stable_end,
+            now_ms=now_ms,
+        )
+
+    # A pass
+
+    def _begin(self, candidate: _Candidate) -> None:
+        log, found = candidate
+        try:
+            task = self._task(log, found)
+        except (StorageError, OSError, Damaged) as error:
+            self._give_up_on(log, f"its aborted transactions cannot be read: {error}")
+            self._later(0)
+            return
+        self._log = log
+        self._segments = log.segments[: found.segment_count]
+        log.is_compacting = True
+        self._worker.start(task, self._hear)
+
+    def _task(self, log: Log, found: plan.Plan) -> Task:
+        settings, broker = log.settings, self._current_settings()
+        return Task(
+            folder=log.folder,
+            segments=tuple(Extent(each.base_offset, each.size) for each in log.segments[: found.segment_count]),
+            bound=found.bound,
+            first_dirty=found.first_dirty,
+            now_ms=self._clock.wall_ms(),
+            delete_retention_ms=settings.delete_retention_ms,
+            segment_bytes=settings.segment_bytes,
+            index_interval=settings.index_interval_bytes,
+            index_size_max=settings.segment_index_bytes,
+            map_memory=broker.integer("log.cleaner.dedupe.buffer.size"),
+            map_load_factor=broker["log.cleaner.io.buffer.load.factor"],
+            bytes_per_second=broker["log.cleaner.io.max.bytes.per.second"],
+            aborted=tuple(aborted.ended_before(log, found.bound)),
+            producers={
+                each.producer_id: (each.last_offset, each.epoch)
+                for each in log.producer_state
+                if each.last_offset < found.bound
+            },
+        )
+
+    def _hear(self, news: News) -> bool:
+        log = self._log
+        assert log is not None, "a worker tells only of the pass under way"
+        if isinstance(news, CleanedGroup) and self._swap(log, news):
+            return True
+        if isinstance(news, Finished) and self._is_current(log):
+            self._finished(log, news)
+        elif isinstance(news, Failed) and self._is_current(log):
+            self._failed(log, news)
+        else:
+            self._leave()
+            self._later(self._backoff_s())
+        return False
+
+    def _swap(self, log: Log, group: CleanedGroup) -> bool:
+        """Put a group in its place; False if the log is no longer what the worker has read."""
+        old = [each for each in self._segments if each.base_offset in group.replaced]
+        if not self._is_current(log) or len(old) != len(group.replaced):
+            discard(self._store.directory.disk, log.folder, group.base_offset)
+            return False
+        try:
+            new = swap(log, old, group, self._clock.wall_ms())
+        except OSError as error:
+            logger.warning("%s: the compacted segment %d is put off: %s", log.topic_partition, group.base_offset, error)
+            return False
+        slot = self._segments.index(old[0])
+        self._segments[slot : slot + len(old)] = [new]
+        return True
+
+    def _is_current(self, log: Log) -> bool:
+        return (
+            self._store.failure is None
+            and self._store.get(log.topic_partition) is log
+            and log.damage is None
+            and log.segments[: len(self._segments)] == self._segments
+        )
+
+    def _finished(self, log: Log, news: Finished) -> None:
+        self._deaths.pop(log.topic_partition, None)
+        log.clean_offset = news.clean_end
+        try:
+            self._store.checkpoint_clean_offsets()
+        except StorageError as error:
+            logger.warning("%s", error)
+        logger.info(
+            "%s: compacted up to offset %d, %d records dropped, %d bytes read, %d written",
+            log.topic_partition, news.clean_end, news.records_dropped, news.bytes_read, news.bytes_written,
+        )  # fmt: skip
+        self._leave()
+        self._later(0)
+
+    def _failed(self, log: Log, news: Failed) -> None:
+        place = log.topic_partition
+        if news.errno in _PASSING:
+            logger.warning("%s: compaction waits for room: %s", place, news.why)
+        elif news.errno == WORKER_DIED and not self._deaths.get(place):
+            self._deaths[place] = 1
+            logger.warning("%s: compaction stopped (%s) and is tried once more", place, news.why)
+        else:
+            self._give_up_on(log, news.why)
+        self._leave()
+        self._later(self._backoff_s())
+
+    def _give_up_on(self, log: Log, why: str) -> None:
+        self.uncleanable[log.topic_partition] = why
+        logger.error("%s is not compacted any more until the next start: %s", log.topic_partition, why)
+
+    def _leave(self) -> None:
+        if self._log is not None:
+            self._log.is_compacting = False
+        self._log, self._segments = None, []
+
+    def _backoff_s(self) -> float:
+        return self._current_settings().integer("log.cleaner.backoff.ms") / 1000
+
+
+def _closed_segments(log: Log, dirty_from: int) -> list[plan.ClosedSegment]:
+    """Return what there is to know of the closed segments; times only where something goes by them."""
+    lags = log.settings.min_compaction_lag_ms > 0
+    overdue = log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE
+    closed: list[plan.ClosedSegment] = []
+    for segment, end in zip(log.segments[:-1], log.bases[1:], strict=True):
+        first = latest = plan.NO_TIME
+        if end > dirty_from and segment.size:
+            if lags:
+                segment.ensure_timed()
+                latest = segment.max_timestamp
+            if overdue:
+                first = segment.header_at(0)[8]
+        closed.append(plan.ClosedSegment(segment.base_offset, end, segment.size, first, latest))
+    return closed
+
+
+def _roll_if_overdue(log: Log, now_ms: int) -> None:
+    """Close an active segment that has waited for too long, though nothing comes that would roll it."""
+    if log.settings.max_compaction_lag_ms < plan.NEVER_OVERDUE and log.active.size:
+        first = log.active.header_at(0)[8]
+        if first > 0 and now_ms - first > log.settings.max_compaction_lag_ms:
+            log.roll()

@@ -1,0 +1,66 @@
+"""Passes on the event loop itself, a slice at a time: for the simulator, and where there are no child processes."""
+
+from collections.abc import Callable
+from typing import Final
+
+from penstock.model.errors import Corruption
+from penstock.ports.clock import Clock, Timer
+from penstock.ports.disk import Disk
+from penstock.storage.compaction.rewrite import Steps, compact
+from penstock.storage.compaction.task import CleanedGroup, Failed, News, Task
+
+# Between slices the loop has its turn, and syncs of the broker go first.
+PAUSE_LEAST_S: Final = 0.001
+
+
+class InlineWorker:
+    """Makes one pass at a time."""
+
+    def __init__(self, disk: Disk, clock: Clock) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._steps: Steps | None = None
+
+    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+        self._steps = compact(self._disk, task)
+        self._again(task, tell, PAUSE_LEAST_S)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+
+    def _again(self, task: Task, tell: Callable[[News], bool], delay_s: float) -> None:
+        self._timer = self._clock.call_later(delay_s, lambda: self._slice(task, tell))
+
+    def _slice(self, task: Task, tell: Callable[[News], bool]) -> None:
+        self._timer = None
+        assert self._steps is not None, "the timer goes with the pass"
+        news = run_step(self._steps)
+        if isinstance(news, int):
+            self._again(task, tell, max(news / task.bytes_per_second, PAUSE_LEAST_S))
+        elif isinstance(news, CleanedGroup):
+            if tell(news):
+                self._again(task, tell, PAUSE_LEAST_S)
+            else:
+                self.stop()
+        else:
+            self._steps = None
+            tell(news)
+
+
+def run_step(steps: Steps) -> int | News:
+    """Go on up to the next news, or to so many bytes."""
+    try:
+        return next(steps)
+    except StopIteration as end:
+        news: News = end.value
+        return news
+    except OSError as error:
+        return Failed(why=str(error), errno=error.errno or 0)
+    except Corruption as found:
+        return Failed(why=str(found))

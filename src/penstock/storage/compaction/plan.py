@@ -1,0 +1,105 @@
+"""Deciding what to compact: which log, from where to where, and which segments become one.
+
+Values in, values out. cleaner.py asks for every compacted log, rewrite.py for the groups.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from penstock.config.settings import TopicSettings
+from penstock.storage.compaction.task import Extent
+from penstock.storage.offset_index import ENTRY as OFFSET_ENTRY
+from penstock.storage.scan import RELATIVE_OFFSET_MAX
+from penstock.storage.time_index import ENTRY as TIME_ENTRY
+
+NO_TIME: Final = -1
+# The default of max.compaction.lag.ms.
+NEVER_OVERDUE: Final = (1 << 63) - 1
+
+
+class ClosedSegment(NamedTuple):
+    """What a decision needs to know of a segment that takes no more records."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+class Plan(NamedTuple):
+    """A pass worth making: over the first `segment_count` segments, of which those from `first_dirty` on are new."""
+
+    segment_count: int
+    first_dirty: int
+    bound: int
+    dirty_ratio: float
+
+
+def first_dirty(checkpoint: int, *, log_start: int, first_base: int, active_base: int) -> int:
+    """Return where the dirty part begins. A checkpoint outside the log says nothing."""
+    if checkpoint > active_base:
+        return max(log_start, first_base)
+    return max(checkpoint, log_start, first_base)
+
+
+def decide(
+    segments: Sequence[ClosedSegment], settings: TopicSettings, *, dirty_from: int, stable_end: int, now_ms: int
+) -> Plan | None:
+    """Return the pass that a log is ready for; None if there is none.
+
+    `stable_end` is what nothing may be touched at or behind: the last stable offset, or less.
+    """
+    count = _cleanable_count(segments, settings, dirty_from=dirty_from, stable_end=stable_end, now_ms=now_ms)
+    dirty = [each for each in segments[:count] if each.end_offset > dirty_from]
+    dirty_size = sum(each.size for each in dirty)
+    if not dirty_size:
+        return None
+    ratio = dirty_size / sum(each.size for each in segments[:count])
+    if ratio <= settings.min_cleanable_dirty_ratio and not is_overdue(dirty, settings, now_ms=now_ms):
+        return None
+    return Plan(count, dirty_from, segments[count - 1].end_offset, ratio)
+
+
+def _cleanable_count(
+    segments: Sequence[ClosedSegment], settings: TopicSettings, *, dirty_from: int, stable_end: int, now_ms: int
+) -> int:
+    for index, each in enumerate(segments):
+        if each.end_offset > stable_end:
+            return index
+        is_young = settings.min_compaction_lag_ms > 0 and each.max_timestamp > now_ms - settings.min_compaction_lag_ms
+        if is_young and each.end_offset > dirty_from:
+            return index
+    return len(segments)
+
+
+def is_overdue(dirty: Sequence[ClosedSegment], settings: TopicSettings, *, now_ms: int) -> bool:
+    """Whether a dirty record has waited for longer than `max.compaction.lag.ms`."""
+    earliest = min((each.first_timestamp for each in dirty if each.first_timestamp > 0), default=NO_TIME)
+    return earliest > 0 and now_ms - earliest > settings.max_compaction_lag_ms
+
+
+def group(
+    segments: Sequence[Extent], *, bound: int, segment_bytes: int, index_interval: int, index_size_max: int
+) -> list[list[Extent]]:
+    """Put neighbours together that make one segment, by size, index room and range of offsets.
+
+    `bound` is the offset behind the last segment.
+    """
+    groups: list[list[Extent]] = []
+    size = 0
+    for index, each in enumerate(segments):
+        end = segments[index + 1].base_offset if index + 1 < len(segments) else bound
+        entries = (size + each.size) // (index_interval + 1) + 2
+        if (
+            groups
+            and size + each.size <= segment_bytes
+            and entries * max(OFFSET_ENTRY.size, TIME_ENTRY.size) <= index_size_max
+            and end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
+        ):
+            groups[-1].append(each)
+            size += each.size
+        else:
+            groups.append([each])
+            size = each.size
+    return groups

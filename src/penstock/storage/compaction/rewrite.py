@@ -1,0 +1,258 @@
+"""One pass: read the dirty part into a map of keys, then write each group of segments anew.
+
+A generator, so that a child process runs it at a stretch and the simulator in slices: it
+yields the bytes it has read and written, and each group as soon as its `.cleaned` files are
+synced. The caller swaps a group before it goes on. Touches closed segments and `.cleaned`
+files only. Raises OSError, and Corruption for bytes that are no batch or cannot be opened.
+"""
+
+from collections.abc import Generator, Iterator
+from typing import Final
+
+from crc32c import crc32c
+
+from penstock.model.errors import Corruption
+from penstock.ports.disk import Disk, File
+from penstock.storage.compaction import plan
+from penstock.storage.compaction.batches import RecordPlace, emptied, open_records, payload_of, with_records
+from penstock.storage.compaction.cleaned_segment import CleanedSegment
+from penstock.storage.compaction.key_map import KeyMap
+from penstock.storage.compaction.task import CleanedGroup, Extent, Finished, Task
+from penstock.storage.compaction.transactions import WalkedTransactions
+from penstock.storage.scan import misfit
+from penstock.storage.segment import file_name
+from penstock.wire.batch import (
+    ATTRIBUTES_AT,
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    HeaderTuple,
+    unpack_header,
+)
+
+BLOCK_SIZE: Final = 1024 * 1024
+Steps = Generator[int | CleanedGroup, None, Finished]
+
+
+def compact(disk: Disk, task: Task) -> Steps:
+    """Make one pass."""
+    return (yield from _Pass(disk, task).run())
+
+
+class _Pass:
+    def __init__(self, disk: Disk, task: Task) -> None:
+        self._disk = disk
+        self._task = task
+        self._map = KeyMap(memory=task.map_memory, load_factor=task.map_load_factor)
+        self._transactions = WalkedTransactions(task.aborted, start=task.segments[0].base_offset)
+        self._epoch = -1
+        self._horizon_ms = task.now_ms + task.delete_retention_ms
+        self._read = self._written = self._dropped = 0
+        self._unreported = 0
+
+    def run(self) -> Steps:
+        task = self._task
+        yield from self._fill_map()
+        clean_end = self._map.latest + 1
+        covered = [each for each in task.segments if each.base_offset < clean_end]
+        bound = task.segments[len(covered)].base_offset if len(covered) < len(task.segments) else task.bound
+        for group in plan.group(
+            covered,
+            bound=bound,
+            segment_bytes=task.segment_bytes,
+            index_interval=task.index_interval,
+            index_size_max=task.index_size_max,
+        ):
+            cleaned = yield from self._clean(group)
+            if cleaned is not None:
+                yield cleaned
+        return Finished(
+            clean_end=clean_end, bytes_read=self._read, bytes_written=self._written, records_dropped=self._dropped
+        )
+
+    # The map
+
+    def _fill_map(self) -> Generator[int, None, None]:
+        task, known = self._task, self._map
+        known.latest = task.first_dirty - 1
+        ends = [*(each.base_offset for each in task.segments[1:]), task.bound]
+        dirty = [each for each, end in zip(task.segments, ends, strict=True) if end > task.first_dirty]
+        transactions = WalkedTransactions(task.aborted, start=dirty[0].base_offset)
+        for extent in dirty:
+            for header, batch in self._batches(extent):
+                if self._unreported >= BLOCK_SIZE:
+                    yield self._report()
+                last_offset = header[0] + header[6]
+                if header[5] & CONTROL:
+                    transactions.is_spent(header, batch)
+                elif not transactions.is_aborted(header) and last_offset >= task.first_dirty:
+                    # One batch at least: a pass that gets nowhere would be made for ever.
+                    if header[12] > known.room and len(known):
+                        return
+                    self._note_keys(header, batch)
+                known.latest = max(known.latest, last_offset)
+        known.latest = task.bound - 1
+
+    def _note_keys(self, header: HeaderTuple, batch: memoryview) -> None:
+        base_offset, first_dirty, note = header[0], self._task.first_dirty, self._map.note
+        for place in open_records(header, payload_of(header, batch)):
+            offset = base_offset + place.offset_delta
+            if place.key is not None and offset >= first_dirty:
+                note(place.key, offset)
+
+    # Writing anew
+
+    def _clean(self, group: list[Extent]) -> Generator[int, None, CleanedGroup | None]:
+        """Write one group; None if it is one segment that stays as it is."""
+        output = CleanedSegment(self._disk, self._task, group[0].base_offset)
+        try:
+            changed = yield from self._write(group, output)
+            if not changed and len(group) == 1:
+                output.discard()
+                return None
+            size = output.finish()
+            self._written += size
+        except BaseException:
+            output.discard()
+            raise
+        segment = output.segment
+        return CleanedGroup(
+            base_offset=segment.base_offset,
+            replaced=tuple(each.base_offset for each in group),
+            size=size,
+            max_timestamp=segment.max_timestamp,
+            max_timestamp_offset=segment.max_timestamp_offset,
+            txn_entries=segment.txn_index.summary or (0, 0),
+        )
+
+    def _write(self, group: list[Extent], output: CleanedSegment) -> Generator[int, None, bool]:
+        """Write what is left of a group; return whether anything is not as it was."""
+        changed = False
+        gone: HeaderTuple | None = None
+        for extent in group:
+            for header, batch in self._batches(extent):
+                kept = self._kept(header, batch, output)
+                if kept is None and header[2] != self._epoch:
+                    kept = emptied(header, keeps_producer=False)
+                self._epoch = header[2]
+                gone = header if kept is None else None
+                if kept is None:
+                    changed = True
+                elif kept is batch or kept == batch:
+                    output.add(header, batch)
+                else:
+                    changed = True
+                    output.add(unpack_header(kept, 0), kept)
+                if self._unreported >= BLOCK_SIZE:
+                    self._unreported += output.flush()
+                    yield self._report()
+        if gone is not None:
+            # The end of the segment stays known: a gap between segments is always damage.
+            filler = emptied(gone, keeps_producer=False)
+            output.add(unpack_header(filler, 0), filler)
+        return changed
+
+    def _kept(self, header: HeaderTuple, batch: memoryview, output: CleanedSegment) -> bytes | memoryview | None:
+        """Return what stays of a batch: itself, another one in its place, or None."""
+        if header[5] & CONTROL:
+            spent = self._transactions.is_spent(header, batch)
+            for ended in self._transactions.take_ended():
+                output.segment.txn_index.append(ended)
+            return self._spent_marker(header, batch) if spent else batch
+        if self._transactions.is_aborted(header):
+            self._dropped += header[12]
+        elif header[0] > self._map.latest:
+            return batch
+        elif header[12]:
+            kept = self._with_last_records(header, batch)
+            if kept is not None:
+                return kept
+        last_offset, _ = self._task.producers.get(header[9], (-1, -1))
+        if header[9] >= 0 and last_offset == header[0] + header[6]:
+            return emptied(header, keeps_producer=True)
+        return None
+
+    def _spent_marker(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
+        """Decide on a marker whose transaction has no batches left."""
+        if self._task.producers.get(header[9]) == (-1, header[10]):
+            # Nothing else tells a restart of this producer's epoch.
+            return batch
+        if header[12] == 0:
+            return None
+        if header[5] & DELETE_HORIZON:
+            return None if header[7] <= self._task.now_ms else batch
+        payload = payload_of(header, batch)
+        return with_records(header, payload, open_records(header, payload), horizon_ms=self._horizon_ms)
+
+    def _with_last_records(self, header: HeaderTuple, batch: memoryview) -> bytes | memoryview | None:
+        """Return the batch with the records that are the last of their keys; None if there are none."""
+        payload = payload_of(header, batch)
+        places = open_records(header, payload)
+        has_horizon = header[5] & DELETE_HORIZON
+        tombstones_go = has_horizon and header[7] <= self._task.now_ms
+        base_offset, latest, last_of = header[0], self._map.latest, self._map.last_of
+        kept: list[RecordPlace] = []
+        tombstones = False
+        for place in places:
+            offset = base_offset + place.offset_delta
+            if offset <= latest:
+                key = place.key
+                if key is None or offset < last_of(key) or (tombstones_go and not place.has_value):
+                    continue
+            kept.append(place)
+            if not place.has_value:
+                tombstones = True
+        self._dropped += len(places) - len(kept)
+        if not kept:
+            return None
+        needs_horizon = tombstones and not has_horizon
+        if len(kept) == len(places) and not needs_horizon:
+            return batch
+        return with_records(header, payload, kept, horizon_ms=self._horizon_ms if needs_horizon else None)
+
+    # Reading
+
+    def _batches(self, extent: Extent) -> Iterator[tuple[HeaderTuple, memoryview]]:
+        """Yield the batches of a segment, each held against its checksum."""
+        path = f"{self._task.folder}/{file_name(extent.base_offset, '.log')}"
+        file = self._disk.open(path, writable=False)
+        try:
+            yield from self._batches_of(file, extent, path)
+        finally:
+            file.close()
+
+    def _batches_of(self, file: File, extent: Extent, path: str) -> Iterator[tuple[HeaderTuple, memoryview]]:
+        position, offset = 0, extent.base_offset
+        block, at = memoryview(b""), 0
+        while position < extent.size:
+            if len(block) - at < HEADER_SIZE or len(block) - at < unpack_header(block, at)[1] + LOG_OVERHEAD:
+                block, at = self._block(file, position, extent.size, path), 0
+            header: HeaderTuple = unpack_header(block, at)
+            size = header[1] + LOG_OVERHEAD
+            why = misfit(header, left=len(block) - at, offset=offset, base_offset=extent.base_offset)
+            batch = block[at : at + size]
+            if why is None and crc32c(batch[ATTRIBUTES_AT:]) != header[4]:
+                why = "the checksum does not match"
+            if why is not None:
+                raise Corruption(f"{path} is damaged at position {position}: {why}")
+            yield header, batch
+            offset = header[0] + header[6] + 1
+            position += size
+            at += size
+
+    def _block(self, file: File, position: int, end: int, path: str) -> memoryview:
+        """Read from a batch's beginning on: many batches, or one that is larger than a block."""
+        content = file.read(min(BLOCK_SIZE, end - position), position)
+        if len(content) < HEADER_SIZE:
+            raise Corruption(f"{path} is damaged at position {position}: {len(content)} bytes are too few for a batch")
+        size = unpack_header(content, 0)[1] + LOG_OVERHEAD
+        if len(content) < size <= end - position:
+            content = file.read(size, position)
+        self._read += len(content)
+        self._unreported += len(content)
+        return memoryview(content)
+
+    def _report(self) -> int:
+        count, self._unreported = self._unreported, 0
+        return count

@@ -1,0 +1,174 @@
+"""Putting a rewritten segment in the place of those it was made from, so that a crash at any call is harmless.
+
+Short and synchronous, on the event loop. The order of calls and what a start does with
+leftovers stand in docs/internals/compaction.md. Raises OSError when the disk refuses; the
+log is then as it was, or the folder is offline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from penstock.ports.disk import Disk
+from penstock.storage import aborted
+from penstock.storage.compaction.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
+from penstock.storage.compaction.task import CleanedGroup
+from penstock.storage.scan import BadBatch, walk
+from penstock.storage.segment import Segment, file_name
+from penstock.storage.trim import DELETED_SUFFIX
+
+if TYPE_CHECKING:
+    from penstock.storage.rolling import RollingLog
+
+_LOG_SWAP = ".log" + SWAP_SUFFIX
+_INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
+
+
+def swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: int) -> Segment:
+    """Replace segments of a log by the one that stands ready; return it."""
+    new = Segment(
+        log.directory,
+        log.folder,
+        group.base_offset,
+        size=group.size,
+        index_interval=log.settings.index_interval_bytes,
+        index_size_max=log.settings.segment_index_bytes,
+        created_ms=old[0].created_ms,
+    )
+    new.txn_index.expected = group.txn_entries
+    _commit(log, new)
+    retired: list[str] = []
+    try:
+        _retire(log, old[1:], retired)
+        _sync_folder(log)
+        _take_names(log.directory.disk, new)
+    except OSError as error:
+        _take_back(log, new, retired, error)
+        raise
+    log.replace_segments(old, new)
+    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(retired)))
+    aborted.save_checkpoint(log, closing=False)
+    return new
+
+
+def discard(disk: Disk, folder: str, base_offset: int) -> None:
+    """Remove what a worker wrote and nobody wants."""
+    for suffix in (".log", *_INDEX_SUFFIXES):
+        with suppress(OSError):
+            disk.remove(f"{folder}/{file_name(base_offset, suffix)}{CLEANED_SUFFIX}")
+
+
+def _commit(log: RollingLog, new: Segment) -> None:
+    """Make the new segment count from the next start on."""
+    disk = log.directory.disk
+    path, *indexes = new.paths()
+    try:
+        aborted.remove_checkpoint(disk, log.folder)
+        for index in indexes:
+            with suppress(FileNotFoundError):
+                disk.rename(index + CLEANED_SUFFIX, index + SWAP_SUFFIX)
+        disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+    except OSError:
+        discard(disk, log.folder, new.base_offset)
+        with suppress(OSError):
+            for index in indexes:
+                disk.remove(index + SWAP_SUFFIX)
+        raise
+    _sync_folder(log)
+
+
+def _retire(log: RollingLog, segments: Sequence[Segment], retired: list[str]) -> None:
+    for segment in segments:
+        for path in segment.paths():
+            with suppress(FileNotFoundError):
+                log.directory.disk.rename(path, path + DELETED_SUFFIX)
+                retired.append(path + DELETED_SUFFIX)
+
+
+def _take_names(disk: Disk, new: Segment) -> None:
+    """Give the new segment its names, the log's last: as long as that one is not given, a start does it again."""
+    path, *indexes = new.paths()
+    for index in indexes:
+        # A refusal leaves an old index, which is checked whenever it is used, and then made anew.
+        with suppress(OSError):
+            _take_name(disk, index)
+    disk.rename(path + SWAP_SUFFIX, path)
+
+
+def _take_name(disk: Disk, path: str) -> None:
+    if disk.exists(path + SWAP_SUFFIX):
+        disk.rename(path + SWAP_SUFFIX, path)
+    else:
+        disk.remove(path)
+
+
+def _take_back(log: RollingLog, new: Segment, retired: Sequence[str], error: OSError) -> None:
+    """Undo a swap. The old names are durable before the commit goes; a folder that refuses that is offline."""
+    disk = log.directory.disk
+    if log.directory.failure is not None:
+        return
+    try:
+        for path in retired:
+            disk.rename(path, path.removesuffix(DELETED_SUFFIX))
+        disk.sync_folder(log.folder)
+        for path in new.paths():
+            disk.remove(path + SWAP_SUFFIX)
+        disk.sync_folder(log.folder)
+    except OSError:
+        log.directory.fail(error)
+
+
+def _sync_folder(log: RollingLog) -> None:
+    try:
+        log.directory.disk.sync_folder(log.folder)
+    except OSError as error:
+        log.directory.fail(error)
+        raise
+
+
+# What a start does
+
+
+def finish_swaps(disk: Disk, folder: str) -> list[str]:
+    """Complete the swaps that a crash has interrupted; return what was done, for people."""
+    names = disk.list(folder)
+    notes: list[str] = []
+    for name in names:
+        if name.endswith(_LOG_SWAP):
+            aborted.remove_checkpoint(disk, folder)
+            base_offset = int(name.removesuffix(_LOG_SWAP))
+            _finish(disk, folder, base_offset, names)
+            notes.append(f"{folder}: a compaction of the segment {base_offset} was interrupted and is finished now")
+    return notes
+
+
+def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str]) -> None:
+    path = f"{folder}/{file_name(base_offset, '.log')}"
+    end = _end_of(disk, path + SWAP_SUFFIX, base_offset)
+    for name in names:
+        stem, _, suffix = name.partition(".")
+        if "." + suffix in (".log", *_INDEX_SUFFIXES) and stem.isdecimal() and base_offset < int(stem) < end:
+            disk.remove(f"{folder}/{name}")
+    disk.sync_folder(folder)
+    for suffix in _INDEX_SUFFIXES:
+        _take_name(disk, f"{folder}/{file_name(base_offset, suffix)}")
+    disk.rename(path + SWAP_SUFFIX, path)
+    disk.sync_folder(folder)
+
+
+def _end_of(disk: Disk, path: str, base_offset: int) -> int:
+    """Return the offset behind a new segment, which is the end of those that it replaces."""
+    file = disk.open(path, writable=False)
+    end = base_offset
+    try:
+        headers = walk(file, 0, file.size(), offset=base_offset, base_offset=base_offset, check_crc=False)
+        for _, header in headers:
+            end = header[0] + header[6] + 1
+    except BadBatch:
+        # It was whole and synced: this is rot, which the log is told of when it is read.
+        pass
+    finally:
+        file.close()
+    return end

@@ -1,0 +1,102 @@
+"""What the loop and a worker tell each other, as values that travel as lines of JSON."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from penstock.storage.producer_state import Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A closed segment: where it begins and how many bytes it has."""
+
+    base_offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One pass over one log."""
+
+    folder: str
+    segments: tuple[Extent, ...]
+    # The end of the last segment: nothing from here on is touched.
+    bound: int
+    first_dirty: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    index_interval: int
+    index_size_max: int
+    map_memory: int
+    map_load_factor: float
+    bytes_per_second: float
+    # Aborted transactions that reach into the segments, by their first offset.
+    aborted: tuple[Ended, ...] = ()
+    # The last data offset (-1 for none) and the epoch of each known producer.
+    producers: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, line: bytes) -> "Task":
+        fields: dict[str, Any] = json.loads(line)
+        fields["segments"] = tuple(Extent(**each) for each in fields["segments"])
+        fields["aborted"] = tuple(Ended(*each) for each in fields["aborted"])
+        fields["producers"] = {int(each): tuple(last) for each, last in fields["producers"].items()}
+        return cls(**fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedGroup:
+    """A new segment that stands ready as `.cleaned` files, and the segments that it replaces."""
+
+    base_offset: int
+    replaced: tuple[int, ...]
+    size: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    # Count and checksum of the entries of its transaction index.
+    txn_entries: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The end of a pass: everything below `clean_end` is clean now."""
+
+    clean_end: int
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The pass was given up. `errno` is 0 where the bytes are to blame and not the disk."""
+
+    why: str
+    errno: int = 0
+
+
+# What the loop answers to a group.
+GO_ON: Final = b"go on"
+GIVE_UP: Final = b"give up"
+# In place of an errno: whoever made the pass is gone.
+WORKER_DIED: Final = -1
+News = CleanedGroup | Finished | Failed
+_KINDS: dict[str, type[CleanedGroup] | type[Finished] | type[Failed]] = {
+    each.__name__: each for each in (CleanedGroup, Finished, Failed)
+}
+
+
+def encode_news(news: News) -> bytes:
+    return json.dumps({"kind": type(news).__name__, **asdict(news)}, separators=(",", ":")).encode()
+
+
+def decode_news(line: bytes) -> News:
+    fields: dict[str, Any] = json.loads(line)
+    kind: Any = _KINDS[fields.pop("kind")]
+    news: News = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+    return news

@@ -1,0 +1,93 @@
+"""Compaction without waiting: the whole pass happens where it is asked for."""
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.ids import TopicPartition
+from penstock.ports.clock import Timer
+from penstock.ports.disk import Disk
+from penstock.storage.compaction.cleaner import Cleaner
+from penstock.storage.compaction.inline import run_step
+from penstock.storage.compaction.rewrite import compact
+from penstock.storage.compaction.task import CleanedGroup, News, Task, decode_news, encode_news
+from penstock.storage.store import LogStore
+
+
+class _Alarm:
+    def cancel(self) -> None:
+        return
+
+
+class HandClock:
+    """Time that moves when it is told to; nothing that was asked for later happens by itself."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self.now_ms = wall_ms
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        return _Alarm()
+
+
+class AtOnce:
+    """A worker that makes the pass within `start`; everything that is told travels as it does to a child."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.news: list[News] = []
+
+    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+        steps = compact(self._disk, Task.decode(task.encode()))
+        while True:
+            news = run_step(steps)
+            if isinstance(news, int):
+                continue
+            assert decode_news(encode_news(news)) == news
+            self.news.append(news)
+            if not tell(news) or not isinstance(news, CleanedGroup):
+                steps.close()
+                return
+
+    def stop(self) -> None:
+        return
+
+
+def cleaner_for(
+    store: LogStore,
+    disk: Disk,
+    clock: HandClock,
+    *,
+    stable: Callable[[TopicPartition], int] | None = None,
+    **settings: Any,
+) -> Cleaner:
+    broker = BrokerSettings({name.replace("_", "."): str(value) for name, value in settings.items()})
+    return Cleaner(store, clock, lambda: broker, stable or (lambda place: stable_end(store, place)), AtOnce(disk))
+
+
+def stable_end(store: LogStore, place: TopicPartition) -> int:
+    """What a lone leader's last stable offset is."""
+    log = store.logs[place]
+    log.high_watermark_moved(log.durable_offset)
+    first = log.first_unstable_offset
+    return log.durable_offset if first is None else min(first, log.durable_offset)
+
+
+def compact_all(
+    store: LogStore,
+    disk: Disk,
+    clock: HandClock,
+    *,
+    passes: int = 3,
+    **settings: Any,
+) -> Cleaner:
+    """Make as many passes as are due, but no more than that."""
+    cleaner = cleaner_for(store, disk, clock, **settings)
+    for _ in range(passes):
+        cleaner.look()
+    return cleaner
