@@ -12,8 +12,11 @@ import sys
 from penstock.config.settings import BrokerSettings
 from penstock.controller.brokers import Registration, decide_registration
 from penstock.controller.controller import Controller
-from penstock.controller.features import INITIAL
+from penstock.controller.features import INITIAL, OWN_FEATURES
+from penstock.controller.heartbeats import Heartbeat, decide_heartbeat
+from penstock.controller.leaders import Rules
 from penstock.controller.producer_ids import ProducerIds
+from penstock.controller.sessions import Sessions
 from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
 from penstock.metadata.delta import Delta
@@ -155,7 +158,7 @@ class Node:
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(replicas.image_changed)
         await replicas.settled()
-        await controller.run(lambda image: decide_registration(image, self._registration(store)))
+        await self._register(controller, store)
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)
         quorum.subscribe(transactions.image_changed)
@@ -202,9 +205,24 @@ class Node:
             shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
             self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))
 
+    async def _register(self, controller: Controller, store: LogStore) -> None:
+        """Register this process, and serve at once: nobody else could."""
+        rules = Rules(self.settings)
+        registration = self._registration(store)
+        epoch = await controller.run(
+            lambda image: decide_registration(
+                image, registration, cluster_id=store.cluster_id, rules=rules, former_self_lives=False
+            )
+        )
+        heartbeat = Heartbeat(node_id=self.node_id, broker_epoch=epoch, metadata_offset=epoch)
+        sessions = Sessions(self.settings.integer("broker.session.timeout.ms") / 1000)
+        await controller.run(lambda image: decide_heartbeat(image, heartbeat, sessions=sessions, rules=rules))
+
     def _registration(self, store: LogStore) -> Registration:
         return Registration(
             node_id=self.node_id,
+            cluster_id=store.cluster_id,
+            features=OWN_FEATURES,
             incarnation_id=self._entropy.uuid(),
             end_points=tuple(
                 BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)

@@ -37,7 +37,7 @@ def test_a_thousand_connections_that_each_promise_99_mb_cost_less_than_100_mb(br
 
 
 def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerProcess) -> None:
-    metadata = bytes.fromhex("00000012" "0003" "0000" "00000001" "0004" "66757a7a" "00000000")
+    metadata = bytes.fromhex("000000120003000000000001000466757a7a00000000")
     with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(0.2)

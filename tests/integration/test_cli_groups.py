@@ -221,9 +221,7 @@ def test_a_replay_sends_records_back_as_they_were_and_once(
     assert "4 letters" in done("dlq", "replay", dead, "--from", "earliest", "--execute", *at).err
 
 
-def test_a_replay_may_go_elsewhere_with_the_old_times_and_slowly(
-    dead: str, fill: Fill, at: tuple[str, str]
-) -> None:
+def test_a_replay_may_go_elsewhere_with_the_old_times_and_slowly(dead: str, fill: Fill, at: tuple[str, str]) -> None:
     other = fill()
     began = time.monotonic()
     done("dlq", "replay", dead, "--to", other, "--keep-timestamps", "--rate", "8", "--execute", *at)

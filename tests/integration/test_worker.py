@@ -132,9 +132,7 @@ def test_many_topics_can_share_one_dead_letter_topic(group_broker: Broker, fill:
 
     first, second = fill(numbered(2)), fill(numbered(3))
     shared = DeadLetters(topic=f"graveyard-{first}", settings={"retention.ms": "-1"})
-    worker = Worker(
-        handle, topics=[first, second], group=first, bootstrap=group_broker.bootstrap, dead_letters=shared
-    )
+    worker = Worker(handle, topics=[first, second], group=first, bootstrap=group_broker.bootstrap, dead_letters=shared)
     worker.run(idle_stop_s=0.5)
     sources = Counter(letter["death"]["topic"] for letter in letters(group_broker.bootstrap, shared.topic))
     assert sources == {first: 2, second: 3}

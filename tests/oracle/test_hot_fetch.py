@@ -151,8 +151,7 @@ class BytesFile:
 
 def joined(parts: Any) -> bytes:
     return b"".join(
-        part.file.read(part.size, part.position) if isinstance(part, FileSlice) else bytes(part)
-        for part in parts
+        part.file.read(part.size, part.position) if isinstance(part, FileSlice) else bytes(part) for part in parts
     )
 
 

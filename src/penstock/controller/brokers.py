@@ -1,65 +1,239 @@
-"""Decides on brokers: the registration of a process that has come up.
+"""Decides on brokers: who is registered, and what their coming and going does to the partitions.
 
-Pure. The node registers itself before it serves. Its epoch is the offset of its registration
-in the metadata log, so a later process of the same id always has a higher one. Refuses nothing:
-the lock on the data folder and the one-voter quorum keep a second process of the id away.
+Pure. A registration's offset in the metadata log is the broker's epoch, so a later process of the same id
+always has a higher one. Goes to leaders.py. Whether the process before is still alive is for sessions.py to say.
+Refuses: InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion,
+BrokerIdNotRegistered, StaleBrokerEpoch.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 from uuid import UUID
 
 from penstock.controller.decision import Decision
-from penstock.controller.features import SUPPORTED
-from penstock.metadata.image import Image, PartitionImage
+from penstock.controller.leaders import (
+    Living,
+    Rules,
+    assign,
+    change,
+    directory_of,
+    is_online,
+    partitions,
+    settle,
+    without,
+)
+from penstock.metadata.image import BrokerImage, Image
 from penstock.metadata.records import (
+    LOST_DIRECTORY,
+    RESERVED_DIRECTORIES,
     BrokerEndpoint,
     BrokerFeature,
+    BrokerRegistrationChangeRecord,
     MetadataRecord,
-    PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from penstock.model.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRegistration,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
 )
 from penstock.model.ids import NO_NODE, NodeId
+
+FENCE: Final = 1
+UNFENCE: Final = -1
+LEAVING: Final = 1
+NO_BROKER_EPOCH: Final = -1
+FLUSH_FSYNC: Final = "fsync"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a process says of itself; the incarnation id is fresh with every start."""
+    """What a process says of itself; the incarnation id is fresh with every start.
+
+    `previous_broker_epoch` is what its last clean stop left behind: the epoch it had then, or -1.
+    """
 
     node_id: NodeId
     incarnation_id: UUID
     end_points: tuple[BrokerEndpoint, ...]
+    cluster_id: str
+    features: tuple[BrokerFeature, ...] = ()
     rack: str | None = None
     log_dirs: tuple[UUID, ...] = ()
+    previous_broker_epoch: int = NO_BROKER_EPOCH
 
 
-def decide_registration(image: Image, registration: Registration) -> Decision[int]:
-    """Register the process as one that can serve, and reply with its epoch."""
-    epoch = image.offset + 1
-    records: list[MetadataRecord] = [
+def decide_registration(
+    image: Image, registration: Registration, *, cluster_id: str, rules: Rules, former_self_lives: bool
+) -> Decision[int]:
+    """Register the process, fenced, and reply with its epoch.
+
+    `former_self_lives` says that another process of this id holds a session.
+    """
+    node_id = registration.node_id
+    if registration.cluster_id != cluster_id:
+        raise InconsistentClusterId(
+            f"This is cluster {cluster_id}, but node {node_id} belongs to cluster {registration.cluster_id}."
+        )
+    present = image.brokers.get(node_id)
+    same_process = present is not None and present.incarnation_id == registration.incarnation_id
+    if former_self_lives and not same_process:
+        raise DuplicateBrokerRegistration(f"Another living process is registered as node {node_id}.")
+    _check_directories(image, registration)
+    _check_features(image, registration)
+    records: list[MetadataRecord] = []
+    if present is not None and same_process:
+        epoch, fenced, leaving = present.epoch, present.fenced, present.in_controlled_shutdown
+    else:
+        records.extend(_leave_behind(image, registration, present, rules))
+        epoch, fenced, leaving = image.offset + 1 + len(records), True, False
+    records.append(
         RegisterBrokerRecord(
-            broker_id=registration.node_id,
+            broker_id=node_id,
             incarnation_id=registration.incarnation_id,
             broker_epoch=epoch,
             end_points=registration.end_points,
-            features=tuple(
-                BrokerFeature(name=name, min_supported_version=levels.least, max_supported_version=levels.most)
-                for name, levels in SUPPORTED.items()
-            ),
+            features=registration.features,
             rack=registration.rack,
-            fenced=False,
+            fenced=fenced,
+            in_controlled_shutdown=leaving,
             log_dirs=registration.log_dirs,
         )
-    ]
-    # The process before this one may have acknowledged records that a crash took back. A new
-    # leader epoch lets consumers notice that their position is on another branch (KIP-320).
-    records.extend(
-        PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=registration.node_id)
-        for topic in image.topics.values()
-        for index, partition in enumerate(topic.partitions)
-        if _leads_again(partition, registration.node_id)
     )
     return Decision(records, epoch)
 
 
-def _leads_again(partition: PartitionImage, node_id: NodeId) -> bool:
-    return partition.leader == node_id or (partition.leader == NO_NODE and node_id in partition.isr)
+def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> Decision[bool]:
+    """Take the broker out of service; the reply says whether it was in it, under this epoch."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.fenced or broker.epoch != epoch:
+        return Decision((), False)
+    return Decision(fencing(image, broker, rules), True)
+
+
+def fencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
+    return [
+        *moves_away_from(image, broker.node_id, rules),
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCE),
+    ]
+
+
+def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=UNFENCE)
+    ]
+    living = Living(image, joins=broker.node_id)
+    for topic, index, partition in partitions(image):
+        if partition.leader == NO_NODE and broker.node_id in partition.replicas:
+            settings = rules.topic(image, topic.name)
+            after = settle(partition, partition, living=living, settings=settings)
+            record = change(topic.id, index, partition, after)
+            if record is not None:
+                records.append(record)
+    return records
+
+
+def leaving(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
+    """The broker begins its controlled shutdown: others take over what it leads."""
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=LEAVING
+        ),
+        *moves_away_from(image, broker.node_id, rules),
+    ]
+
+
+def moves_away_from(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:
+    """Take a broker out of every ISR; whoever it led gets another leader."""
+    records: list[MetadataRecord] = []
+    living = Living(image, leaves=node_id)
+    for topic, index, partition in partitions(image):
+        if node_id != partition.leader and node_id not in partition.isr:
+            continue
+        wanted = replace(partition, isr=without(partition.isr, node_id))
+        after = settle(wanted, partition, living=living, settings=rules.topic(image, topic.name))
+        record = change(topic.id, index, partition, after)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> Decision[None]:
+    """Forget a broker. Its replicas stay assigned; data that it alone holds is not given up for lost."""
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
+    records = moves_away_from(image, node_id, rules)
+    records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
+    return Decision(records, None)
+
+
+def check_broker_epoch(image: Image, node_id: NodeId, epoch: int) -> BrokerImage:
+    """The broker, if the epoch is that of its present registration."""
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        raise StaleBrokerEpoch(f"No broker registration found for broker id {node_id}")
+    if broker.epoch != epoch:
+        raise StaleBrokerEpoch(f"Expected broker epoch {broker.epoch} for broker {node_id}, but got {epoch}")
+    return broker
+
+
+def _check_directories(image: Image, registration: Registration) -> None:
+    log_dirs = registration.log_dirs
+    if not log_dirs:
+        raise InvalidRegistration("No directories specified in request")
+    if any(directory.int < RESERVED_DIRECTORIES for directory in log_dirs):
+        raise InvalidRegistration("Reserved directory ID in request")
+    if len(dict.fromkeys(log_dirs)) != len(log_dirs):
+        raise InvalidRegistration("Duplicate directory ID in request")
+    for broker in image.brokers.values():
+        for directory in log_dirs:
+            if broker.node_id != registration.node_id and directory in broker.log_dirs:
+                raise InvalidRegistration(f"Broker {broker.node_id} is already registered with directory {directory}")
+
+
+def _check_features(image: Image, registration: Registration) -> None:
+    supported = {feature.name: feature for feature in registration.features}
+    for name, level in image.features.items():
+        feature = supported.get(name)
+        least, most = (0, 0) if feature is None else (feature.min_supported_version, feature.max_supported_version)
+        if not least <= level <= most:
+            raise UnsupportedVersion(
+                f"Unable to register because the broker does not support finalized version {level} of {name}. "
+                f"The broker wants a version between {least} and {most}, inclusive."
+            )
+
+
+def _leave_behind(
+    image: Image, registration: Registration, present: BrokerImage | None, rules: Rules
+) -> Sequence[MetadataRecord]:
+    """What the process before this one has lost, and what it leads no more."""
+    node_id = registration.node_id
+    clean = present is not None and registration.previous_broker_epoch == present.epoch
+    living = Living(image, leaves=node_id)
+    records: list[MetadataRecord] = []
+    for topic, index, partition in partitions(image):
+        if node_id not in partition.replicas:
+            continue
+        settings = rules.topic(image, topic.name)
+        lost = not is_online(registration.log_dirs, directory_of(partition, node_id))
+        trusted = not lost and (clean or settings.flush_mode == FLUSH_FSYNC)
+        if trusted and partition.leader != node_id and node_id not in partition.isr:
+            continue
+        wanted = replace(partition, isr=without(partition.isr, node_id))
+        if lost:
+            wanted = assign(wanted, node_id, LOST_DIRECTORY)
+        after = settle(wanted, partition, living=living, settings=settings, untrusted=() if trusted else (node_id,))
+        record = change(topic.id, index, partition, after)
+        if record is not None:
+            records.append(record)
+    return records
+
+
+def leads_any(image: Image, node_id: NodeId) -> bool:
+    return any(partition.leader == node_id for _, _, partition in partitions(image))

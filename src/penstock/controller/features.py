@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from penstock.controller.decision import Decision
 from penstock.metadata.image import Image
-from penstock.metadata.records import FeatureLevelRecord
+from penstock.metadata.records import BrokerFeature, FeatureLevelRecord
 from penstock.model.errors import InvalidUpdateVersion
 from penstock.model.ids import NodeId
 
@@ -44,6 +44,12 @@ SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
 
 INITIAL: Final[Mapping[str, int]] = MappingProxyType({name: levels.most for name, levels in SUPPORTED.items()})
 """The levels of a new cluster."""
+
+OWN_FEATURES: Final = tuple(
+    BrokerFeature(name=name, min_supported_version=levels.least, max_supported_version=levels.most)
+    for name, levels in SUPPORTED.items()
+)
+"""What a broker of this release says of itself when it registers."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2

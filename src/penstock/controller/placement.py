@@ -78,6 +78,8 @@ def _place_one(leading: list[_Rack], following: list[_Rack], *, turn: int, repli
 def _by_rack(brokers: Iterable[BrokerImage]) -> list[_Rack]:
     racks: dict[str | None, _Rack] = {}
     for broker in sorted(brokers, key=lambda broker: broker.node_id):
+        if broker.in_controlled_shutdown and not broker.fenced:
+            continue  # It is about to stop: what it was given now it would have to hand over.
         rack = racks.setdefault(broker.rack, _Rack())
         (rack.fenced if broker.fenced else rack.live).append(broker.node_id)
     return list(racks.values())

@@ -14,10 +14,10 @@ from typing import Final
 from uuid import UUID
 
 from penstock.controller.decision import Decision
+from penstock.controller.leaders import can_serve, default_directory
 from penstock.controller.placement import Replicas, place
-from penstock.metadata.image import TOPIC, BrokerImage, Image, TopicImage
+from penstock.metadata.image import TOPIC, Image, TopicImage
 from penstock.metadata.records import (
-    UNASSIGNED_DIRECTORY,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -337,7 +337,7 @@ def _partition_records(
                 leader=in_sync[0],
                 leader_epoch=0,
                 partition_epoch=0,
-                directories=tuple(_only_directory(image.brokers[node_id]) for node_id in replicas),
+                directories=tuple(default_directory(image.brokers[node_id]) for node_id in replicas),
             )
         )
     return records
@@ -345,16 +345,7 @@ def _partition_records(
 
 def _in_sync(image: Image, replicas: Replicas) -> Replicas:
     """A new partition is empty, so every replica on a broker that can serve is in sync from the start."""
-    return tuple(node_id for node_id in replicas if _active(image.brokers[node_id]))
-
-
-def _active(broker: BrokerImage) -> bool:
-    return not broker.fenced and not broker.in_controlled_shutdown
-
-
-def _only_directory(broker: BrokerImage) -> UUID:
-    """Where a replica will lie, if that is known: a broker with several folders chooses by itself."""
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+    return tuple(node_id for node_id in replicas if can_serve(image.brokers[node_id]))
 
 
 def _resolve(image: Image, reference: TopicReference, *, repeated: bool) -> TopicImage:

@@ -306,5 +306,11 @@ def decode(value: bytes) -> MetadataRecord:
     return record
 
 
-UNASSIGNED_DIRECTORY = ZERO_UUID
-"""The directory of a replica that has not been placed yet (KIP-858)."""
+MIGRATING_DIRECTORY = ZERO_UUID
+"""The directory of a replica whose broker has not said where it lies (KIP-858); it counts as online."""
+UNASSIGNED_DIRECTORY = UUID(int=1)
+"""The directory of a replica that has not been placed yet; it counts as online."""
+LOST_DIRECTORY = UUID(int=2)
+"""Where a replica lies whose data is gone or damaged: it cannot lead until it is refilled and assigned again."""
+RESERVED_DIRECTORIES = 100
+"""No directory has an id below this number."""

@@ -121,7 +121,7 @@ class InvalidConfig(Refusal):
 
 class NotController(Refusal):
     code = 41
-    meaning = "This node is not the active controller of the cluster."
+    meaning = "This node is not the active controller."
 
 
 class InvalidRequest(Refusal):
@@ -194,9 +194,34 @@ class UnsupportedCompressionType(Refusal):
     meaning = "The compression codec is unknown, or too new for this version of the request."
 
 
+class StaleBrokerEpoch(Refusal):
+    code = 77
+    meaning = "The broker epoch is not that of the broker's present registration."
+
+
 class OffsetNotAvailable(Refusal):
     code = 78
     meaning = "The leader does not know its high watermark yet."
+
+
+class PreferredLeaderNotAvailable(Refusal):
+    code = 80
+    meaning = "The preferred replica cannot lead now."
+
+
+class EligibleLeadersNotAvailable(Refusal):
+    code = 83
+    meaning = "No replica is alive that may lead."
+
+
+class ElectionNotNeeded(Refusal):
+    code = 84
+    meaning = "The partition has the leader that it is to have."
+
+
+class NoReassignmentInProgress(Refusal):
+    code = 85
+    meaning = "The partition is not being reassigned."
 
 
 class ProducerFenced(Refusal):
@@ -214,9 +239,39 @@ class UnknownTopicId(Refusal):
     meaning = "There is no topic with this id here."
 
 
+class DuplicateBrokerRegistration(Refusal):
+    code = 101
+    meaning = "Another living process is registered under this id."
+
+
+class BrokerIdNotRegistered(Refusal):
+    code = 102
+    meaning = "No broker of this id is registered."
+
+
+class InconsistentClusterId(Refusal):
+    code = 104
+    meaning = "The node belongs to another cluster."
+
+
 class FetchSessionTopicIdError(Refusal):
     code = 106
     meaning = "The fetch session mixes topic names and topic ids."
+
+
+class IneligibleReplica(Refusal):
+    code = 107
+    meaning = "A replica cannot be in sync now: its broker is fenced, leaving, or has started anew."
+
+
+class NewLeaderElected(Refusal):
+    code = 108
+    meaning = "The change was made, and another replica leads now."
+
+
+class InvalidRegistration(Refusal):
+    code = 119
+    meaning = "The registration is not possible."
 
 
 class RecordRefusal(Refusal):

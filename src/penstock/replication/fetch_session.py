@@ -133,7 +133,5 @@ class FetchSessions:
         session_id = self._random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
-        session = self._sessions[session_id] = FetchSession(
-            session_id, by_id=by_id, asked=request.partitions, now=now
-        )
+        session = self._sessions[session_id] = FetchSession(session_id, by_id=by_id, asked=request.partitions, now=now)
         return session

@@ -6,11 +6,21 @@ from random import Random
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
+from penstock.controller.leaders import Rules
 from penstock.controller.topics import CreationRules
 from penstock.metadata import delta
-from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
-from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.metadata.image import EMPTY, Image, PartitionImage
+from penstock.metadata.records import (
+    BrokerEndpoint,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
+
+LEADER_RULES = Rules(BrokerSettings({"min.insync.replicas": "2"}))
+TOPIC_ID = UUID(int=4711)
 
 
 def apply(image: Image, records: Sequence[MetadataRecord]) -> Image:
@@ -52,3 +62,41 @@ def rules(*, partition_count: int = 1, replication_factor: int = 1, first_id: in
 
 def node_ids(*ids: int) -> tuple[NodeId, ...]:
     return tuple(map(NodeId, ids))
+
+
+def with_partition(
+    image: Image,
+    *,
+    leader: int,
+    replicas: Sequence[int],
+    isr: Sequence[int] | None = None,
+    elr: Sequence[int] = (),
+    adding: Sequence[int] = (),
+    removing: Sequence[int] = (),
+    last_known: Sequence[int] = (),
+    recovery_state: int = 0,
+) -> Image:
+    """The image with topic "t" of one partition."""
+    records: list[MetadataRecord] = [
+        TopicRecord(name="t", topic_id=TOPIC_ID),
+        PartitionRecord(
+            partition_id=0,
+            topic_id=TOPIC_ID,
+            replicas=tuple(replicas),
+            isr=tuple(replicas if isr is None else isr),
+            leader=leader,
+            leader_epoch=0,
+            partition_epoch=0,
+            adding_replicas=tuple(adding),
+            removing_replicas=tuple(removing),
+            eligible_leader_replicas=tuple(elr),
+            last_known_elr=tuple(last_known),
+            leader_recovery_state=recovery_state,
+            directories=tuple(directory(node_id) for node_id in replicas),
+        ),
+    ]
+    return apply(image, records)
+
+
+def partition(image: Image) -> PartitionImage:
+    return image.topics[TopicName("t")].partitions[0]

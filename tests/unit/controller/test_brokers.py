@@ -1,63 +1,185 @@
+from dataclasses import replace
 from uuid import UUID
 
-from penstock.controller.brokers import Registration, decide_registration
-from penstock.controller.topics import NewTopic, decide_create
-from penstock.metadata.image import EMPTY
-from penstock.metadata.records import BrokerEndpoint, PartitionChangeRecord, RegisterBrokerRecord
-from penstock.model.ids import NO_NODE, NodeId, TopicName
-from tests.unit.controller.cluster import apply, broker, cluster, directory, rules
+import pytest
+
+from penstock.controller.brokers import (
+    Registration,
+    check_broker_epoch,
+    decide_fencing,
+    decide_registration,
+    decide_unregistration,
+)
+from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.records import (
+    LOST_DIRECTORY,
+    BrokerEndpoint,
+    BrokerFeature,
+    ConfigRecord,
+    FeatureLevelRecord,
+    RegisterBrokerRecord,
+)
+from penstock.model.errors import (
+    BrokerIdNotRegistered,
+    DuplicateBrokerRegistration,
+    InconsistentClusterId,
+    InvalidRegistration,
+    Refusal,
+    StaleBrokerEpoch,
+    UnsupportedVersion,
+)
+from penstock.model.ids import NO_NODE, NodeId
+from tests.unit.controller.cluster import (
+    LEADER_RULES,
+    apply,
+    broker,
+    cluster,
+    directory,
+    node_ids,
+    partition,
+    with_partition,
+)
 
 END_POINT = BrokerEndpoint(name="PLAINTEXT", host="here", port=9092, security_protocol=0)
-TOPIC = TopicName("a")
+THREE = cluster(broker(1), broker(2), broker(3))
 
 
-def registration(node_id: int) -> Registration:
+def registration(node_id: int, *, previous: int = -1, log_dir: UUID | None = None) -> Registration:
     return Registration(
         node_id=NodeId(node_id),
+        cluster_id="c",
         incarnation_id=UUID(int=99),
         end_points=(END_POINT,),
         rack="r",
-        log_dirs=(directory(node_id),),
+        log_dirs=(log_dir or directory(node_id),),
+        previous_broker_epoch=previous,
     )
 
 
-def test_the_first_registration_makes_the_broker_live_with_the_offset_as_its_epoch() -> None:
-    decision = decide_registration(EMPTY, registration(1))
-    assert decision.reply == 0
+def registered(image: Image, wish: Registration) -> Image:
+    decision = decide_registration(image, wish, cluster_id="c", rules=LEADER_RULES, former_self_lives=False)
+    return apply(image, decision.records)
+
+
+def refused(image: Image, wish: Registration, refusal: type[Refusal], *, lives: bool = False) -> None:
+    with pytest.raises(refusal):
+        decide_registration(image, wish, cluster_id="c", rules=LEADER_RULES, former_self_lives=lives)
+
+
+def test_a_new_broker_is_fenced_and_has_the_offset_of_its_registration_as_its_epoch() -> None:
+    decision = decide_registration(EMPTY, registration(1), cluster_id="c", rules=LEADER_RULES, former_self_lives=False)
     (record,) = decision.records
     assert isinstance(record, RegisterBrokerRecord)
-    assert (record.broker_epoch, record.fenced, record.rack, record.end_points) == (0, False, "r", (END_POINT,))
-    assert [
-        (feature.name, feature.min_supported_version, feature.max_supported_version) for feature in record.features
-    ] == [
-        ("metadata.version", 7, 30),
-        ("group.version", 0, 1),
-        ("transaction.version", 0, 2),
-    ]
-    assert [live.node_id for live in apply(EMPTY, decision.records).live_brokers()] == [1]
+    assert (decision.reply, record.broker_epoch, record.fenced, record.rack) == (0, 0, True, "r")
+    assert record.end_points == (END_POINT,)
 
 
-def test_a_later_process_has_a_higher_epoch() -> None:
-    image = apply(EMPTY, decide_registration(EMPTY, registration(1)).records)
-    decision = decide_registration(image, registration(1))
-    assert decision.reply > image.brokers[NodeId(1)].epoch
+def test_the_epoch_is_the_offset_also_behind_the_changes_that_come_with_it() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1, 2, 3))
+    after = registered(image, registration(1))
+    assert after.brokers[NodeId(1)].epoch == after.offset == image.offset + 2
 
 
-def test_a_new_process_leads_its_partitions_in_a_new_epoch() -> None:
-    image = cluster(broker(1), broker(2))
-    image = apply(image, decide_create(image, [NewTopic(name=TOPIC, partition_count=4)], rules()).records)
-    led_before = [partition.leader for partition in image.topics[TOPIC].partitions]
-    after = apply(image, decide_registration(image, registration(1)).records)
-    for leader, partition in zip(led_before, after.topics[TOPIC].partitions, strict=True):
-        assert partition.leader == leader
-        assert partition.leader_epoch == (1 if leader == 1 else 0)
+def test_the_same_process_amends_its_registration_and_keeps_its_epoch() -> None:
+    wish = replace(registration(1), incarnation_id=THREE.brokers[NodeId(1)].incarnation_id)
+    after = registered(THREE, wish)
+    assert after.brokers[NodeId(1)].epoch == THREE.brokers[NodeId(1)].epoch
+    assert not after.brokers[NodeId(1)].fenced
+    assert after.brokers[NodeId(1)].rack == "r"
 
 
-def test_a_partition_that_lost_its_leader_is_led_again_by_a_replica_that_was_in_sync() -> None:
-    image = cluster(broker(1))
-    image = apply(image, decide_create(image, [NewTopic(name=TOPIC)], rules()).records)
-    topic = image.topics[TOPIC]
-    image = apply(image, [PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=NO_NODE)])
-    after = apply(image, decide_registration(image, registration(1)).records)
-    assert after.topics[TOPIC].partitions[0].leader == 1
-    assert decide_registration(image, registration(2)).records[1:] == []
+def test_a_living_namesake_keeps_another_process_away() -> None:
+    refused(THREE, registration(1), DuplicateBrokerRegistration, lives=True)
+
+
+def test_a_process_of_another_cluster_is_refused() -> None:
+    refused(THREE, replace(registration(1), cluster_id="other"), InconsistentClusterId)
+
+
+@pytest.mark.parametrize("log_dirs", [(), (UUID(int=2),), (directory(1), directory(1)), (directory(2),)])
+def test_directories_must_be_there_and_ones_own(log_dirs: tuple[UUID, ...]) -> None:
+    refused(THREE, replace(registration(1), log_dirs=log_dirs), InvalidRegistration)
+
+
+def test_a_broker_must_live_with_the_features_of_the_cluster() -> None:
+    image = apply(THREE, [FeatureLevelRecord(name="f", feature_level=3)])
+    refused(image, registration(4), UnsupportedVersion)
+    feature = BrokerFeature(name="f", min_supported_version=1, max_supported_version=3)
+    assert registered(image, replace(registration(4), features=(feature,))).brokers[NodeId(4)].fenced
+
+
+def test_a_new_process_leads_nothing_and_is_in_no_isr() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1, 2, 3))
+    now = partition(registered(image, registration(1, previous=1)))
+    assert (now.leader, now.leader_epoch, now.isr) == (2, 1, node_ids(2, 3))
+    assert now.eligible_leader_replicas == ()
+
+
+@pytest.mark.parametrize(("mode", "eligible"), [("fsync", (2,)), ("os", ())])
+def test_an_unclean_stop_costs_eligibility_where_nothing_promised_that_data_was_on_disk(
+    mode: str, eligible: tuple[int, ...]
+) -> None:
+    image = apply(
+        with_partition(THREE, leader=1, replicas=(1, 2, 3), isr=(1, 2)),
+        [ConfigRecord(resource_type=2, resource_name="t", name="flush.mode", value=mode)],
+    )
+    now = partition(registered(image, registration(2)))
+    assert (now.leader, now.isr, now.eligible_leader_replicas) == (1, node_ids(1), node_ids(*eligible))
+    clean = partition(registered(image, registration(2, previous=2)))
+    assert clean.eligible_leader_replicas == node_ids(2)
+
+
+def test_the_last_to_lead_is_remembered_when_all_have_stopped_uncleanly() -> None:
+    image = apply(
+        with_partition(THREE, leader=1, replicas=(1, 2), isr=(1,)),
+        [ConfigRecord(resource_type=2, resource_name="t", name="flush.mode", value="os")],
+    )
+    now = partition(registered(image, registration(1)))
+    assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (NO_NODE, (), (), node_ids(1))
+
+
+def test_a_replica_whose_directory_is_gone_is_lost() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(2,))
+    fresh = UUID(int=777)
+    now = partition(registered(image, registration(2, previous=2, log_dir=fresh)))
+    assert now.directories == (directory(1), LOST_DIRECTORY, directory(3))
+    assert (now.isr, now.eligible_leader_replicas) == (node_ids(1), ())
+    now = partition(registered(image, registration(1, previous=1, log_dir=fresh)))
+    assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (2, node_ids(2), (), ())
+
+
+def test_what_was_lost_is_nobodys_to_lead() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1,))
+    now = partition(registered(image, registration(1, previous=1, log_dir=UUID(int=777))))
+    assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (NO_NODE, (), (), ())
+
+
+def test_a_fenced_broker_leaves_every_isr_in_one_batch_with_the_new_leaders() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1, 2, 3))
+    decision = decide_fencing(image, NodeId(1), epoch=1, rules=LEADER_RULES)
+    after = apply(image, decision.records)
+    assert decision.reply
+    assert after.brokers[NodeId(1)].fenced
+    assert (partition(after).leader, partition(after).isr) == (2, node_ids(2, 3))
+    assert not decide_fencing(after, NodeId(1), epoch=1, rules=LEADER_RULES).reply
+
+
+def test_only_the_process_that_was_meant_is_fenced() -> None:
+    assert not decide_fencing(THREE, NodeId(1), epoch=0, rules=LEADER_RULES).records
+    assert not decide_fencing(THREE, NodeId(9), epoch=0, rules=LEADER_RULES).records
+
+
+def test_a_broker_that_is_forgotten_keeps_what_it_alone_holds() -> None:
+    image = with_partition(THREE, leader=1, replicas=(1,))
+    after = apply(image, decide_unregistration(image, NodeId(1), LEADER_RULES).records)
+    assert NodeId(1) not in after.brokers
+    assert (partition(after).leader, partition(after).eligible_leader_replicas) == (NO_NODE, node_ids(1))
+    with pytest.raises(BrokerIdNotRegistered):
+        decide_unregistration(after, NodeId(1), LEADER_RULES)
+
+
+def test_an_epoch_counts_only_while_it_is_the_registered_one() -> None:
+    assert check_broker_epoch(THREE, NodeId(1), 1).node_id == 1
+    for node_id, epoch in ((1, 0), (1, 2), (9, 1)):
+        with pytest.raises(StaleBrokerEpoch):
+            check_broker_epoch(THREE, NodeId(node_id), epoch)

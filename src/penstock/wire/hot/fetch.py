@@ -328,9 +328,7 @@ def _write_partition(buffer: bytearray, answer: PartitionAnswer, version: int) -
             answer.log_start_offset,
         )
     else:
-        buffer += _pack_partition_v4(
-            answer.index, answer.error_code, answer.high_watermark, answer.last_stable_offset
-        )
+        buffer += _pack_partition_v4(answer.index, answer.error_code, answer.high_watermark, answer.last_stable_offset)
     if answer.aborted is None:
         buffer += b"\x00" if flexible else b"\xff\xff\xff\xff"
     else:

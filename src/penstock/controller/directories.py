@@ -1,0 +1,111 @@
+"""Decides on the directories that replicas lie in: which are online, and where each replica is.
+
+Pure. A replica in a directory that is not online, or in LOST, leaves the ISR and the ELR and cannot lead; assigned to
+an online one again it may be taken back into the ISR by its leader. Goes to leaders.py. Refuses: StaleBrokerEpoch;
+per partition UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from penstock.controller.brokers import check_broker_epoch
+from penstock.controller.decision import Decision
+from penstock.controller.leaders import (
+    Living,
+    Rules,
+    assign,
+    change,
+    directory_of,
+    is_online,
+    partitions,
+    settle,
+    without,
+)
+from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from penstock.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
+from penstock.model.errors import NotLeaderOrFollower, Refusal, UnknownTopicId, UnknownTopicOrPartition
+from penstock.model.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDirectory:
+    """One replica of the asking broker, and the directory it lies in."""
+
+    topic_id: UUID
+    partition: int
+    directory: UUID
+
+
+def directories_offline(
+    image: Image, broker: BrokerImage, offline: Sequence[UUID], rules: Rules
+) -> Sequence[MetadataRecord]:
+    """The broker has lost directories: whoever lies there is no more to be relied on."""
+    gone = [directory for directory in broker.log_dirs if directory in offline]
+    if not gone:
+        return ()
+    left = tuple(directory for directory in broker.log_dirs if directory not in gone)
+    records: list[MetadataRecord] = []
+    for topic, index, partition in partitions(image):
+        if broker.node_id in partition.replicas and directory_of(partition, broker.node_id) in gone:
+            records.extend(_distrust(image, broker.node_id, topic, index, partition, partition, rules))
+    # Empty would mean "as they were": a broker without any directory has to fence itself.
+    if left:
+        records.append(
+            BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left)
+        )
+    return records
+
+
+def decide_assignment(
+    image: Image, node_id: NodeId, broker_epoch: int, replicas: Sequence[ReplicaDirectory], rules: Rules
+) -> Decision[tuple[Refusal | None, ...]]:
+    """Note where replicas of the broker lie; None in the place of a replica means that it is noted."""
+    broker = check_broker_epoch(image, node_id, broker_epoch)
+    records: list[MetadataRecord] = []
+    outcomes: list[Refusal | None] = []
+    for replica in replicas:
+        try:
+            records.extend(_assign(image, broker, replica, rules))
+        except Refusal as refusal:
+            outcomes.append(refusal)
+        else:
+            outcomes.append(None)
+    return Decision(records, tuple(outcomes))
+
+
+def _assign(image: Image, broker: BrokerImage, replica: ReplicaDirectory, rules: Rules) -> Sequence[MetadataRecord]:
+    topic = image.topics_by_id.get(replica.topic_id)
+    if topic is None:
+        raise UnknownTopicId
+    if not 0 <= replica.partition < len(topic.partitions):
+        raise UnknownTopicOrPartition
+    before = topic.partitions[replica.partition]
+    if broker.node_id not in before.replicas:
+        raise NotLeaderOrFollower
+    wanted = assign(before, broker.node_id, replica.directory)
+    if not is_online(broker.log_dirs, replica.directory):
+        return _distrust(image, broker.node_id, topic, replica.partition, wanted, before, rules)
+    after = settle(wanted, before, living=Living(image), settings=rules.topic(image, topic.name))
+    record = change(topic.id, replica.partition, before, after)
+    return () if record is None else (record,)
+
+
+def _distrust(
+    image: Image,
+    node_id: NodeId,
+    topic: TopicImage,
+    index: int,
+    wanted: PartitionImage,
+    before: PartitionImage,
+    rules: Rules,
+) -> Sequence[MetadataRecord]:
+    after = settle(
+        replace(wanted, isr=without(wanted.isr, node_id)),
+        before,
+        living=Living(image, leaves=node_id),
+        settings=rules.topic(image, topic.name),
+        untrusted=(node_id,),
+    )
+    record = change(topic.id, index, before, after)
+    return () if record is None else (record,)

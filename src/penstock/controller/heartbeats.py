@@ -1,0 +1,105 @@
+"""Decides on heartbeats: whether a broker may serve, must stay fenced, or may stop.
+
+Pure; the table of states stands in docs/internals/controller.md. The state is the image's; what brokers have
+seen comes in as a `Sessions`. Goes to brokers.py. Refuses: StaleBrokerEpoch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from penstock.controller.brokers import check_broker_epoch, fencing, leads_any, leaving, unfencing
+from penstock.controller.decision import Decision
+from penstock.controller.directories import directories_offline
+from penstock.controller.leaders import Rules
+from penstock.controller.sessions import Sessions
+from penstock.metadata.image import BrokerImage, Image
+from penstock.metadata.records import MetadataRecord
+from penstock.model.ids import NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    node_id: NodeId
+    broker_epoch: int
+    metadata_offset: int
+    """How much of the metadata log the broker has applied."""
+    want_fence: bool = False
+    want_shut_down: bool = False
+    offline_log_dirs: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False
+    leaving: bool = False
+
+
+def decide_heartbeat(
+    image: Image, heartbeat: Heartbeat, *, sessions: Sessions, rules: Rules
+) -> Decision[HeartbeatReply]:
+    broker = check_broker_epoch(image, heartbeat.node_id, heartbeat.broker_epoch)
+    if broker.fenced:
+        decision = _fenced(image, broker, heartbeat, rules)
+    elif broker.in_controlled_shutdown:
+        decision = _leaving(image, broker, heartbeat, sessions, rules)
+    else:
+        decision = _serving(image, broker, heartbeat, rules)
+    if heartbeat.offline_log_dirs and not decision.records:
+        # One thing at a time: with the next heartbeat the image shows what this one has done.
+        return Decision(directories_offline(image, broker, heartbeat.offline_log_dirs, rules), decision.reply)
+    return decision
+
+
+def _caught_up(broker: BrokerImage, heartbeat: Heartbeat) -> bool:
+    # The epoch is the offset of the registration.
+    return heartbeat.metadata_offset >= broker.epoch
+
+
+def _decision(
+    records: Sequence[MetadataRecord],
+    broker: BrokerImage,
+    heartbeat: Heartbeat,
+    *,
+    fenced: bool,
+    stop: bool = False,
+    leaving: bool = False,
+) -> Decision[HeartbeatReply]:
+    reply = HeartbeatReply(
+        is_caught_up=_caught_up(broker, heartbeat), is_fenced=fenced, should_shut_down=stop, leaving=leaving
+    )
+    return Decision(records, reply)
+
+
+def _fenced(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules) -> Decision[HeartbeatReply]:
+    if heartbeat.want_shut_down:
+        return _decision((), broker, heartbeat, fenced=True, stop=True)
+    # Who has begun to leave does not come back under the same registration.
+    if heartbeat.want_fence or broker.in_controlled_shutdown or not _caught_up(broker, heartbeat):
+        return _decision((), broker, heartbeat, fenced=True)
+    return _decision(unfencing(image, broker, rules), broker, heartbeat, fenced=False)
+
+
+def _serving(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules) -> Decision[HeartbeatReply]:
+    if heartbeat.want_fence:
+        stop = heartbeat.want_shut_down
+        return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=stop)
+    if not heartbeat.want_shut_down:
+        return _decision((), broker, heartbeat, fenced=False)
+    if leads_any(image, broker.node_id):
+        return _decision(leaving(image, broker, rules), broker, heartbeat, fenced=False, leaving=True)
+    return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=True)
+
+
+def _leaving(
+    image: Image, broker: BrokerImage, heartbeat: Heartbeat, sessions: Sessions, rules: Rules
+) -> Decision[HeartbeatReply]:
+    since = sessions.leaving_since(broker.node_id)
+    seen = sessions.least_offset_seen(image)
+    # A client that is told to go elsewhere must find there a broker that knows of it.
+    all_know = since is not None and (seen is None or seen >= since)
+    if not all_know or leads_any(image, broker.node_id):
+        return _decision((), broker, heartbeat, fenced=False, leaving=True)
+    return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=True)

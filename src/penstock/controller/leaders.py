@@ -1,0 +1,274 @@
+"""What becomes of a partition when its brokers, its replicas or its settings change.
+
+Pure. Every change of a partition passes through `settle`: given what is wanted, it completes a
+reassignment that can be completed, says who stays eligible (KIP-966) and who leads. `change` makes the
+record of it. The rules stand in docs/internals/controller.md. Refuses nothing: a partition for which
+there is nobody is left without a leader.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Final
+from uuid import UUID
+
+from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
+from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from penstock.metadata.records import (
+    LOST_DIRECTORY,
+    NO_CHANGE,
+    RESERVED_DIRECTORIES,
+    UNASSIGNED_DIRECTORY,
+    PartitionChangeRecord,
+)
+from penstock.model.ids import NO_NODE, NodeId, TopicName
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""The leader came by an unclean election, and nobody has joined it since."""
+
+Nodes = tuple[NodeId, ...]
+
+
+class Election(Enum):
+    """Whom a partition wants: whoever can, rather its first replica, or anybody at all."""
+
+    ONLINE = auto()
+    PREFERRED = auto()
+    UNCLEAN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the settings say about the leaders of a topic."""
+
+    settings: BrokerSettings
+
+    def topic(self, image: Image, name: TopicName) -> TopicSettings:
+        return topic_settings(self.settings, image.topic_config(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Living:
+    """Who is alive in an image: `joins` and `leaves` are what is being decided, and not in it yet."""
+
+    image: Image
+    joins: NodeId | None = None
+    leaves: NodeId | None = None
+
+    def serves(self, node_id: NodeId) -> bool:
+        if node_id == self.leaves:
+            return False
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and (node_id == self.joins or can_serve(broker))
+
+    def can_lead(self, partition: PartitionImage, node_id: NodeId) -> bool:
+        return self.serves(node_id) and directory_online(self.image.brokers[node_id], partition, node_id)
+
+
+def can_serve(broker: BrokerImage) -> bool:
+    """Whether a broker may lead, and be in sync."""
+    return not broker.fenced and not broker.in_controlled_shutdown
+
+
+def directory_of(partition: PartitionImage, node_id: NodeId) -> UUID:
+    """Where a replica lies; partitions that were made before directories were known count as unassigned."""
+    if node_id not in partition.replicas or len(partition.directories) != len(partition.replicas):
+        return UNASSIGNED_DIRECTORY
+    return partition.directories[partition.replicas.index(node_id)]
+
+
+def directory_online(broker: BrokerImage, partition: PartitionImage, node_id: NodeId) -> bool:
+    return is_online(broker.log_dirs, directory_of(partition, node_id))
+
+
+def is_online(log_dirs: Iterable[UUID], directory: UUID) -> bool:
+    if directory.int < RESERVED_DIRECTORIES:
+        return directory != LOST_DIRECTORY
+    return directory in log_dirs
+
+
+def default_directory(broker: BrokerImage | None) -> UUID:
+    """Where a new replica will lie, if that is known: a broker with several folders chooses by itself."""
+    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+def effective_min_isr(settings: TopicSettings, replicas: Nodes) -> int:
+    return min(settings.min_insync_replicas, len(replicas))
+
+
+def settle(
+    wanted: PartitionImage,
+    before: PartitionImage,
+    *,
+    living: Living,
+    settings: TopicSettings,
+    election: Election = Election.ONLINE,
+    untrusted: Nodes = (),
+) -> PartitionImage:
+    """Return the partition as it is to be, epochs apart. `untrusted` have lost data and stay out of the ELR."""
+    after = _complete_reassignment(wanted, settings)
+    eligible: Nodes = ()
+    if len(after.isr) < effective_min_isr(settings, after.replicas):
+        # While the ISR is this small nothing is committed, so who was in sync or eligible still holds all that is.
+        held = dict.fromkeys((*before.eligible_leader_replicas, *before.isr))
+        eligible = tuple(
+            node_id
+            for node_id in held
+            if node_id in after.replicas and node_id not in after.isr and node_id not in untrusted
+        )
+    return _elect(replace(after, eligible_leader_replicas=eligible), before, living, settings, election)
+
+
+def _complete_reassignment(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
+    adding, removing = partition.adding_replicas, partition.removing_replicas
+    if not adding and not removing:
+        return partition
+    staying = tuple(node_id for node_id in partition.replicas if node_id not in removing)
+    in_sync = tuple(node_id for node_id in partition.isr if node_id in staying)
+    enough = max(1, effective_min_isr(settings, staying))
+    if len(in_sync) < enough or any(node_id not in in_sync for node_id in adding):
+        return partition
+    return replace(
+        with_replicas(partition, staying),
+        isr=in_sync,
+        adding_replicas=(),
+        removing_replicas=(),
+    )
+
+
+def with_replicas(partition: PartitionImage, replicas: Nodes, image: Image | None = None) -> PartitionImage:
+    """The partition with other replicas; who stays keeps the directory, who is new gets the broker's own."""
+    return replace(
+        partition,
+        replicas=replicas,
+        directories=tuple(
+            directory_of(partition, node_id)
+            if node_id in partition.replicas or image is None
+            else default_directory(image.brokers.get(node_id))
+            for node_id in replicas
+        ),
+    )
+
+
+def _elect(
+    after: PartitionImage, before: PartitionImage, living: Living, settings: TopicSettings, election: Election
+) -> PartitionImage:
+    leader = _clean_leader(after, living, election)
+    if leader is not None:
+        if leader in after.isr:
+            return replace(after, leader=leader, last_known_elr=())
+        eligible = tuple(node_id for node_id in after.eligible_leader_replicas if node_id != leader)
+        if effective_min_isr(settings, after.replicas) <= 1:
+            eligible = ()
+        return replace(after, leader=leader, isr=(leader,), eligible_leader_replicas=eligible, last_known_elr=())
+    leader = _unclean_leader(after, living, settings, election)
+    if leader is not None:
+        return replace(
+            _with_directory(after, leader, living),
+            leader=leader,
+            isr=(leader,),
+            eligible_leader_replicas=(),
+            last_known_elr=(),
+            leader_recovery_state=RECOVERING,
+        )
+    known = after.last_known_elr
+    if not after.isr and before.leader != NO_NODE:
+        known = (before.leader,)
+    # What was lost does not come back by itself: who leads after that is for people to say.
+    known = tuple(node_id for node_id in known if directory_of(after, node_id) != LOST_DIRECTORY)
+    return replace(after, leader=NO_NODE, last_known_elr=known)
+
+
+def _clean_leader(partition: PartitionImage, living: Living, election: Election) -> NodeId | None:
+    among = partition.isr or partition.eligible_leader_replicas
+    can_lead = [node_id for node_id in partition.replicas if node_id in among and living.can_lead(partition, node_id)]
+    if election is Election.PREFERRED and partition.replicas[0] in can_lead:
+        return partition.replicas[0]
+    if partition.leader in can_lead:
+        return partition.leader
+    return can_lead[0] if can_lead else None
+
+
+def _unclean_leader(
+    partition: PartitionImage, living: Living, settings: TopicSettings, election: Election
+) -> NodeId | None:
+    """Whoever is left to lead, at the price of what the others had."""
+    known = partition.last_known_elr
+    if not partition.isr and not partition.eligible_leader_replicas and len(known) == 1:
+        # All who were in sync have stopped uncleanly, without a promise that anything was on disk
+        # (flush.mode=os). The last to lead is the best there is, and all that a single replica ever has.
+        last = known[0]
+        if last in partition.replicas and living.can_lead(partition, last):
+            return last
+    if election is not Election.UNCLEAN and not settings.unclean_leader_election_enable:
+        return None
+    alive = [node_id for node_id in partition.replicas if living.serves(node_id)]
+    # One whose data was lost leads only if somebody asks for a leader at any price.
+    with_data = [node_id for node_id in alive if living.can_lead(partition, node_id)]
+    if with_data:
+        return with_data[0]
+    return alive[0] if alive and election is Election.UNCLEAN else None
+
+
+def _with_directory(partition: PartitionImage, leader: NodeId, living: Living) -> PartitionImage:
+    """The partition with its leader in a directory that is online, which it was not if its data was lost."""
+    broker = living.image.brokers[leader]
+    if directory_online(broker, partition, leader):
+        return partition
+    return assign(partition, leader, default_directory(broker))
+
+
+def assign(partition: PartitionImage, node_id: NodeId, directory: UUID) -> PartitionImage:
+    """The partition with one replica in another directory."""
+    return replace(
+        partition,
+        directories=tuple(
+            directory if replica == node_id else directory_of(partition, replica) for replica in partition.replicas
+        ),
+    )
+
+
+def change(topic_id: UUID, index: int, before: PartitionImage, after: PartitionImage) -> PartitionChangeRecord | None:
+    """The record that leads from one to the other; None if there is no difference."""
+    fewer_replicas = any(node_id not in after.replicas for node_id in before.replicas)
+    record = PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        isr=_if_other(after.isr, before.isr),
+        # A record that names a leader opens a new leader epoch, which fences fetches of a replica taken away.
+        leader=after.leader if after.leader != before.leader or fewer_replicas else NO_CHANGE,
+        replicas=_if_other(after.replicas, before.replicas),
+        removing_replicas=_if_other(after.removing_replicas, before.removing_replicas),
+        adding_replicas=_if_other(after.adding_replicas, before.adding_replicas),
+        leader_recovery_state=(
+            after.leader_recovery_state if after.leader_recovery_state != before.leader_recovery_state else -1
+        ),
+        eligible_leader_replicas=_if_other(after.eligible_leader_replicas, before.eligible_leader_replicas),
+        last_known_elr=_if_other(after.last_known_elr, before.last_known_elr),
+        directories=None if after.directories == before.directories else after.directories,
+    )
+    return None if record == PartitionChangeRecord(partition_id=index, topic_id=topic_id) else record
+
+
+def _if_other(after: Nodes, before: Nodes) -> Nodes | None:
+    return None if after == before else after
+
+
+def partitions(image: Image) -> Iterator[tuple[TopicImage, int, PartitionImage]]:
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            yield topic, index, partition
+
+
+def without(nodes: Nodes, node_id: NodeId) -> Nodes:
+    return tuple(each for each in nodes if each != node_id)
+
+
+def is_unclean(before: PartitionImage, record: PartitionChangeRecord) -> bool:
+    """Whether the record gives the partition a leader of whom it is not known that it holds all that is committed."""
+    if record.leader in (NO_CHANGE, NO_NODE, *before.isr, *before.eligible_leader_replicas):
+        return False
+    # A leader may also come from outside when the same record takes it into the ISR and completes a reassignment.
+    state = before.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
+    return state == RECOVERING

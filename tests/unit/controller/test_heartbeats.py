@@ -1,0 +1,116 @@
+import pytest
+
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
+from penstock.controller.sessions import Sessions
+from penstock.metadata.image import Image
+from penstock.model.errors import StaleBrokerEpoch
+from penstock.model.ids import NO_NODE, NodeId
+from tests.unit.controller.cluster import (
+    LEADER_RULES,
+    apply,
+    broker,
+    cluster,
+    directory,
+    node_ids,
+    partition,
+    with_partition,
+)
+
+ALIVE = cluster(broker(1), broker(2), broker(3))
+LED = with_partition(ALIVE, leader=1, replicas=(1, 2, 3))
+FENCED = with_partition(
+    cluster(broker(1, fenced=True), broker(2), broker(3)), leader=NO_NODE, replicas=(1,), isr=(), elr=(1,)
+)
+
+
+def beat(
+    image: Image,
+    *,
+    seen: int = 1,
+    fence: bool = False,
+    stop: bool = False,
+    sessions: Sessions | None = None,
+    offline: bool = False,
+) -> tuple[HeartbeatReply, Image]:
+    heartbeat = Heartbeat(
+        node_id=NodeId(1),
+        broker_epoch=1,
+        metadata_offset=seen,
+        want_fence=fence,
+        want_shut_down=stop,
+        offline_log_dirs=(directory(1),) if offline else (),
+    )
+    decision = decide_heartbeat(image, heartbeat, sessions=sessions or Sessions(9.0), rules=LEADER_RULES)
+    return decision.reply, apply(image, decision.records)
+
+
+def test_a_serving_broker_that_wants_nothing_goes_on() -> None:
+    reply, after = beat(LED)
+    assert reply == HeartbeatReply(is_caught_up=True, is_fenced=False)
+    assert after.offset == LED.offset
+
+
+def test_a_fenced_broker_serves_once_it_has_seen_its_registration() -> None:
+    reply, after = beat(FENCED, seen=0)
+    assert reply == HeartbeatReply(is_caught_up=False, is_fenced=True)
+    reply, after = beat(FENCED, seen=1)
+    assert reply == HeartbeatReply(is_caught_up=True, is_fenced=False)
+    assert not after.brokers[NodeId(1)].fenced
+    assert (partition(after).leader, partition(after).isr) == (1, node_ids(1))
+
+
+def test_a_fenced_broker_that_is_not_ready_stays_fenced() -> None:
+    reply, after = beat(FENCED, fence=True)
+    assert reply.is_fenced
+    assert after.brokers[NodeId(1)].fenced
+
+
+def test_a_serving_broker_may_ask_to_be_fenced() -> None:
+    reply, after = beat(LED, fence=True)
+    assert reply.is_fenced
+    assert not reply.should_shut_down
+    assert (partition(after).leader, partition(after).isr) == (2, node_ids(2, 3))
+
+
+def test_a_broker_that_leads_hands_over_before_it_may_stop() -> None:
+    sessions = Sessions(9.0)
+    sessions.begin(LED.brokers.values(), 0.0)
+    sessions.touch(NodeId(1), 1, 0.0, metadata_offset=LED.offset)
+    reply, after = beat(LED, stop=True, sessions=sessions)
+    assert reply.leaving
+    assert not reply.should_shut_down
+    assert after.brokers[NodeId(1)].in_controlled_shutdown
+    assert (partition(after).leader, partition(after).isr) == (2, node_ids(2, 3))
+    sessions.note_leaving(NodeId(1), after.offset)
+    sessions.touch(NodeId(2), 2, 0.0, metadata_offset=after.offset)
+    sessions.touch(NodeId(3), 3, 0.0, metadata_offset=after.offset - 1)
+    assert beat(after, stop=True, sessions=sessions)[0].leaving
+    sessions.touch(NodeId(3), 3, 0.0, metadata_offset=after.offset)
+    reply, after = beat(after, stop=True, sessions=sessions)
+    assert reply.should_shut_down
+    assert after.brokers[NodeId(1)].fenced
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+    reply, after = beat(with_partition(ALIVE, leader=2, replicas=(1, 2, 3)), stop=True)
+    assert reply.should_shut_down
+    assert after.brokers[NodeId(1)].fenced
+    assert partition(after).isr == (2, 3)
+    assert beat(FENCED, stop=True)[0].should_shut_down
+
+
+def test_who_is_leaving_does_not_come_back_under_its_old_registration() -> None:
+    image = cluster(broker(1, fenced=True, leaving=True))
+    assert beat(image)[0].is_fenced
+
+
+def test_a_process_of_before_is_refused() -> None:
+    for image in (cluster(broker(2)), apply(ALIVE, [broker(1)])):
+        heartbeat = Heartbeat(node_id=NodeId(1), broker_epoch=0, metadata_offset=9)
+        with pytest.raises(StaleBrokerEpoch):
+            decide_heartbeat(image, heartbeat, sessions=Sessions(9.0), rules=LEADER_RULES)
+
+
+def test_a_lost_directory_takes_its_replicas_out_of_the_isr() -> None:
+    _, after = beat(with_partition(ALIVE, leader=2, replicas=(1, 2, 3)), offline=True)
+    assert (partition(after).isr, partition(after).leader) == (node_ids(2, 3), 2)
