@@ -30,6 +30,8 @@ from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
 from penstock.ports.network import Limits, Network
+from penstock.quotas.limits import Spans
+from penstock.quotas.throttle import Throttle
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
@@ -65,7 +67,8 @@ class Node:
         self._entropy = entropy
         self._disk = disk
         self._network = network
-        self._server = Server(network, Admission(clock, lambda: self.settings))
+        self._throttle = Throttle(clock, lambda: _spans(self.settings))
+        self._server = Server(network, Admission(clock, lambda: self.settings), self._throttle, clock)
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self._janitor: Janitor | None = None
@@ -152,10 +155,12 @@ class Node:
             node_id=self.node_id,
             cluster_id=store.cluster_id,
             endpoints=self._endpoints,
+            throttle=self._throttle,
         )
         store.on_failure = self._storage_failed
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
+        quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
         await replicas.settled()
         await self._register(controller, store)
@@ -240,6 +245,10 @@ class Node:
             )
             self.context.settings = self.settings
 
+    def _quotas_changed(self, delta: Delta, image: Image) -> None:
+        if delta.quotas_changed:
+            self._throttle.quotas_changed(image.quotas)
+
     def _storage_failed(self) -> None:
         """A sync failed: nothing that is written from here on could be trusted to stay."""
         store = self.context.store
@@ -260,6 +269,15 @@ def _parse_listener(text: str) -> tuple[str, str, int]:
     name, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     return name.upper(), host.strip("[]"), int(port)
+
+
+def _spans(settings: BrokerSettings) -> Spans:
+    """Kafka's windows: the oldest of them is about to end, so one fewer of them is always whole."""
+    return Spans(
+        rate_s=max(1, settings.integer("quota.window.num") - 1) * settings.integer("quota.window.size.seconds"),
+        mutation_s=settings.integer("controller.quota.window.num")
+        * settings.integer("controller.quota.window.size.seconds"),
+    )
 
 
 def _limits(settings: BrokerSettings) -> Limits:

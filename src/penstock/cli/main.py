@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from penstock import __version__
-from penstock.cli import config, consume, dlq, doctor, group, log, produce, start, topic, txn
+from penstock.cli import config, consume, dlq, doctor, group, log, produce, quota, start, topic, txn
 from penstock.cli.errors import CommandError
 from penstock.model.errors import PenstockError
 
@@ -31,6 +31,7 @@ app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
+app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 

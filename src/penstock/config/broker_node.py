@@ -178,7 +178,9 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _long("sasl.kerberos.min.time.before.relogin", MINUTE_MS, _NO_KERBEROS, scope="per-broker"),
     _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), _NO_KERBEROS, scope="per-broker"),
     # Quotas
-    _int("quota.window.num", 11, "How many windows the rate of a client is averaged over.", least=1),
+    _int("quota.window.num", 11, least=1,
+         doc="Over how many windows, less the one that is passing, the rate of a client is held to its quota: no span "
+             "of that length sees more than 1.1 of it."),
     _int("quota.window.size.seconds", 1, "How long one window of a client's rate is.", least=1),
     _int("controller.quota.window.num", 11, least=1,
          doc="How many windows the rate of changes to topics is averaged over."),

@@ -110,8 +110,21 @@ class MorePartitions:
     assignments: tuple[Replicas, ...] | None = None
 
 
+Charge = Callable[[int], None]
+"""Takes so many changes of partitions from the quota of whoever asks; raises ThrottlingQuotaExceeded."""
+
+
+def without_quota(count: int) -> None:
+    """What is asked by nobody in particular is free."""
+
+
 def decide_create(
-    image: Image, topics: Sequence[NewTopic], rules: CreationRules, *, validate_only: bool = False
+    image: Image,
+    topics: Sequence[NewTopic],
+    rules: CreationRules,
+    *,
+    validate_only: bool = False,
+    charge: Charge = without_quota,
 ) -> Decision[tuple[CreatedTopic | RefusedTopic, ...]]:
     """Decide on each topic; the outcomes come in the order of the topics. Names must differ."""
     _bound_partitions(topics, rules.partition_count)
@@ -121,7 +134,7 @@ def decide_create(
     existing_by_key = {collision_key(name): name for name in image.topics}
     for topic in topics:
         try:
-            created, its_records = _create(image, topic, rules, existing_by_key)
+            created, its_records = _create(image, topic, rules, existing_by_key, charge)
         except Refusal as refusal:
             outcomes.append(RefusedTopic(name=topic.name, refusal=refusal))
         else:
@@ -130,7 +143,9 @@ def decide_create(
     return Decision(() if validate_only else records, tuple(outcomes))
 
 
-def decide_delete(image: Image, references: Sequence[TopicReference]) -> Decision[tuple[DeletedTopic, ...]]:
+def decide_delete(
+    image: Image, references: Sequence[TopicReference], *, charge: Charge = without_quota
+) -> Decision[tuple[DeletedTopic, ...]]:
     """Decide on each reference. A topic that is referred to more than once is not deleted."""
     outcomes: list[DeletedTopic] = []
     records: list[MetadataRecord] = []
@@ -147,20 +162,30 @@ def decide_delete(image: Image, references: Sequence[TopicReference]) -> Decisio
         elif reference.id is not None and TopicReference(name=topic.name) in counts:
             continue  # The reference by name, which is in the same list, carries the refusal for both.
         else:
+            try:
+                charge(len(topic.partitions))
+            except Refusal as refusal:
+                outcomes.append(DeletedTopic(name=topic.name, id=topic.id, refusal=refusal))
+                continue
             outcomes.append(DeletedTopic(name=topic.name, id=topic.id))
             records.append(RemoveTopicRecord(topic_id=topic.id))
     return Decision(records, tuple(outcomes))
 
 
 def decide_add_partitions(
-    image: Image, topics: Sequence[MorePartitions], *, random: Random, validate_only: bool = False
+    image: Image,
+    topics: Sequence[MorePartitions],
+    *,
+    random: Random,
+    validate_only: bool = False,
+    charge: Charge = without_quota,
 ) -> Decision[tuple[Refusal | None, ...]]:
     """Decide on each topic; None in the place of a topic means that it gets its partitions."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
     for topic in topics:
         try:
-            its_records = _add_partitions(image, topic, random)
+            its_records = _add_partitions(image, topic, random, charge)
             if len(records) + len(its_records) > PARTITIONS_PER_REQUEST_MAX:
                 raise PolicyViolation("Excessively large number of partitions per request.")
         except Refusal as refusal:
@@ -185,7 +210,7 @@ def _bound_partitions(topics: Sequence[NewTopic], default_count: int) -> None:
 
 
 def _create(
-    image: Image, topic: NewTopic, rules: CreationRules, existing_by_key: Mapping[str, TopicName]
+    image: Image, topic: NewTopic, rules: CreationRules, existing_by_key: Mapping[str, TopicName], charge: Charge
 ) -> tuple[CreatedTopic, list[MetadataRecord]]:
     check_name(topic.name)
     if topic.name in image.topics:
@@ -198,6 +223,7 @@ def _create(
         partitions = _assigned(image, topic)
     else:
         partitions = _placed(image, topic, rules)
+    charge(len(partitions))
     topic_id = rules.new_id()
     created = CreatedTopic(
         name=topic.name,
@@ -290,7 +316,7 @@ def _refuse_leaderless(image: Image, placed: Sequence[Replicas]) -> None:
         raise InvalidReplicationFactor("All brokers are currently fenced or in controlled shutdown.")
 
 
-def _add_partitions(image: Image, topic: MorePartitions, random: Random) -> list[PartitionRecord]:
+def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge: Charge) -> list[PartitionRecord]:
     present = image.topics.get(topic.name)
     if present is None:
         raise UnknownTopicOrPartition()
@@ -310,6 +336,7 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random) -> list
     # Before placing: a count of two thousand million must not be placed only to be refused.
     if added > PARTITIONS_PER_REQUEST_MAX:
         raise PolicyViolation("Excessively large number of partitions per request.")
+    charge(added)
     factor = len(present.partitions[0].replicas)
     placed: Sequence[Replicas]
     if topic.assignments is not None:

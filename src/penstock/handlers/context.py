@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from penstock.ports.disk import Disk
     from penstock.ports.entropy import Entropy
     from penstock.ports.network import Connection
+    from penstock.quotas.throttle import Throttle
     from penstock.replication.replicas import Replicas
     from penstock.storage.store import LogStore
     from penstock.transactions.marker_writer import MarkerWriter
@@ -57,6 +58,7 @@ class Context:
     node_id: "NodeId"
     cluster_id: str
     endpoints: Sequence[Endpoint]
+    throttle: "Throttle"
     metadata_views: MetadataViews = field(default_factory=MetadataViews)
 
 

@@ -4,7 +4,8 @@ The count is the new total. Without assignments (null) the controller places the
 A topic that is named twice is refused once. The reply lists every topic that was asked for, and
 when it leaves the new partitions have their logs. Goes to controller/topics.py.
 Refuses: per topic, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
-UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION; the whole request, REQUEST_TIMED_OUT.
+UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, from v3 on THROTTLING_QUOTA_EXCEEDED; the whole
+request, REQUEST_TIMED_OUT.
 """
 
 from collections import Counter
@@ -17,7 +18,8 @@ from penstock.controller.topics import MorePartitions, decide_add_partitions
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.model.errors import Refusal, UnknownTopicOrPartition
+from penstock.handlers.throttled import STRICT_CREATE_PARTITIONS_FROM, Mutations
+from penstock.model.errors import Refusal, ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, TopicName
 
 
@@ -26,12 +28,15 @@ async def handle(context: Context, request: Request) -> CreatePartitionsResponse
     counts = Counter(topic.name for topic in body.topics)
     topics = [_command(topic) for topic in body.topics if counts[topic.name] == 1]
     random = context.entropy.stream("placement")
+    charge = Mutations(context, request, strict_from=STRICT_CREATE_PARTITIONS_FROM).charge
     try:
         outcomes = await within(
             context.clock,
             body.timeout,
             context.controller.run(
-                lambda image: decide_add_partitions(image, topics, random=random, validate_only=body.validate_only)
+                lambda image: decide_add_partitions(
+                    image, topics, random=random, validate_only=body.validate_only, charge=charge
+                )
             ),
         )
         await context.replicas.settled()
@@ -58,7 +63,8 @@ def _outcome(topic: MorePartitions, refusal: Refusal | None) -> CreatePartitions
     if refusal is None:
         return _result(topic.name, NO_ERROR, None)
     # Kafka has nothing to add here, and its tools print a message in place of the error's own text.
-    message = None if isinstance(refusal, UnknownTopicOrPartition) else refusal.message
+    has_nothing_to_add = isinstance(refusal, UnknownTopicOrPartition | ThrottlingQuotaExceeded)
+    message = None if has_nothing_to_add else refusal.message
     return _result(topic.name, failed(refusal), message)
 
 

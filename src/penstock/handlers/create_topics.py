@@ -4,7 +4,8 @@
 not promise it. v5 replies with the topic's settings and where each comes from, v7 with its id. A
 topic that is named twice is refused once. Nothing is made if the time to wait is zero or less.
 When the reply leaves, the topic is in the image and its logs exist: a record sent the next
-moment is kept. Goes to controller/topics.py. Refuses: per topic, with what the controller says;
+moment is kept. Goes to controller/topics.py. Refuses: per topic, with what the controller says, from
+v6 on THROTTLING_QUOTA_EXCEEDED too (KIP-599);
 the whole request, POLICY_VIOLATION for too many partitions and REQUEST_TIMED_OUT.
 """
 
@@ -22,7 +23,8 @@ from penstock.handlers.context import Context, Request
 from penstock.handlers.creation import creation_rules
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
-from penstock.model.errors import InvalidRequest, Refusal, RequestTimedOut
+from penstock.handlers.throttled import STRICT_CREATE_TOPICS_FROM, Mutations
+from penstock.model.errors import InvalidRequest, Refusal, RequestTimedOut, ThrottlingQuotaExceeded
 from penstock.model.ids import NodeId, PartitionIndex, TopicName
 from penstock.model.topic import CLUSTER_METADATA
 
@@ -37,11 +39,14 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
         _command(topic) for topic in body.topics if counts[topic.name] == 1 and str(topic.name) != CLUSTER_METADATA
     ]
     rules = creation_rules(context)
+    charge = Mutations(context, request, strict_from=STRICT_CREATE_TOPICS_FROM).charge
     try:
         outcomes = await within(
             context.clock,
             body.timeout,
-            context.controller.run(lambda image: decide_create(image, topics, rules, validate_only=body.validate_only)),
+            context.controller.run(
+                lambda image: decide_create(image, topics, rules, validate_only=body.validate_only, charge=charge)
+            ),
         )
         # Whoever is told of a topic may write to it at once, also without asking for an answer.
         await context.replicas.settled()
@@ -52,7 +57,7 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
     results = [
         _created(context.settings, outcome)
         if isinstance(outcome, CreatedTopic)
-        else _failed(outcome.name, outcome.refusal, outcome.refusal.message)
+        else _failed(outcome.name, outcome.refusal, _message(outcome.refusal))
         for outcome in outcomes
     ]
     results.extend(_failed(bad.name, bad.refusal, bad.refusal.message) for bad in _not_even_tried(counts))
@@ -111,6 +116,11 @@ def _source(settings: "BrokerSettings", config: Described) -> Source:
         sources = (settings.source(name) for name in (option.name, *option.fallbacks))
         return next((source for source in sources if source is not Source.DEFAULT), Source.DEFAULT)
     return config.source
+
+
+def _message(refusal: Refusal) -> str | None:
+    """What a topic was refused for; of a quota, Kafka says no more than the code."""
+    return None if isinstance(refusal, ThrottlingQuotaExceeded) else refusal.message
 
 
 def _failed(name: str, refusal: Refusal, message: str | None) -> CreatableTopicResult:

@@ -4,7 +4,7 @@ Gone from the image when the reply leaves; the janitor frees the space later. A 
 referred to twice, by whatever means, is not deleted. With delete.topic.enable=false every topic is
 refused: TOPIC_DELETION_DISABLED, or INVALID_REQUEST before v3, which did not know that code.
 Goes to controller/topics.py. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
-INVALID_REQUEST; the whole request, REQUEST_TIMED_OUT.
+INVALID_REQUEST, from v5 on THROTTLING_QUOTA_EXCEEDED; the whole request, REQUEST_TIMED_OUT.
 """
 
 from typing import Final
@@ -17,7 +17,8 @@ from penstock.controller.topics import DeletedTopic, TopicReference, decide_dele
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.model.errors import Refusal
+from penstock.handlers.throttled import STRICT_DELETE_TOPICS_FROM, Mutations
+from penstock.model.errors import Refusal, ThrottlingQuotaExceeded
 from penstock.model.ids import TopicName
 
 KNOWS_DELETION_DISABLED_FROM: Final = 3
@@ -33,9 +34,12 @@ async def handle(context: Context, request: Request) -> DeleteTopicsResponse:
         TopicReference(name=None if topic.name is None else TopicName(topic.name), id=topic.topic_id)
         for topic in body.topics
     ]
+    charge = Mutations(context, request, strict_from=STRICT_DELETE_TOPICS_FROM).charge
     try:
         outcomes = await within(
-            context.clock, body.timeout, context.controller.run(lambda image: decide_delete(image, references))
+            context.clock,
+            body.timeout,
+            context.controller.run(lambda image: decide_delete(image, references, charge=charge)),
         )
     except Refusal as refusal:
         return _refused(body, failed(refusal))
@@ -47,7 +51,10 @@ def _result(outcome: DeletedTopic) -> DeletableTopicResult:
         name=None if outcome.name is None else topic_name(outcome.name),
         topic_id=outcome.id,
         error_code=NO_ERROR if outcome.refusal is None else failed(outcome.refusal),
-        error_message=None if outcome.refusal is None else outcome.refusal.message,
+        # Of a quota, Kafka says no more than the code.
+        error_message=None
+        if outcome.refusal is None or isinstance(outcome.refusal, ThrottlingQuotaExceeded)
+        else outcome.refusal.message,
     )
 
 

@@ -3,15 +3,17 @@
 Answers at once when there are enough bytes (min_bytes), an error, or no patience; parks
 otherwise until the high watermark of one of its partitions moves or max_wait_ms is over.
 Limits as in KIP-74: the first partition with data gives at least one whole batch, however
-large. Sessions in replication/fetch_session.py. Records leave as slices of files.
+large. Sessions in replication/fetch_session.py. Records leave as slices of files. A consumer over
+its quota is answered with nothing and the time to wait.
 Version notes stand in wire/hot/fetch.py. Goes to replication/replicas.py.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from penstock.handlers.context import Context
 from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.throttled import charge_fetch, throttle_ms
 from penstock.model.errors import (
     UNKNOWN_SERVER_ERROR,
     Corruption,
@@ -60,7 +62,13 @@ class FetchHandler:
         try:
             session = self.sessions.find(request, by_id=by_id, now=now)
         except Refusal as refusal:
-            return write_response(header.version, header.correlation_id, (), error_code=refusal.code)
+            return write_response(
+                header.version,
+                header.correlation_id,
+                (),
+                error_code=refusal.code,
+                throttle_ms=header.throttle_ms,
+            )
         fetch = ParkedFetch(self, header, request, session)
         parts = fetch.attempt()
         if parts is not None:
@@ -74,6 +82,7 @@ class ParkedFetch(Parked):
 
     __slots__ = (
         "_by_id",
+        "_client",
         "_gained",
         "_handler",
         "_header",
@@ -94,6 +103,13 @@ class ParkedFetch(Parked):
         self._session = session
         self._by_id = header.version >= TOPIC_ID_FROM
         self._max_bytes = min(request.max_bytes, int(handler.context.settings["fetch.max.bytes"]))
+        client = header.client
+        # Replicas are not clients: holding them up would hold up everybody's acknowledgements.
+        if client is None or client.fetch is None or request.replica_id > ORDINARY_CONSUMER:
+            self._client = None
+        else:
+            self._client = client
+            self._max_bytes = min(self._max_bytes, client.fetch_size_max)
         self._missing = 0
         self._gained = 0
         self._waits_on: list[Partition] = []
@@ -101,6 +117,9 @@ class ParkedFetch(Parked):
     def attempt(self, *, final: bool = False) -> Parts | None:
         """The answer, or None if it is better to wait for more."""
         request = self._request
+        if self._client is not None and (wait := charge_fetch(self._client, 0, self._handler.clock)):
+            # KIP-219: over its quota a client gets nothing but the time to wait.
+            return self._write((), self._session, throttle_ms(wait))
         answers: list[PartitionAnswer] = []
         room = self._max_bytes
         size = 0
@@ -123,7 +142,6 @@ class ParkedFetch(Parked):
         return [cached.asked for cached in self._session.partitions.values()]
 
     def _answer(self, answers: list[PartitionAnswer]) -> Parts:
-        header = self._header
         session = self._session
         if session is not None:
             answers = session.news(answers)
@@ -132,8 +150,19 @@ class ParkedFetch(Parked):
             session = handler.sessions.begin(self._request, by_id=self._by_id, now=handler.clock.monotonic())
             if session is not None:
                 session.remember(answers)
+        wait = 0.0
+        if self._client is not None:
+            wait = charge_fetch(self._client, sum(answer.size for answer in answers), self._handler.clock)
+        return self._write(answers, session, throttle_ms(wait))
+
+    def _write(self, answers: Sequence[PartitionAnswer], session: FetchSession | None, wait_ms: int) -> Parts:
+        header = self._header
         return write_response(
-            header.version, header.correlation_id, answers, session_id=0 if session is None else session.id
+            header.version,
+            header.correlation_id,
+            answers,
+            session_id=0 if session is None else session.id,
+            throttle_ms=max(wait_ms, header.throttle_ms),
         )
 
     def _find(self, asked: FetchPartition) -> Partition | None:

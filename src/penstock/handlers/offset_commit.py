@@ -54,7 +54,8 @@ class ParkedCommit(Parked):
             else:
                 results[topic] = [(partition, error)]
         header = self._header
-        return (wire.write_response(header.version, header.correlation_id, list(results.items())),)
+        rows = list(results.items())
+        return (wire.write_response(header.version, header.correlation_id, rows, throttle_ms=header.throttle_ms),)
 
 
 class OffsetCommitHandler:

@@ -68,7 +68,7 @@ class ParkedProduce(Parked):
                 result.base_offset = -1
             self._outstanding -= 1
             if self._outstanding == 0:
-                self.ready([write_response(self._header.version, self._header.correlation_id, self._topics)])
+                self.ready([write_produced(self._header, self._topics)])
 
         partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 
@@ -118,7 +118,7 @@ class ProduceHandler:
             if failed:
                 raise CloseConnection
             return NO_REPLY
-        return [write_response(header.version, header.correlation_id, topics)]
+        return [write_produced(header, topics)]
 
     def _write(
         self,
@@ -167,7 +167,11 @@ class ProduceHandler:
             (key, [PartitionResult(index, refusal.code, error_message=refusal.message) for index, _ in partitions])
             for key, partitions in request.topics
         ]
-        return [write_response(header.version, header.correlation_id, topics)]
+        return [write_produced(header, topics)]
+
+
+def write_produced(header: Header, topics: list[TopicResults]) -> bytes:
+    return write_response(header.version, header.correlation_id, topics, throttle_ms=header.throttle_ms)
 
 
 def _find(topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:

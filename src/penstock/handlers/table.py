@@ -42,6 +42,8 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         44: "incremental_alter_configs",
         46: "list_partition_reassignments",
         47: "offset_delete",
+        48: "describe_client_quotas",
+        49: "alter_client_quotas",
         57: "update_features",
         60: "describe_cluster",
         61: "describe_producers",

@@ -15,6 +15,7 @@ from penstock.metadata.image import EMPTY, TOPIC, BrokerImage, ConfigResource, I
 from penstock.metadata.records import (
     NO_CHANGE,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -29,6 +30,7 @@ from penstock.metadata.records import (
 )
 from penstock.model.errors import Corruption
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, ProducerId, TopicName
+from penstock.quotas.entity import Entity, entity_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class Delta:
     configs_changed: frozenset[ConfigResource] = frozenset()
     features_changed: frozenset[str] = frozenset()
     brokers_changed: frozenset[NodeId] = frozenset()
+    quotas_changed: frozenset[Entity] = frozenset()
 
     @staticmethod
     def whole(image: Image) -> "Delta":
@@ -58,6 +61,7 @@ class Delta:
             configs_changed=frozenset(image.configs),
             features_changed=frozenset(image.features),
             brokers_changed=frozenset(image.brokers),
+            quotas_changed=frozenset(image.quotas),
         )
 
 
@@ -84,6 +88,7 @@ class Builder:
         self._brokers: dict[NodeId, BrokerImage | None] = {}
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self._features: dict[str, int] = {}
+        self._quotas: dict[Entity, dict[str, float]] = {}
         self._next_producer_id = image.next_producer_id
 
     def replay(self, record: MetadataRecord) -> None:
@@ -200,6 +205,16 @@ class Builder:
     def set_feature(self, record: FeatureLevelRecord) -> None:
         self._features[record.name] = record.feature_level
 
+    def set_quota(self, record: ClientQuotaRecord) -> None:
+        entity = entity_of({part.entity_type: part.entity_name for part in record.entity})
+        values = self._quotas.get(entity)
+        if values is None:
+            values = self._quotas[entity] = dict(self._before.quotas.get(entity, {}))
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+
     def set_next_producer_id(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self._next_producer_id:
             raise Corruption(
@@ -223,6 +238,7 @@ class Builder:
             brokers=_merged(before.brokers, self._brokers, gone=lambda broker: broker is None),
             configs=_merged(before.configs, self._configs, gone=lambda values: not values),
             features=_merged(before.features, self._features, gone=lambda level: level == 0),
+            quotas=_merged(before.quotas, self._quotas, gone=lambda values: not values),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,
@@ -236,6 +252,7 @@ class Builder:
             configs_changed=frozenset(self._configs),
             features_changed=frozenset(self._features),
             brokers_changed=frozenset(self._brokers),
+            quotas_changed=frozenset(self._quotas),
         )
         return delta, image
 
@@ -313,6 +330,7 @@ _REPLAY: dict[type[MetadataRecord], Callable[[Builder, Any], None]] = {
     RemoveTopicRecord: Builder.remove_topic,
     ConfigRecord: Builder.set_config,
     FeatureLevelRecord: Builder.set_feature,
+    ClientQuotaRecord: Builder.set_quota,
     ProducerIdsRecord: Builder.set_next_producer_id,
     NoOpRecord: lambda builder, record: None,
 }

@@ -75,7 +75,7 @@ class Kind:
 def _fixed(code: str) -> Kind:
     layout = Struct(f">{code}")
 
-    def write(out: bytearray, value: int) -> None:
+    def write(out: bytearray, value: float) -> None:
         out += layout.pack(value)
 
     return Kind(write, lambda reader: reader.unpack(layout)[0], code)
@@ -86,6 +86,7 @@ INT16 = _fixed("h")
 UINT16 = _fixed("H")
 INT32 = _fixed("i")
 INT64 = _fixed("q")
+FLOAT64 = _fixed("d")
 BOOLEAN = _fixed("?")
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.ids import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, ProducerId, TopicName
+from penstock.quotas.entity import Quotas
 
 TOPIC = 2
 BROKER = 4
@@ -79,6 +80,7 @@ class Image:
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=lambda: _NONE)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: _NONE)
     features: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    quotas: Quotas = field(default_factory=lambda: _NONE)
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     offset: Offset = NO_OFFSET
     epoch: LeaderEpoch = NO_EPOCH

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from penstock.metadata.fields import (
     BOOLEAN,
+    FLOAT64,
     INT8,
     INT16,
     INT32,
@@ -138,6 +139,24 @@ class FeatureLevelRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaEntityPart:
+    """One type of an entity; the name None is the default of that type."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaRecord:
+    """One quota of one entity; with `remove` it is taken away and the value means nothing."""
+
+    entity: tuple[QuotaEntityPart, ...]
+    key: str
+    value: float = 0.0
+    remove: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
     """Every producer id below `next_producer_id` has been given out."""
 
@@ -171,6 +190,7 @@ MetadataRecord = (
     | PartitionChangeRecord
     | RemoveTopicRecord
     | FeatureLevelRecord
+    | ClientQuotaRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
     | NoOpRecord
@@ -196,6 +216,7 @@ _FEATURE = Layout(
     Field("min_supported_version", INT16),
     Field("max_supported_version", INT16),
 )
+_QUOTA_ENTITY = Layout(QuotaEntityPart, 0, Field("entity_type", STRING), Field("entity_name", NULLABLE_STRING))
 
 _LAYOUTS: dict[int, Layout] = {
     0: Layout(
@@ -256,6 +277,14 @@ _LAYOUTS: dict[int, Layout] = {
     ),
     9: Layout(RemoveTopicRecord, 0, Field("topic_id", UUID_)),
     12: Layout(FeatureLevelRecord, 0, Field("name", STRING), Field("feature_level", INT16)),
+    14: Layout(
+        ClientQuotaRecord,
+        0,
+        Field("entity", array(_QUOTA_ENTITY.kind())),
+        Field("key", STRING),
+        Field("value", FLOAT64),
+        Field("remove", BOOLEAN),
+    ),
     15: Layout(
         ProducerIdsRecord,
         0,

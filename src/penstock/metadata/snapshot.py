@@ -15,11 +15,13 @@ from penstock.metadata import control
 from penstock.metadata.delta import Builder
 from penstock.metadata.image import EMPTY, Image, TopicImage
 from penstock.metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
     RegisterBrokerRecord,
     TopicRecord,
     decode,
@@ -84,6 +86,10 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
     for resource, values in image.configs.items():
         for name, value in values.items():
             yield ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value)
+    for entity, quotas in image.quotas.items():
+        parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity)
+        for key, rate in quotas.items():
+            yield ClientQuotaRecord(entity=parts, key=key, value=rate)
     if image.next_producer_id:
         yield ProducerIdsRecord(broker_id=NO_NODE, next_producer_id=image.next_producer_id)
 

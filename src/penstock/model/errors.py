@@ -222,6 +222,9 @@ class ElectionNotNeeded(Refusal):
 class NoReassignmentInProgress(Refusal):
     code = 85
     meaning = "The partition is not being reassigned."
+class ThrottlingQuotaExceeded(Refusal):
+    code = 89
+    meaning = "The throttling quota has been exceeded."
 
 
 class ProducerFenced(Refusal):

@@ -2,13 +2,15 @@
 
 Produce, Fetch and OffsetCommit are called as plain functions with the frame itself. Everything else is
 decoded by wire/codec.py, answered by a coroutine, and encoded again unless the handler has done
-so itself. A coroutine that never waits is done at once; only one that does becomes a task. What
-cannot be read is refused with MalformedRequest; the session then closes the connection.
+so itself. A coroutine that never waits is done at once; only one that does becomes a task. Where
+somebody has a quota, it is charged and its wait is told here (quotas/). What cannot be read is
+refused with MalformedRequest; the session then closes the connection.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Generator
+from math import ceil
 from types import coroutine
 from typing import Any
 
@@ -18,13 +20,18 @@ from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.handlers.produce import ProduceHandler
 from penstock.handlers.reply import Encoded, Parked, Parts
 from penstock.handlers.table import COLD
-from penstock.ports.network import Connection
+from penstock.handlers.throttled import throttled
+from penstock.quotas.limits import Table
+from penstock.server.session import ClientSession
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import Header, MalformedRequest, parse_header, response_head
 
 log = logging.getLogger(__name__)
 
+TIME_THROTTLE_S_MAX = 1.0
+"""A client that used too much time is muted no longer than this at once, as by Kafka: time is a rough measure."""
+_SIZE_PREFIX = 4
 _PRODUCE = ApiKey.PRODUCE
 _FETCH = ApiKey.FETCH
 _OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
@@ -36,14 +43,21 @@ _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
 class Dispatcher:
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._clock = context.clock
+        self._throttle = context.throttle
         self._fetch_handler = FetchHandler(context)
         self._fetch = self._fetch_handler.handle
         self._produce = ProduceHandler(context).handle
         self._offset_commit = OffsetCommitHandler(context).handle
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def dispatch(self, frame: memoryview, connection: Connection, listener: str) -> Parts | Parked:
+    def dispatch(self, frame: memoryview, session: ClientSession) -> Parts | Parked:
         header = parse_header(frame)
+        if self._throttle.table is not None:
+            return self._within_quotas(frame, header, session, self._throttle.table)
+        return self._handle(frame, header, session)
+
+    def _handle(self, frame: memoryview, header: Header, session: ClientSession) -> Parts | Parked:
         key = header.api_key
         if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
             return self._produce(frame, header)
@@ -51,10 +65,38 @@ class Dispatcher:
             return self._fetch(frame, header)
         if key == _OFFSET_COMMIT and header.version in _OFFSET_COMMIT_VERSIONS:
             return self._offset_commit(frame, header)
-        return self._begin_cold(frame, header, connection, listener)
+        return self._begin_cold(frame, header, session)
 
-    def _begin_cold(self, frame: memoryview, header: Header, connection: Connection, listener: str) -> Parked:
-        request = Request(header, self._read(frame, header), connection, listener)
+    def _within_quotas(
+        self, frame: memoryview, header: Header, session: ClientSession, table: Table
+    ) -> Parts | Parked:
+        """Handle a request of a client that may have limits; the answer tells how long it is then muted.
+
+        What a request costs is known once it is answered, so a debt of time shows in the next answer.
+        """
+        client = session.client
+        if client is None or client.table is not table or client.client_id != header.client_id:
+            client = session.client = self._throttle.client(table, header.client_id, session)
+        header.client = client
+        now = self._clock.monotonic()
+        wait = for_bytes = 0.0
+        if client.produce is not None and header.api_key == _PRODUCE:
+            wait = for_bytes = client.produce.take(len(frame) + _SIZE_PREFIX, now)
+        if client.request is not None:
+            wait = max(for_bytes, min(client.request.debt_s(now), TIME_THROTTLE_S_MAX))
+        header.throttle_ms = ceil(wait * 1000)
+        reply = self._handle(frame, header, session)
+        if client.request is not None:
+            then = self._clock.monotonic()
+            client.request.take(then - now, then)
+            if not reply:
+                wait = for_bytes  # nobody is told: only bytes are held against a producer without acks
+        if wait:
+            client.mute(wait)
+        return reply
+
+    def _begin_cold(self, frame: memoryview, header: Header, session: ClientSession) -> Parked:
+        request = Request(header, self._read(frame, header), session.connection, session.listener)
         parked = Parked()
         answering = self._answer(COLD[header.api_key], request, parked)
         try:
@@ -79,6 +121,8 @@ class Dispatcher:
         header = request.header
         try:
             answer = await handler(self._context, request)
+            if header.throttle_ms:
+                answer = throttled(header, answer)
             parts = answer.parts if type(answer) is Encoded else _encoded(header, answer)
         except Exception:
             # There is no shape for an error of any kind in most replies; a closed connection makes

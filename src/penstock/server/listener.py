@@ -1,7 +1,9 @@
 """Who may connect: so many in all, so many per address, so many a second per address.
 
 Makes a session for each connection it admits. One that is over a limit is closed at once,
-which costs next to nothing; the log says so at most once a minute per address.
+which costs next to nothing; the log says so at most once a minute per address. One that is over
+the quota of its address is held without being read, then closed, as by Kafka: a client that is
+sent away at once comes back at once.
 """
 
 import logging
@@ -11,13 +13,15 @@ from functools import partial
 
 from penstock.config.settings import BrokerSettings, Source
 from penstock.ports.clock import Clock
-from penstock.ports.network import Connection, Listener, Network
+from penstock.ports.network import Connection, Listener, Network, Session
+from penstock.quotas.throttle import Throttle
 from penstock.server.dispatch import Dispatcher
 from penstock.server.session import ClientSession
 
 log = logging.getLogger(__name__)
 
 SAID_AGAIN_AFTER_S = 60.0
+HELD_S_MAX = 1.0
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 TOTAL = "max.connections"
 PER_ADDRESS = "max.connections.per.ip"
@@ -86,11 +90,29 @@ def _exempt(host: str, option: str, settings: BrokerSettings) -> bool:
     return host.startswith(LOOPBACK) and settings.source(option) is Source.DEFAULT
 
 
+class Held:
+    """The session of a connection that came too soon: nothing is read, and after a while it is closed."""
+
+    def __init__(self, connection: Connection, clock: Clock, wait_s: float, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+        self._timer = clock.call_later(wait_s, connection.close)
+        connection.pause_frames()
+
+    def frame(self, frame: memoryview) -> None:
+        """Nothing that a held client sends is answered."""
+
+    def lost(self, error: Exception | None) -> None:
+        self._timer.cancel()
+        self._on_lost()
+
+
 class Server:
     """The listeners of a node. Bound first, served once the node is ready to answer."""
 
-    def __init__(self, network: Network, admission: Admission) -> None:
+    def __init__(self, network: Network, admission: Admission, throttle: Throttle, clock: Clock) -> None:
         self._network = network
+        self._throttle = throttle
+        self._clock = clock
         self._admission = admission
         self._listeners: list[tuple[str, Listener]] = []
         self._dispatcher: Dispatcher | None = None
@@ -106,12 +128,23 @@ class Server:
         for name, listener in self._listeners:
             listener.serve(partial(self._accept, name))
 
-    def _accept(self, name: str, connection: Connection) -> ClientSession | None:
+    def _accept(self, name: str, connection: Connection) -> Session | None:
         host = connection.peer_host
         assert self._dispatcher is not None, "connections come only once the listeners are served"
         if not self._admission.admit(host):
             return None
-        return ClientSession(connection, name, self._dispatcher, lambda: self._admission.leave(host))
+        bucket = self._throttle.connections(host)
+        wait = 0.0 if bucket is None else bucket.debt_s(self._clock.monotonic())
+        if wait:
+            return Held(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
+        if bucket is not None:
+            bucket.take(1, self._clock.monotonic())
+        session = ClientSession(connection, name, self._dispatcher, lambda: self._left(host, session))
+        return session
+
+    def _left(self, host: str, session: ClientSession) -> None:
+        self._admission.leave(host)
+        self._throttle.forget(session)
 
     def stop(self) -> None:
         for _, listener in self._listeners:

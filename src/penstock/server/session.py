@@ -2,20 +2,25 @@
 
 A produce that waits for its acknowledgement does not keep the requests behind it from being
 applied, nor does a commit of offsets; anything else that waits does, as Kafka's clients expect,
-also a produce that is not written yet. The port pauses the peer meanwhile. Calls go to dispatch.py.
+also a produce that is not written yet. The port pauses the peer meanwhile, and while a quota keeps
+it muted (quotas/throttle.py). Calls go to dispatch.py.
 """
 
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from penstock.handlers.offset_commit import ParkedCommit
 from penstock.handlers.produce import ParkedProduce
 from penstock.handlers.reply import Parked
 from penstock.handlers.verification import CloseConnection, ParkedVerification
 from penstock.ports.network import Connection
-from penstock.server.dispatch import Dispatcher
+from penstock.quotas.limits import Client
 from penstock.wire.frame import MalformedRequest
+
+if TYPE_CHECKING:
+    from penstock.server.dispatch import Dispatcher
 
 log = logging.getLogger(__name__)
 
@@ -25,22 +30,24 @@ _APPLIED = (ParkedProduce, ParkedCommit)
 
 
 class ClientSession:
-    __slots__ = ("_connection", "_dispatch", "_listener", "_on_lost", "_paused", "_waiting")
+    __slots__ = ("_dispatch", "_muted", "_on_lost", "_paused", "_waiting", "client", "connection", "listener")
 
     def __init__(
-        self, connection: Connection, listener: str, dispatcher: Dispatcher, on_lost: Callable[[], None]
+        self, connection: Connection, listener: str, dispatcher: "Dispatcher", on_lost: Callable[[], None]
     ) -> None:
-        self._connection = connection
-        self._listener = listener
+        self.connection = connection
+        self.listener = listener
         self._dispatch = dispatcher.dispatch
         self._on_lost = on_lost
         self._waiting: deque[Parked] = deque()
-        self._paused = False
+        self._paused = self._muted = False
+        self.client: Client | None = None
+        """The limits that were last found for this connection's client; only where somebody has a quota."""
 
     def frame(self, frame: memoryview) -> None:
-        connection = self._connection
+        connection = self.connection
         try:
-            reply = self._dispatch(frame, connection, self._listener)
+            reply = self._dispatch(frame, self)
         except MalformedRequest as reason:
             log.info("closing the connection from %s:%d: %s", connection.peer_host, connection.peer_port, reason)
             connection.close()
@@ -69,15 +76,28 @@ class ClientSession:
         self._waiting.append(parked)
         if type(parked) not in _APPLIED or len(self._waiting) >= PIPELINED_MAX:
             self._paused = True
-            self._connection.pause_frames()
+            self.connection.pause_frames()
             if type(parked) is ParkedVerification:
                 parked.on_applied = self._applied
 
     def _applied(self) -> None:
         """What kept the requests behind it waits like any other produce from here on."""
         if self._paused and len(self._waiting) < PIPELINED_MAX:
-            self._paused = False
-            self._connection.resume_frames()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._paused = False
+        if not self._muted:
+            self.connection.resume_frames()
+
+    def mute(self) -> None:
+        self._muted = True
+        self.connection.pause_frames()
+
+    def unmute(self) -> None:
+        self._muted = False
+        if not self._paused:
+            self.connection.resume_frames()
 
     def _release(self) -> None:
         """Send every reply whose turn has come."""
@@ -85,13 +105,12 @@ class ClientSession:
         while waiting and (parts := waiting[0].parts) is not None:
             parked = waiting.popleft()
             if parked.failed:
-                self._connection.close()
+                self.connection.close()
                 return
             if parts:
-                self._connection.send(parts)
+                self.connection.send(parts)
         if self._paused and not waiting:
-            self._paused = False
-            self._connection.resume_frames()
+            self._go_on()
 
     def lost(self, error: Exception | None) -> None:
         for parked in self._waiting:

@@ -47,6 +47,8 @@ class ApiKey:
     INCREMENTAL_ALTER_CONFIGS: Final = 44
     LIST_PARTITION_REASSIGNMENTS: Final = 46
     OFFSET_DELETE: Final = 47
+    DESCRIBE_CLIENT_QUOTAS: Final = 48
+    ALTER_CLIENT_QUOTAS: Final = 49
     UPDATE_FEATURES: Final = 57
     DESCRIBE_CLUSTER: Final = 60
     DESCRIBE_PRODUCERS: Final = 61
@@ -119,6 +121,8 @@ _ROWS: Final = (
     Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, flexible_from=0),
     # It has no flexible version.
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, flexible_from=1),
+    Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, flexible_from=1),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, flexible_from=1),
     Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),

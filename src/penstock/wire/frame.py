@@ -8,10 +8,13 @@ Refuses: MalformedRequest, after which the connection is closed without an answe
 
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import PenstockError
 from penstock.wire.api import APIS, ApiKey
+
+if TYPE_CHECKING:
+    from penstock.quotas.limits import Client
 
 _FLEXIBLE_FROM: Final = {api.key: api.flexible_from for api in APIS.values()}
 _FIXED: Final = Struct(">hhih")
@@ -29,9 +32,12 @@ class MalformedRequest(PenstockError):
 
 
 class Header:
-    """A request's header. The body begins at `body_position` of the frame."""
+    """A request's header. The body begins at `body_position` of the frame.
 
-    __slots__ = ("api_key", "body_position", "client_id", "correlation_id", "version")
+    What stands behind it was not in the frame: how long the client is told to wait, and its limits.
+    """
+
+    __slots__ = ("api_key", "body_position", "client", "client_id", "correlation_id", "throttle_ms", "version")
 
     def __init__(self, api_key: int, version: int, correlation_id: int, client_id: str, body_position: int) -> None:
         self.api_key = api_key
@@ -39,6 +45,8 @@ class Header:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.body_position = body_position
+        self.throttle_ms = 0
+        self.client: Client | None = None
 
     def __repr__(self) -> str:
         api = APIS.get(self.api_key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -167,3 +168,28 @@ def test_the_perf_tools_run_through(tools: JavaTools, shell: Shell, bootstrap: s
     acks = ("--command-property", f"bootstrap.servers={bootstrap}", "acks=all")
     assert "2000 records sent" in tools.check(TOOLS + "ProducerPerformance", "--topic", topic, *rate, *acks)
     assert shell("GetOffsetShell", "--topic", topic).strip() == f"{topic}:0:2000"
+
+
+def test_kafka_configs_sets_describes_and_removes_quotas(shell: Shell) -> None:
+    entities = {
+        ("--entity-type", "clients", "--entity-name", "c1"): "producer_byte_rate=1000000",
+        ("--entity-type", "clients", "--entity-default"): "consumer_byte_rate=2000000",
+        ("--entity-type", "users", "--entity-name", "u1"): "request_percentage=12.5",
+        ("--entity-type", "users", "--entity-name", "u1", "--entity-type", "clients", "--entity-name", "c1"):
+            "controller_mutation_rate=5.0",
+        ("--entity-type", "ips", "--entity-name", "10.1.2.3"): "connection_creation_rate=100",
+    }  # fmt: skip
+    for entity, quota in entities.items():
+        shell(CONFIGS, "--alter", *entity, "--add-config", quota)
+
+    def described(*entity: str) -> str:
+        # Of users the tool asks for passwords as well, after it has shown the quotas.
+        return shell.tools.run(CONFIGS, *shell.server, "--describe", *entity).text
+
+    for entity, quota in entities.items():
+        eventually(partial(lambda entity, quota: quota in described(*entity), entity, quota))
+        shell(CONFIGS, "--alter", *entity, "--delete-config", quota.partition("=")[0])
+    eventually(lambda: "request_percentage" not in described("--entity-type", "users"))
+    bad = ("--alter", "--entity-type", "clients", "--entity-name", "c1", "--add-config", "producer_byte_rate=0")
+    result = shell.tools.run(CONFIGS, *shell.server, *bad)
+    assert result.code != 0 and "must be greater than 0" in result.text, result.text

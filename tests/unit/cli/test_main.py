@@ -6,6 +6,9 @@ from penstock import __version__
 from penstock.cli.main import app, explain_unexpected
 
 COMMANDS = [
+    "quota list",
+    "quota remove",
+    "quota set",
     "start",
     "topic create",
     "topic list",

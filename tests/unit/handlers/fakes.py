@@ -18,6 +18,8 @@ from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.quotas.limits import Spans
+from penstock.quotas.throttle import Throttle
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -280,6 +282,7 @@ class FakeNode:
             node_id=NodeId(1),
             cluster_id="the-cluster",
             endpoints=(Endpoint("PLAINTEXT", "host1", 9092),),
+            throttle=Throttle(self.clock, Spans),
         )
 
     @property

@@ -11,6 +11,7 @@ from penstock.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
@@ -18,6 +19,7 @@ from penstock.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityPart,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -106,6 +108,25 @@ KAFKA: list[tuple[MetadataRecord, str]] = [
     (
         FeatureLevelRecord(name="metadata.version", feature_level=30),
         "010c00116d657461646174612e76657273696f6e001e00",
+    ),
+    (
+        ClientQuotaRecord(
+            entity=(
+                QuotaEntityPart(entity_type="client-id", entity_name=None),
+                QuotaEntityPart(entity_type="user", entity_name="alice"),
+            ),
+            key="producer_byte_rate",
+            value=1048576.0,
+        ),
+        "010e00030a636c69656e742d69640000057573657206616c696365001370726f64756365725f627974655f7261746541300000000000000000",
+    ),
+    (
+        ClientQuotaRecord(
+            entity=(QuotaEntityPart(entity_type="ip", entity_name="10.0.0.1"),),
+            key="connection_creation_rate",
+            remove=True,
+        ),
+        "010e00020369700931302e302e302e310019636f6e6e656374696f6e5f6372656174696f6e5f7261746500000000000000000100",
     ),
     (
         ProducerIdsRecord(broker_id=1, broker_epoch=7, next_producer_id=1000),

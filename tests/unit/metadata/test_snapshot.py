@@ -3,7 +3,13 @@
 import pytest
 
 from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.records import FeatureLevelRecord, PartitionChangeRecord, ProducerIdsRecord
+from penstock.metadata.records import (
+    ClientQuotaRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    QuotaEntityPart,
+)
 from penstock.metadata.snapshot import (
     SLICE_RECORDS_MAX,
     Snapshot,
@@ -39,6 +45,9 @@ def sample() -> Image:
                 adding_replicas=(3,),
             ),
             config("retention.ms", "5", topic="orders"),
+            ClientQuotaRecord(
+                entity=(QuotaEntityPart(entity_type="user", entity_name=None),), key="producer_byte_rate", value=1.5
+            ),
             ProducerIdsRecord(broker_id=1, next_producer_id=1000),
         ],
     )
@@ -66,9 +75,9 @@ def test_an_image_survives_its_checkpoint() -> None:
 
 def test_the_name_says_where_the_checkpoint_ends() -> None:
     image = sample()
-    assert file_name(image) == "00000000000000000009-0000000001.checkpoint"
+    assert file_name(image) == "00000000000000000010-0000000001.checkpoint"
     assert parse_name(file_name(image)) == end_of(image)
-    assert parse_name("00000000000000000009-0000000001.checkpoint.part") is None
+    assert parse_name("00000000000000000010-0000000001.checkpoint.part") is None
     assert parse_name("00000000000000000009.log") is None
 
 

@@ -29,7 +29,7 @@ class Peer:
         for _ in replies:
             self.session.frame(memoryview(b""))
 
-    def dispatch(self, frame: memoryview, connection: Any, listener: str) -> Any:
+    def dispatch(self, frame: memoryview, session: ClientSession) -> Any:
         return self._replies.pop(0)
 
     def send(self, parts: tuple[bytes, ...]) -> None:
@@ -69,3 +69,23 @@ def test_even_commits_are_bounded() -> None:
     for index, parked in enumerate(waiting):
         parked.ready((b"%d" % index,))
     assert (peer.is_paused, len(peer.sent)) == (False, PIPELINED_MAX)
+
+
+def test_a_muted_connection_is_not_read_before_its_time_is_over_and_its_replies_are_out() -> None:
+    parked = Parked()
+    peer = Peer(parked)
+    peer.session.mute()
+    parked.ready((b"done",))
+    assert (peer.sent, peer.is_paused) == ([b"done"], True)
+    peer.session.unmute()
+    assert (peer.sent, peer.is_paused) == ([b"done"], False)
+
+
+def test_a_connection_that_is_heard_again_still_waits_for_the_reply_that_held_it_up() -> None:
+    parked = Parked()
+    peer = Peer(parked)
+    peer.session.mute()
+    peer.session.unmute()
+    assert (peer.sent, peer.is_paused) == ([], True)
+    parked.ready((b"done",))
+    assert (peer.sent, peer.is_paused) == ([b"done"], False)

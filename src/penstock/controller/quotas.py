@@ -1,0 +1,142 @@
+"""Decides on changes of client quotas: which entities may have which quotas, and what a value may be.
+
+Each entity stands for itself: one that is refused does not stop the others. What comes out is
+ClientQuotaRecords for the values that really change. Nothing is committed here.
+Refuses, as the result of its entity: InvalidRequest, in Kafka's words.
+"""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from math import fmod
+from typing import Final, NamedTuple
+
+from penstock.controller.decision import Decision
+from penstock.metadata.image import Image
+from penstock.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntityPart
+from penstock.model.errors import InvalidRequest, PolicyViolation, Refusal
+from penstock.quotas.entity import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Entity,
+)
+
+RECORDS_PER_REQUEST_MAX: Final = 10_000
+FRACTION_MAX: Final = 1e-6
+
+_INT: Final = ("an INT", 2**31 - 1)
+_LONG: Final = ("a LONG", 2**63 - 1)
+_CLIENT_KEYS: Final[Mapping[str, tuple[str, int] | None]] = {
+    PRODUCER_BYTE_RATE: _LONG,
+    CONSUMER_BYTE_RATE: _LONG,
+    REQUEST_PERCENTAGE: None,
+    CONTROLLER_MUTATION_RATE: None,
+}
+_ADDRESS_KEYS: Final[Mapping[str, tuple[str, int] | None]] = {CONNECTION_CREATION_RATE: _INT}
+
+
+class QuotaChanges(NamedTuple):
+    """What one request asks of one entity; the value None takes a quota away."""
+
+    entity: Entity
+    changes: tuple[tuple[str, float | None], ...]
+
+
+class QuotaResult(NamedTuple):
+    entity: Entity
+    refusal: Refusal | None
+
+
+def decide_alter_quotas(
+    image: Image, requests: Sequence[QuotaChanges], *, validate_only: bool
+) -> Decision[tuple[QuotaResult, ...]]:
+    """Decide on the quotas of each entity; one that is named again is refused, whatever came of it before."""
+    records: list[MetadataRecord] = []
+    refusals: dict[Entity, Refusal | None] = {}
+    for entity, changes in requests:
+        try:
+            if entity in refusals or len({key for key, _ in changes}) < len(changes):
+                raise InvalidRequest(f"Ignoring duplicate entity {describe(entity)}")
+            keys = _keys_of(entity)
+            for key, value in changes:
+                if value is not None:
+                    _check_value(keys, key, value)
+        except Refusal as refusal:
+            refusals[entity] = refusal
+            continue
+        refusals[entity] = None
+        records.extend(_difference(entity, image.quotas.get(entity, {}), changes))
+        if len(records) > RECORDS_PER_REQUEST_MAX:
+            raise PolicyViolation("Excessively large number of quotas per request.")
+    results = tuple(QuotaResult(entity, refusal) for entity, refusal in refusals.items())
+    return Decision(() if validate_only else records, results)
+
+
+def describe(entity: Entity) -> str:
+    """The entity as Kafka prints it."""
+    names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
+    return f"ClientQuotaEntity(entries={{{names}}})"
+
+
+def _keys_of(entity: Entity) -> Mapping[str, tuple[str, int] | None]:
+    """The quotas that such an entity can have."""
+    if not entity:
+        raise InvalidRequest("Invalid empty client quota entity")
+    for kind, name in entity:
+        if kind not in (USER, CLIENT_ID, IP):
+            raise InvalidRequest(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise InvalidRequest(f"Empty {kind} not supported")
+    names = dict(entity)
+    if IP not in names:
+        return _CLIENT_KEYS
+    if len(names) > 1:
+        raise InvalidRequest(
+            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+        )
+    if names[IP] is not None and not _is_address(names[IP] or ""):
+        raise InvalidRequest(f"{names[IP]} is not a valid IP or resolvable host.")
+    return _ADDRESS_KEYS
+
+
+def _is_address(text: str) -> bool:
+    # Kafka would look a name up; the answer of a name server has no place in a decision that is replayed.
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: float) -> None:
+    if key not in keys:
+        raise InvalidRequest(f"Invalid configuration key {key}")
+    # Written so that what is not a number at all is refused too.
+    if not value > 0:
+        raise InvalidRequest(f"Quota {key} must be greater than 0")
+    whole = keys[key]
+    if whole is None:
+        return
+    kind, most = whole
+    if value > most:
+        raise InvalidRequest(f"Proposed value for {key} is too large for {kind}.")
+    if fmod(value, 1.0) > FRACTION_MAX:
+        raise InvalidRequest(f"{key} cannot be a fractional value.")
+
+
+def _difference(
+    entity: Entity, present: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
+) -> list[ClientQuotaRecord]:
+    parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity)
+    return [
+        ClientQuotaRecord(entity=parts, key=key, remove=True)
+        if value is None
+        else ClientQuotaRecord(entity=parts, key=key, value=value)
+        for key, value in changes
+        if present.get(key) != value
+    ]

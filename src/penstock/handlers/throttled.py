@@ -1,0 +1,90 @@
+"""What a quota does to an answer: the time to wait that it tells, and what a fetch or a change costs.
+
+Answers that are entities are written again with the time; those that are bytes already have it as the
+first field of their body, in the versions that have it. Goes to quotas/. Refuses: ThrottlingQuotaExceeded
+for a change to topics, where the version of the request knows that error (KIP-599).
+"""
+
+from dataclasses import replace
+from math import ceil
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.handlers.entities import milliseconds
+from penstock.handlers.reply import Encoded
+from penstock.model.errors import ThrottlingQuotaExceeded
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import has_flexible_response_header
+
+if TYPE_CHECKING:
+    from penstock.handlers.context import Context, Request
+    from penstock.ports.clock import Clock
+    from penstock.quotas.limits import Client
+    from penstock.wire.frame import Header
+
+_TOLD_FROM: Final = {
+    ApiKey.METADATA: 3,
+    ApiKey.OFFSET_FETCH: 3,
+    ApiKey.HEARTBEAT: 1,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
+}
+"""Since when the answers that handlers write by hand begin with the time to wait."""
+_HEAD_SIZE: Final = 8
+_pack_time: Final = Struct(">i").pack
+
+STRICT_CREATE_TOPICS_FROM: Final = 6
+STRICT_DELETE_TOPICS_FROM: Final = 5
+STRICT_CREATE_PARTITIONS_FROM: Final = 3
+
+
+def throttle_ms(wait_s: float) -> int:
+    return ceil(wait_s * 1000)
+
+
+def throttled(header: "Header", answer: Any) -> Any:
+    """The answer of a cold handler, with the time that the client has to wait."""
+    if not isinstance(answer, Encoded):
+        return replace(answer, throttle_time=milliseconds(header.throttle_ms))
+    told_from = _TOLD_FROM.get(header.api_key)
+    if told_from is None or header.version < told_from:
+        return answer
+    first = bytearray(answer.parts[0])  # type: ignore[arg-type]
+    position = _HEAD_SIZE + has_flexible_response_header(header.api_key, header.version)
+    first[position : position + 4] = _pack_time(header.throttle_ms)
+    return Encoded((first, *answer.parts[1:]))
+
+
+def charge_fetch(client: "Client", size: int, clock: "Clock") -> float:
+    """Take the bytes from the client's quota; mute it for the seconds that are returned."""
+    assert client.fetch is not None, "only a client with a quota is charged"
+    wait = client.fetch.take(size, clock.monotonic())
+    if wait:
+        client.mute(wait)
+    return wait
+
+
+class Mutations:
+    """What one request may change in topics: each partition made or removed counts as one."""
+
+    def __init__(self, context: "Context", request: "Request", *, strict_from: int) -> None:
+        header = request.header
+        self._header = header
+        self._clock = context.clock
+        self._bucket = None if header.client is None else header.client.mutation
+        self._strict = header.version >= strict_from
+
+    def charge(self, count: int) -> None:
+        """Take so many changes from the client's quota; an old request is only slowed down."""
+        if self._bucket is None:
+            return
+        now = self._clock.monotonic()
+        wait = self._bucket.debt_s(now)
+        refused = self._strict and wait > 0
+        if not refused:
+            wait = self._bucket.take(count, now)
+        if wait and (refused or not self._strict):
+            assert self._header.client is not None
+            self._header.throttle_ms = max(self._header.throttle_ms, throttle_ms(wait))
+            self._header.client.mute(wait)
+        if refused:
+            raise ThrottlingQuotaExceeded

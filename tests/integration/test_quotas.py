@@ -1,0 +1,38 @@
+"""A client that uses more of the broker's time than it may."""
+
+import socket
+import time
+
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+
+from penstock.testing import Broker
+from penstock.wire.api import ApiKey
+from penstock.wire.codec import read_response, write_request
+from penstock.wire.frame import parse_response_header, request_head
+from tests.integration.command import penstock
+
+
+def ask(line: socket.socket) -> tuple[int, float]:
+    """Returns the throttle time that was told, in ms, and how long the answer took."""
+    body = write_request(
+        ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1")
+    )
+    begun = time.monotonic()
+    line.sendall(request_head(ApiKey.API_VERSIONS, 3, 1, "busy", len(body)) + body)
+    stream = line.makefile("rb")
+    frame = memoryview(stream.read(int.from_bytes(stream.read(4), "big")))
+    _, position = parse_response_header(ApiKey.API_VERSIONS, 3, frame)
+    answer = read_response(ApiKey.API_VERSIONS, 3, frame[position:])
+    return int(answer.throttle_time.total_seconds() * 1000), time.monotonic() - begun
+
+
+def test_a_client_that_takes_too_much_time_is_told_and_muted() -> None:
+    with Broker() as broker:
+        penstock("quota", "set", "--client-id", "busy", "request_percentage=0.05", "--bootstrap", broker.bootstrap)
+        with socket.create_connection((broker.host, broker.port), timeout=5) as line:
+            told = [ask(line) for _ in range(4)]
+        muted = [index for index, (throttle_ms, _) in enumerate(told[:-1]) if throttle_ms]
+        assert muted, told
+        for index in muted:
+            assert told[index + 1][1] >= told[index][0] / 1000 - 0.02, told
+            assert told[index][0] <= 1000
