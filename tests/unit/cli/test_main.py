@@ -6,9 +6,6 @@ from penstock import __version__
 from penstock.cli.main import app, explain_unexpected
 
 COMMANDS = [
-    "quota list",
-    "quota remove",
-    "quota set",
     "start",
     "topic create",
     "topic list",
@@ -32,13 +29,16 @@ COMMANDS = [
     "config get",
     "config set",
     "config unset",
+    "quota list",
+    "quota set",
+    "quota remove",
     "log dump",
     "log verify",
     "doctor",
 ]
 
 
-@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "txn", "config", "log", *COMMANDS])
+@pytest.mark.parametrize("command", ["", "topic", "group", "dlq", "txn", "config", "quota", "log", *COMMANDS])
 def test_every_command_has_help_with_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200"})
     assert result.exit_code == 0
