@@ -7,7 +7,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.model.ids import TopicPartition
 from penstock.ports.clock import Timer
 from penstock.ports.disk import Disk
-from penstock.storage.compaction.cleaner import Cleaner
+from penstock.storage.compaction.cleaner import Cleaner, Worker
 from penstock.storage.compaction.inline import run_step
 from penstock.storage.compaction.rewrite import compact
 from penstock.storage.compaction.task import CleanedGroup, News, Task, decode_news, encode_news
@@ -41,6 +41,7 @@ class AtOnce:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self.news: list[News] = []
+        self.before_telling: Callable[[], None] = lambda: None
 
     def start(self, task: Task, tell: Callable[[News], bool]) -> None:
         steps = compact(self._disk, Task.decode(task.encode()))
@@ -50,6 +51,7 @@ class AtOnce:
                 continue
             assert decode_news(encode_news(news)) == news
             self.news.append(news)
+            self.before_telling()
             if not tell(news) or not isinstance(news, CleanedGroup):
                 steps.close()
                 return
@@ -64,10 +66,12 @@ def cleaner_for(
     clock: HandClock,
     *,
     stable: Callable[[TopicPartition], int] | None = None,
+    worker: Worker | None = None,
     **settings: Any,
 ) -> Cleaner:
     broker = BrokerSettings({name.replace("_", "."): str(value) for name, value in settings.items()})
-    return Cleaner(store, clock, lambda: broker, stable or (lambda place: stable_end(store, place)), AtOnce(disk))
+    stable = stable or (lambda place: stable_end(store, place))
+    return Cleaner(store, clock, lambda: broker, stable, worker or AtOnce(disk))
 
 
 def stable_end(store: LogStore, place: TopicPartition) -> int:

@@ -69,10 +69,10 @@ class Janitor:
         return bool(self._waiting)
 
     def _look_after(self, log: Log) -> None:
-        wall_ms = self._clock.wall_ms()
-        log.expire_producers(wall_ms, self._current_settings().integer("producer.id.expiration.ms"))
+        now_ms = self._store.retention_now_ms()
+        log.expire_producers(now_ms, self._current_settings().integer("producer.id.expiration.ms"))
         try:
-            log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=wall_ms)
+            log.delete_old_segments(high_watermark=self._high_watermark(log.topic_partition), now_ms=now_ms)
         except StorageError:
             return
 
@@ -85,6 +85,7 @@ class Janitor:
             log.flush_if_older_than(wall_ms, log.settings.flush_ms)
 
     def _checkpoint(self) -> None:
+        self._store.checkpoint_retention_clock()
         try:
             self._store.checkpoint_recovery_points()
             self._store.checkpoint_log_starts()

@@ -20,8 +20,9 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import PenstockError, StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.ports.clock import Clock
-from penstock.ports.disk import Disk, FolderLock
+from penstock.ports.disk import Disk, File, FolderLock
 from penstock.ports.entropy import Entropy
+from penstock.storage import retention_clock
 from penstock.storage.checkpoint import (
     CLEAN_OFFSETS,
     HIGH_WATERMARKS,
@@ -33,6 +34,7 @@ from penstock.storage.checkpoint import (
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+from penstock.storage.retention_clock import RetentionClock
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,10 @@ class LogStore:
         self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
         self._clean_offsets = read_offsets(self._disk, self._path(CLEAN_OFFSETS))
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
+        self._retention_clock = RetentionClock(
+            retention_clock.load(self._disk, self.folder), monotonic_ms=int(clock.monotonic() * 1000)
+        )
+        self.retention_now_ms()
         # How large each active segment was at the last checkpoint of its recovery point.
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
@@ -138,6 +144,22 @@ class LogStore:
             self._disk.replace_file(self._path(SYNC_FAILED), f"{error}\n".encode())
         self.on_failure()
 
+    # Time
+
+    def retention_now_ms(self) -> int:
+        """The time that ages are counted to, which a jump of the wall clock does not move at once."""
+        doubted = self._retention_clock.is_doubtful
+        wall_ms = self._clock.wall_ms()
+        now_ms = self._retention_clock.read(wall_ms=wall_ms, monotonic_ms=int(self._clock.monotonic() * 1000))
+        if self._retention_clock.is_doubtful and not doubted:
+            logger.warning(
+                "the clock is %d s ahead of its last reading: retention doubts that", (wall_ms - now_ms) // 1000
+            )
+        return now_ms
+
+    def checkpoint_retention_clock(self) -> None:
+        retention_clock.save(self._disk, self.folder, self.retention_now_ms())
+
     # Partitions
 
     def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
@@ -170,6 +192,8 @@ class LogStore:
         )
         if is_new or self._topic_id_in(folder) is None:
             self._write_topic_id(log)
+        elif log.end_offset == 0:
+            self._sync_with_first_batch(log, self._disk.open(f"{folder}/{PARTITION_METADATA}"))
         for note in log.recovery_notes:
             logger.warning("%s", note)
         if log.damage is not None:
@@ -241,12 +265,16 @@ class LogStore:
             return None
 
     def _write_topic_id(self, log: Log) -> None:
-        """Say whose partition the folder is. It is synced with the first batch: an empty log may as well be lost."""
+        """Say whose partition the folder is."""
         path = f"{log.folder}/{PARTITION_METADATA}"
         content = f"version: 0\ntopic_id: {encode_uuid(log.topic_id)}".encode()
         file = self._disk.open(path, create=True)
         file.write((content,), 0)
         file.truncate(len(content))
+        self._sync_with_first_batch(log, file)
+
+    def _sync_with_first_batch(self, log: Log, file: File) -> None:
+        """Have names and files of an empty log synced when there is something to lose; an earlier process did not."""
         log.flusher.files.append(file)
         log.flusher.folders.update({log.folder: None, self.folder: None})
 
@@ -306,6 +334,7 @@ class LogStore:
                     log.close()
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_starts()
+                self.checkpoint_retention_clock()
                 self._disk.remove(self._path(SYNC_FAILED))
                 self._disk.replace_file(
                     self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": -1}).encode()

@@ -106,3 +106,21 @@ def test_a_folder_that_failed_is_left_alone() -> None:
     calls = house.disk.calls
     house.janitor.work()
     assert house.disk.calls == calls
+
+
+def test_a_clock_that_jumps_ahead_deletes_nothing_young() -> None:
+    house = House()
+    log = house.store.open(PLACE, FIRST_ID, small_settings(retention_ms=3_600_000))
+    fill(log, [3] * 30, timestamp=NOW_MS)
+    append(log, idempotent(sequence=0))
+    house.janitor.start()
+    house.clock.skew_ms = 10 * 365 * 86_400_000
+    for _ in range(3):
+        house.clock.now_ms += 300_000
+        house.janitor.work()
+    assert log.start_offset == 0
+    assert len(log.producers()) == 1
+    house.clock.skew_ms = 0
+    house.clock.now_ms += 3_600_000
+    house.janitor.work()
+    assert log.start_offset == log.end_offset

@@ -20,12 +20,14 @@ FIRST_ID, SECOND_ID = UUID(int=1), UUID(int=2)
 class StillClock:
     def __init__(self) -> None:
         self.now_ms = NOW_MS
+        # How far the wall clock is off.
+        self.skew_ms = 0
 
     def monotonic(self) -> float:
         return self.now_ms / 1000
 
     def wall_ms(self) -> int:
-        return self.now_ms
+        return self.now_ms + self.skew_ms
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         raise AssertionError("nothing waits")
@@ -308,3 +310,15 @@ def test_long_topic_names_give_way_to_the_suffix() -> None:
 )
 def test_folders_are_named_after_their_partition(name: str, place: TopicPartition | None) -> None:
     assert parse_folder(name) == place
+
+
+def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_when_power_is_lost() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.close()
+    log = load(disk).open(PLACE, FIRST_ID, small_settings())
+    append(log, batch())
+    assert log.durable_offset == 1
+    disk.crash(kept=0.0)
+    assert load(disk).open(PLACE, FIRST_ID, small_settings()).end_offset == 1

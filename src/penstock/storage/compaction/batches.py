@@ -80,7 +80,7 @@ def open_records(header: HeaderTuple, payload: Buffer) -> list[RecordPlace]:
             value_size, at = _varint(payload, at)
             if value_size > 0:
                 at += value_size
-            if not (at < end <= len(payload) and previous < offset_delta <= most):
+            if not (at < end <= len(payload) and previous < offset_delta <= most) or key_size < -1 or value_size < -1:
                 raise IndexError
             places.append(RecordPlace(start, end, timestamp_delta, offset_delta, key, value_size >= 0))
             previous, at = offset_delta, end

@@ -119,7 +119,7 @@ class Cleaner:
         place = log.topic_partition
         if place in self.uncleanable or log.damage is not None or self._store.get(place) is not log:
             return
-        now_ms = self._clock.wall_ms()
+        now_ms = self._store.retention_now_ms()
         try:
             _roll_if_overdue(log, now_ms)
             found = self._plan_for(log, now_ms)
@@ -167,7 +167,7 @@ class Cleaner:
             segments=tuple(Extent(each.base_offset, each.size) for each in log.segments[: found.segment_count]),
             bound=found.bound,
             first_dirty=found.first_dirty,
-            now_ms=self._clock.wall_ms(),
+            now_ms=self._store.retention_now_ms(),
             delete_retention_ms=settings.delete_retention_ms,
             segment_bytes=settings.segment_bytes,
             index_interval=settings.index_interval_bytes,

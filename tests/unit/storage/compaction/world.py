@@ -47,6 +47,10 @@ class World:
         )
         self.log: Log = self.store.open(PLACE, TOPIC_ID, compacted(**self.changes))
 
+    def open_again(self) -> None:
+        """Make the topic anew after it was deleted."""
+        self.log = self.store.open(PLACE, TopicId(UUID(int=78)), compacted(**self.changes))
+
     def restart(self) -> None:
         self.store.close()
         self.open()
@@ -103,12 +107,14 @@ class World:
                 offset = header.next_offset
         return found
 
-    def records(self, *, committed: bool = False) -> list[Record]:
-        """Read everything as a consumer does."""
+    def records(self, *, committed: bool = False, end: int | None = None) -> list[Record]:
+        """Read everything, or what lies before an offset, as a consumer does."""
         hidden = self.log.aborted_transactions(self.log.start_offset, self.log.end_offset)
         found: list[Record] = []
         aborting: set[int] = set()
         for header, batch in self.batches():
+            if end is not None and header.last_offset >= end:
+                break
             while hidden and hidden[0][1] <= header.last_offset:
                 aborting.add(hidden.pop(0)[0])
             if header.is_control:
@@ -120,10 +126,10 @@ class World:
                 found += decode_batch(batch)
         return found
 
-    def table(self) -> dict[str, str]:
-        """What a reader of committed records knows in the end."""
+    def table(self, end: int | None = None) -> dict[str, str]:
+        """What a reader of committed records knows in the end, or before an offset."""
         known: dict[str, str] = {}
-        for record in self.records(committed=True):
+        for record in self.records(committed=True, end=end):
             assert record.key is not None
             if record.value is None:
                 known.pop(record.key.decode(), None)

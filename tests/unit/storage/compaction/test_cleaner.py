@@ -1,0 +1,258 @@
+"""Which logs are compacted when, and what trouble does to them."""
+
+import errno
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from penstock.model.ids import PartitionIndex, TopicPartition
+from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Failed, News, Task
+from penstock.wire.batch import HEADER_SIZE, patch_crc
+from penstock.wire.records import Record, encode_batch
+from tests.support.compacting import AtOnce, cleaner_for, stable_end
+from tests.unit.storage.compaction.world import FOLDER, NOW_MS, PLACE, TOPIC_ID, World, compacted
+
+
+def fill(world: World, rounds: int = 30, keys: int = 5) -> None:
+    for number in range(rounds):
+        world.put((f"k{number % keys}", f"value {number} " + "x" * 80))
+
+
+def test_a_log_waits_until_enough_of_it_is_dirty() -> None:
+    world = World(min_cleanable_dirty_ratio=0.5)
+    for number in range(30):
+        world.put((f"k{number}", "x" * 100))
+    world.compact()
+    assert world.log.clean_offset == 30
+    fill(world, 10)
+    world.compact()
+    assert world.log.clean_offset == 30
+    fill(world, 40)
+    world.compact()
+    assert world.log.clean_offset > 30
+
+
+def test_the_active_segment_is_left_alone() -> None:
+    world = World(segment_bytes=100_000)
+    fill(world)
+    world.compact(roll=False)
+    assert len(world.records()) == 30
+
+
+def test_records_stay_for_as_long_as_the_least_lag_says() -> None:
+    world = World(min_compaction_lag_ms=5000)
+    fill(world)
+    world.compact()
+    assert len(world.records()) == 30
+    world.clock.now_ms += 5001
+    world.compact()
+    assert len(world.records()) == 5
+
+
+def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> None:
+    world = World(max_compaction_lag_ms=5000, min_cleanable_dirty_ratio=1.0, segment_bytes=100_000)
+    fill(world)
+    world.compact(roll=False)
+    assert len(world.records()) == 30
+    world.clock.now_ms += 5001
+    world.compact(roll=False)
+    assert len(world.records()) == 5
+
+
+def test_a_compacted_topic_rolls_by_the_greatest_lag() -> None:
+    world = World(max_compaction_lag_ms=5000)
+    assert world.log.roll_ms == 5000
+
+
+def test_both_policies_together_do_both() -> None:
+    world = World(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=20_000, segment_bytes=600)
+    fill(world, 20, keys=20)
+    world.clock.now_ms += 15_000
+    fill(world, 40)
+    world.compact()
+    assert len(world.records()) == 20
+    world.clock.now_ms += 10_000
+    world.log.delete_old_segments(high_watermark=world.log.end_offset, now_ms=world.clock.now_ms)
+    assert {record.timestamp for record in world.records()} == {NOW_MS + 15_000}
+    fill(world, 20)
+    world.compact()
+    assert len(world.table()) == 5
+
+
+def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
+    world = World(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
+    fill(world)
+    world.clock.now_ms += 1000
+    world.log.is_compacting = True
+    assert world.log.delete_old_segments(high_watermark=30, now_ms=world.clock.now_ms) == 0
+    world.log.is_compacting = False
+    assert world.log.delete_old_segments(high_watermark=30, now_ms=world.clock.now_ms) > 0
+
+
+def test_the_dirtiest_log_comes_first() -> None:
+    world = World(min_cleanable_dirty_ratio=0.1)
+    other = world.store.open(
+        TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted(min_cleanable_dirty_ratio=0.1)
+    )
+    for number in range(30):
+        world.put((f"k{number}", "x" * 100))
+    world.compact()
+    fill(world, 15)
+    first, world.log = world.log, other
+    fill(world)
+    clean = first.clean_offset
+    cleaner = cleaner_for(world.store, world.disk, world.clock)
+    other.roll()
+    cleaner.look()
+    assert other.clean_offset == 30
+    assert first.clean_offset == clean
+    cleaner.look()
+    assert first.clean_offset > clean
+
+
+def test_how_far_it_came_survives_a_restart() -> None:
+    world = World()
+    fill(world)
+    world.compact()
+    lines = world.disk.read_file(f"{FOLDER}/cleaner-offset-checkpoint").decode().split("\n")
+    assert lines[0] == "0"
+    assert "table 0 30" in lines
+    world.restart()
+    assert world.log.clean_offset == 30
+    calls = world.disk.calls
+    world.compact(roll=False)
+    assert not [call for call in world.disk.trace[calls:] if call[1].endswith(".cleaned")]
+
+
+def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
+    world = World()
+    fill(world)
+    world.compact()
+    world.log.truncate_to(12)
+    assert world.log.clean_offset == 12
+    fill(world)
+    table = world.table()
+    world.compact()
+    assert world.table() == table
+
+
+class Meddling(AtOnce):
+    """A worker whose log is changed before it tells of anything."""
+
+    def __init__(self, world: World, change: Callable[[], None]) -> None:
+        super().__init__(world.disk)
+        self._change = change
+
+    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+        self._change()
+        super().start(task, tell)
+
+
+@pytest.mark.parametrize("change", ["cut", "deleted"])
+def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> None:
+    world = World()
+    fill(world)
+    world.log.roll()
+
+    def meddle() -> None:
+        if change == "cut":
+            world.log.truncate_fully_and_start_at(40)
+        else:
+            world.store.delete(PLACE, TOPIC_ID)
+            world.open_again()
+
+    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Meddling(world, meddle))
+    cleaner.look()
+    assert not cleaner.uncleanable
+    assert not cleaner.is_busy
+    assert not [name for name in world.names() if name.endswith((".swap", ".cleaned"))]
+    assert world.log.size == 0
+
+
+def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
+    world = World()
+    fill(world)
+    world.log.roll()
+    worker = AtOnce(world.disk)
+    worker.before_telling = lambda: world.log.truncate_to(12)
+    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker)
+    cleaner.look()
+    assert [type(each) for each in worker.news] == [CleanedGroup]
+    assert not cleaner.is_busy
+    assert not [name for name in world.names() if name.endswith((".swap", ".cleaned"))]
+    assert len(world.records()) == 12
+
+
+def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    other = world.store.open(TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted())
+    fill(world)
+    world.disk.flip(f"{world.log.folder}/{0:020d}.log", 100)
+    world.log, damaged = other, world.log
+    fill(world)
+    other.roll()
+    damaged.roll()
+    cleaner = cleaner_for(world.store, world.disk, world.clock)
+    for _ in range(4):
+        cleaner.look()
+    assert list(cleaner.uncleanable) == [PLACE]
+    assert "checksum" in cleaner.uncleanable[PLACE]
+    assert "table-0 is not compacted any more" in caplog.text
+    assert other.clean_offset == 30
+
+
+def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
+    world = World(cleanup_policy=frozenset({"delete"}))
+    fill(world)
+    # A topic that was not compacted when this came: the broker had no reason to open it.
+    sealed = bytearray(encode_batch([Record(timestamp=1, key=b"k", value=b"v" * 30)] * 20))
+    sealed[HEADER_SIZE + 4] = 0x7E
+    patch_crc(sealed)
+    world.log.append(memoryview(sealed), leader_epoch=0, now_ms=NOW_MS)
+    world.log.settings = compacted()
+    cleaner = world.compact()
+    assert "malformed" in cleaner.uncleanable[PLACE]
+    assert len(world.batches()) == 31
+
+
+class Failing(AtOnce):
+    def __init__(self, world: World, number: int) -> None:
+        super().__init__(world.disk)
+        self._number = number
+
+    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+        tell(Failed(why="because", errno=self._number))
+
+
+@pytest.mark.parametrize(
+    ("number", "given_up"), [(errno.ENOSPC, [False] * 3), (errno.EIO, [True] * 3), (WORKER_DIED, [False, True, True])]
+)
+def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, given_up: list[bool]) -> None:
+    world = World()
+    fill(world)
+    world.log.roll()
+    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Failing(world, number))
+    for expected in given_up:
+        cleaner.look()
+        assert bool(cleaner.uncleanable) is expected
+        assert not world.log.is_compacting
+
+
+def test_a_cleaner_that_is_switched_off_does_nothing() -> None:
+    world = World()
+    fill(world)
+    world.compact(log_cleaner_enable="false")
+    assert world.log.clean_offset == 0
+
+
+def test_nothing_is_compacted_above_the_high_watermark() -> None:
+    random = Random(1)
+    for _ in range(20):
+        world = World()
+        fill(world, 60)
+        mark = random.randrange(61)
+        before = {record for record in world.records() if record.offset >= mark}
+        world.compact(stable=lambda place, mark=mark, world=world: min(mark, stable_end(world.store, place)))
+        assert before <= set(world.records())
+        assert world.log.clean_offset <= mark

@@ -1,0 +1,70 @@
+from typing import Any
+
+from penstock.storage.compaction import plan
+from penstock.storage.compaction.plan import ClosedSegment, Plan
+from penstock.storage.compaction.task import Extent
+from tests.unit.storage.compaction.world import compacted
+
+NOW_MS = 1_000_000
+
+
+def segments(*sizes: int, first: int = NOW_MS - 500, latest: int = NOW_MS - 400) -> list[ClosedSegment]:
+    return [ClosedSegment(10 * index, 10 * index + 10, size, first, latest) for index, size in enumerate(sizes)]
+
+
+def decide(
+    found: list[ClosedSegment], *, dirty_from: int = 0, stable_end: int = 10_000, **changes: object
+) -> Plan | None:
+    return plan.decide(found, compacted(**changes), dirty_from=dirty_from, stable_end=stable_end, now_ms=NOW_MS)
+
+
+def test_a_pass_ends_with_the_last_segment_below_the_stable_end() -> None:
+    assert decide(segments(1, 1, 1), stable_end=29) == Plan(2, 0, 20, 1.0)
+    assert decide(segments(1, 1, 1), stable_end=30) == Plan(3, 0, 30, 1.0)
+    assert decide(segments(1, 1, 1), stable_end=9) is None
+
+
+def test_the_ratio_is_that_of_bytes_in_reach() -> None:
+    found = decide(segments(60, 40, 1000), dirty_from=10, stable_end=20, min_cleanable_dirty_ratio=0.39)
+    assert found == Plan(2, 10, 20, 0.4)
+    assert decide(segments(60, 40), dirty_from=10, min_cleanable_dirty_ratio=0.4) is None
+
+
+def test_a_young_record_stops_a_pass_unless_it_was_there_before() -> None:
+    assert decide(segments(1, 1), min_compaction_lag_ms=401) is None
+    assert decide(segments(1, 1), min_compaction_lag_ms=400) == Plan(2, 0, 20, 1.0)
+    assert decide(segments(1, 1), dirty_from=20, min_compaction_lag_ms=401) is None
+
+
+def test_an_overdue_record_is_worth_a_pass_of_its_own() -> None:
+    changes: dict[str, Any] = {"dirty_from": 10, "min_cleanable_dirty_ratio": 1.0}
+    assert decide(segments(99, 1), max_compaction_lag_ms=499, **changes) == Plan(2, 10, 20, 0.01)
+    assert decide(segments(99, 1), max_compaction_lag_ms=500, **changes) is None
+
+
+def test_a_checkpoint_outside_the_log_says_nothing() -> None:
+    assert plan.first_dirty(50, log_start=0, first_base=0, active_base=100) == 50
+    assert plan.first_dirty(101, log_start=0, first_base=0, active_base=100) == 0
+    assert plan.first_dirty(5, log_start=20, first_base=10, active_base=100) == 20
+
+
+def group(extents: list[Extent], bound: int, **limits: int) -> list[list[int]]:
+    limits = {"segment_bytes": 100, "index_interval": 0, "index_size_max": 10_000, **limits}
+    return [[each.base_offset for each in found] for found in plan.group(extents, bound=bound, **limits)]
+
+
+def test_neighbours_become_one_segment_while_there_is_room() -> None:
+    extents = [Extent(0, 40), Extent(10, 40), Extent(20, 40), Extent(30, 200), Extent(40, 1)]
+    assert group(extents, 50) == [[0, 10], [20], [30], [40]]
+    assert group(extents[:3], 30, segment_bytes=120) == [[0, 10, 20]]
+
+
+def test_an_index_has_room_for_so_much() -> None:
+    assert group([Extent(0, 40), Extent(10, 40)], 20, index_size_max=82 * 12) == [[0, 10]]
+    assert group([Extent(0, 40), Extent(10, 40)], 20, index_size_max=82 * 12 - 1) == [[0], [10]]
+
+
+def test_offsets_of_one_segment_fit_into_its_index() -> None:
+    far = 2**31
+    assert group([Extent(0, 1), Extent(10, 1)], far) == [[0, 10]]
+    assert group([Extent(0, 1), Extent(10, 1)], far + 1) == [[0], [10]]
