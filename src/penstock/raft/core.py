@@ -1,8 +1,8 @@
-"""The consensus core of one voter: `step(event, now)` gives effects, and nothing else happens.
+"""The consensus core of one node, voter or observer: `step(event, now)` gives effects, and nothing else happens.
 
 Pure: no clock, no disk, no network; chance is a seeded generator handed in. The duties of
 whoever drives it are listed in `events.py`, the roles in `roles.py`. Each role's rules live
-in a module of their own: `voting`, `following`, `leading`. Messages from strangers are ignored.
+in a module of their own: `voting`, `following`, `leading`.
 """
 
 from random import Random
@@ -11,10 +11,12 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft import following, leading, voting
 from penstock.raft.events import (
     Appended,
+    ChangeVoters,
     Effects,
     ElectionState,
     Event,
     LogStartMoved,
+    PeerLost,
     Received,
     Resign,
     SnapshotLoaded,
@@ -36,6 +38,7 @@ from penstock.raft.messages import (
 from penstock.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from penstock.raft.shape import LogShape
 from penstock.raft.state import State, Timing
+from penstock.raft.voters import VoterHistory, Voters
 
 
 class Core:
@@ -43,7 +46,7 @@ class Core:
         self,
         *,
         node_id: NodeId,
-        voters: frozenset[NodeId],
+        voters: frozenset[NodeId] | VoterHistory,
         election: ElectionState,
         log: LogShape,
         random: Random,
@@ -53,7 +56,12 @@ class Core:
         assert log.durable_offset == log.end_offset, "what is read back after a start is durable"
         assert log.last_epoch <= election.epoch, "the epoch is persisted before records of it are written"
         self._state = State(
-            node_id=node_id, voters=voters, election=election, log=log, timing=timing or Timing(), random=random
+            node_id=node_id,
+            voters=voters if isinstance(voters, VoterHistory) else VoterHistory(voters),
+            election=election,
+            log=log,
+            timing=timing or Timing(),
+            random=random,
         )
 
     @property
@@ -71,6 +79,24 @@ class Core:
     @property
     def leader(self) -> NodeId | None:
         return self._state.election.leader
+
+    @property
+    def leader_to_name(self) -> NodeId | None:
+        """Whom to name to others as leader."""
+        return self._state.leader_to_name
+
+    @property
+    def voters(self) -> Voters:
+        return self._state.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self._state.node_id in self._state.voters
+
+    @property
+    def may_change_voters(self) -> bool:
+        role = self._state.role
+        return isinstance(role, Leader) and leading.may_change_voters(self._state, role)
 
     @property
     def is_leader(self) -> bool:
@@ -100,7 +126,9 @@ class Core:
             case TimePassed():
                 self._pass_time(now)
             case Received(source=source, message=message):
-                if source in state.voters and source != state.node_id:
+                # Voters may differ for a while on who is one, so messages count whoever they come from;
+                # only the votes and the progress of this node's voters are ever added up.
+                if source != state.node_id:
                     self._receive(source, message, now)
             case Appended(last_offset=last_offset):
                 assert self.is_leader, "only the leader appends of its own accord"
@@ -111,11 +139,17 @@ class Core:
             case Resign():
                 if isinstance(state.role, Leader):
                     leading.resign(state, state.role, now)
+            case PeerLost(node=node):
+                self._lose(node, now)
+            case ChangeVoters():
+                assert isinstance(state.role, Leader), "only the leader changes the voters"
+                leading.change_voters(state, state.role, event, now)
             case LogStartMoved(snapshot=snapshot):
                 assert snapshot.end_offset <= state.high_watermark, "a snapshot contains only what is committed"
                 state.log.start_at(snapshot)
-            case SnapshotLoaded(snapshot=snapshot):
-                self._load_snapshot(snapshot, now)
+                state.history.start_at(snapshot.end_offset)
+            case SnapshotLoaded():
+                self._load_snapshot(event, now)
         effects = state.take_effects()
         effects.deadline = self._deadline()
         return effects
@@ -125,7 +159,9 @@ class Core:
         deadline = state.election_deadline(now)
         led = state.election.leader == state.node_id
         state.role = Resigned(deadline=deadline) if led else Unattached(deadline=deadline)
-        if not state.others:
+        if not state.may_stand:
+            following.look_for_leader(state, now)
+        elif not state.others:
             voting.stand(state, now)
 
     def _pass_time(self, now: float) -> None:
@@ -134,16 +170,31 @@ class Core:
         match role:
             case Unattached() | Resigned():
                 if now >= role.deadline:
-                    voting.stand(state, now)
+                    self._act(now)
             case Follower():
                 if now >= role.deadline:
-                    voting.stand(state, now)
+                    self._act(now)
                 else:
                     following.pass_time(state, role, now)
             case Prospective() | Candidate():
                 voting.pass_time(state, role, now)
             case Leader():
                 leading.pass_time(state, role, now)
+
+    def _act(self, now: float) -> None:
+        """Patience is over: find a leader, or be one."""
+        if self._state.may_stand:
+            voting.stand(self._state, now)
+        else:
+            following.look_for_leader(self._state, now)
+
+    def _lose(self, node: NodeId, now: float) -> None:
+        state = self._state
+        match state.role:
+            case Follower() | Unattached():
+                following.hear_lost(state, state.role, node, now)
+            case Prospective() | Candidate():
+                voting.hear_lost(state, state.role, node, now)
 
     def _receive(self, source: NodeId, message: Message, now: float) -> None:
         state = self._state
@@ -164,6 +215,8 @@ class Core:
                 following.hear_end(state, source, message, now)
             case FetchRequest():
                 leading.hear_fetch(state, source, message, now)
+                if isinstance(state.role, Leader):
+                    leading.leave_if_removed(state, state.role, now)
             case FetchResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
                 following.hear_response(state, source, message, now)
@@ -175,15 +228,19 @@ class Core:
         leading.advance(state)
         following.advance(state)
         following.fetch(state, now)
+        if isinstance(state.role, Leader):
+            leading.leave_if_removed(state, state.role, now)
 
-    def _load_snapshot(self, snapshot: EpochEnd, now: float) -> None:
+    def _load_snapshot(self, event: SnapshotLoaded, now: float) -> None:
         state = self._state
         role = state.role
+        snapshot = event.snapshot
         assert isinstance(role, Follower) and role.loading_snapshot == snapshot, (
             "only followers load, what they asked for"
         )
         assert snapshot.end_offset >= state.high_watermark, "a snapshot never takes anything back"
         state.log = LogShape(snapshot=snapshot)
+        state.history.replaced(event.voters)
         state.advance_high_watermark(snapshot.end_offset)
         role.loading_snapshot = None
         following.fetch(state, now)

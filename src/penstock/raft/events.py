@@ -9,6 +9,7 @@ If 1, 2 or 3 fails the driver stops the node: the core believes they have happen
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.messages import Batch, EpochEnd, Message
@@ -16,11 +17,15 @@ from penstock.raft.messages import Batch, EpochEnd, Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """What a node must never forget: the epoch, whom it voted for in it, and who leads it."""
+    """What a node must never forget: the epoch, whom it voted for in it, and who leads it.
+
+    `blank` is a voter that began with nothing and does not know what it may have forgotten (see `voting.py`).
+    """
 
     epoch: LeaderEpoch
     leader: NodeId | None = None
     voted: NodeId | None = None
+    blank: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,21 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The process of another node is gone: its machine says that nobody listens there. Never said of a silent one."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeVoters:
+    """Take a voter in or out. Handed to a leader for which `Core.may_change_voters` is true."""
+
+    voters: frozenset[NodeId]
+    payload: Any
+
+
+@dataclass(frozen=True, slots=True)
 class LogStartMoved:
     """The log before a snapshot of this node has been dropped."""
 
@@ -74,9 +94,22 @@ class SnapshotLoaded:
     """
 
     snapshot: EpochEnd
+    voters: frozenset[NodeId] | None = None
+    """Whom the snapshot names as voters, if it does."""
 
 
-Event = Started | TimePassed | Received | Appended | Synced | Resign | LogStartMoved | SnapshotLoaded
+Event = (
+    Started
+    | TimePassed
+    | Received
+    | Appended
+    | Synced
+    | Resign
+    | PeerLost
+    | ChangeVoters
+    | LogStartMoved
+    | SnapshotLoaded
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,12 +26,13 @@ def observe(state: State, source: NodeId, epoch: LeaderEpoch, leader: NodeId | N
             # The new epoch must not buy time for nothing: an election already due stays due.
             if isinstance(state.role, Unattached | Prospective | Candidate):
                 deadline = min(deadline, max(state.role.deadline, now))
-            state.enter(Unattached(deadline=deadline), ElectionState(epoch=epoch))
-        else:
-            _follow(state, ElectionState(epoch=epoch, leader=leader), now)
+            state.enter(Unattached(deadline=deadline), ElectionState(epoch=epoch, blank=state.election.blank))
+        elif leader != state.node_id:
+            _follow(state, ElectionState(epoch=epoch, leader=leader, blank=state.election.blank), now)
     elif epoch == state.epoch and leader is not None and leader != state.node_id:
         assert state.election.leader in (None, leader), "one leader per epoch"
-        is_news = state.election.leader is None or source == leader
+        # An observer, or a voter that must not stand, can do no harm by trying.
+        is_news = state.election.leader is None or source == leader or not state.may_stand
         if is_news and isinstance(state.role, Unattached | Prospective | Candidate):
             _follow(state, replace(state.election, leader=leader), now)
 
@@ -49,17 +50,41 @@ def fetch(state: State, now: float) -> None:
         return
     if state.log.durable_offset < state.log.end_offset:
         return
-    state.next_request_id += 1
-    role.request_id = state.next_request_id
     role.retry_at = now + state.timing.request_timeout
+    role.request_id = _send_fetch(state, role.leader)
+
+
+def _send_fetch(state: State, to: NodeId) -> int:
+    state.next_request_id += 1
     request = FetchRequest(
         epoch=state.epoch,
-        request_id=role.request_id,
+        request_id=state.next_request_id,
         fetch_offset=state.log.end_offset,
         last_fetched_epoch=state.log.last_epoch,
         high_watermark=state.high_watermark,
     )
-    state.send(role.leader, request)
+    state.send(to, request)
+    return state.next_request_id
+
+
+def look_for_leader(state: State, now: float) -> None:
+    """Ask one of the voters: its refusal names the leader. For those who do not stand for election."""
+    deadline = now + state.timing.fetch_wait * (0.5 + state.random.random())
+    if isinstance(state.role, Unattached):
+        state.role.deadline = deadline
+    else:
+        state.enter(Unattached(deadline=deadline), state.election)
+    if state.others and state.log.durable_offset == state.log.end_offset:
+        _send_fetch(state, state.random.choice(state.others))
+
+
+def hear_lost(state: State, role: Follower | Unattached, node: NodeId, now: float) -> None:
+    """The leader's process is gone: nobody will hear from it, so nobody needs to wait for it."""
+    if isinstance(role, Follower) and role.leader == node:
+        role.has_fetched = False
+        role.deadline = min(role.deadline, state.gone_deadline(now))
+    elif isinstance(role, Unattached) and not state.may_stand:
+        role.deadline = min(role.deadline, state.gone_deadline(now))
 
 
 def pass_time(state: State, role: Follower, now: float) -> None:

@@ -8,7 +8,7 @@ resigns, so that its clients look elsewhere.
 from collections.abc import Collection
 
 from penstock.model.ids import NodeId, Offset
-from penstock.raft.events import ElectionState
+from penstock.raft.events import ChangeVoters, ElectionState
 from penstock.raft.majority import held_by_majority, majority_count
 from penstock.raft.messages import (
     Batch,
@@ -19,7 +19,7 @@ from penstock.raft.messages import (
     FetchResponse,
     LeaderChange,
 )
-from penstock.raft.roles import Leader, Resigned
+from penstock.raft.roles import Leader, Progress, Resigned
 from penstock.raft.state import State
 
 
@@ -29,8 +29,7 @@ def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
     role = Leader(
         epoch_start=start,
         begin_at=now,
-        ends=dict.fromkeys(state.others, Offset(0)),
-        heard_at=dict.fromkeys(state.others, now),
+        progress={voter: Progress(end=Offset(0), heard_at=now) for voter in state.others},
     )
     state.enter(role, ElectionState(epoch=state.epoch, leader=state.node_id, voted=state.node_id))
     change = LeaderChange(
@@ -42,7 +41,7 @@ def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
 
 def resign(state: State, role: Leader, now: float) -> None:
     """Step down; the successors are named by how much of the log they hold."""
-    successors = tuple(sorted(role.ends, key=lambda voter: (-role.ends[voter], voter)))
+    successors = tuple(sorted(state.others, key=lambda voter: (-_progress(role, voter, now).end, voter)))
     state.enter(Resigned(deadline=state.election_deadline(now)), state.election)
     for voter in successors:
         state.send(voter, EndQuorumEpochRequest(epoch=state.epoch, preferred_successors=successors))
@@ -53,7 +52,7 @@ def pass_time(state: State, role: Leader, now: float) -> None:
         resign(state, role, now)
         return
     if now >= role.begin_at:
-        silent = tuple(voter for voter in state.others if role.heard_at[voter] + _begin_interval(state) <= now)
+        silent = tuple(voter for voter in state.others if role.progress[voter].heard_at + _begin_interval(state) <= now)
         _announce(state, role, silent, now)
     for voter, (request, until) in list(role.parked.items()):
         if now >= until:
@@ -62,10 +61,10 @@ def pass_time(state: State, role: Leader, now: float) -> None:
 
 def quorum_deadline(state: State, role: Leader) -> float:
     """When a majority, this leader included, will have been silent for too long."""
-    if not state.others:
-        return float("inf")
-    latest = sorted(role.heard_at.values(), reverse=True)
-    return latest[majority_count(len(state.voters)) - 2] + state.timing.check_quorum_timeout
+    latest = sorted((role.progress[voter].heard_at for voter in state.others), reverse=True)
+    # A leader that is no voter any more needs a majority of the others.
+    needed = majority_count(len(state.voters)) - (1 if state.node_id in state.voters else 0)
+    return latest[needed - 1] + state.timing.check_quorum_timeout if needed else float("inf")
 
 
 def next_deadline(state: State, role: Leader) -> float:
@@ -93,8 +92,7 @@ def hear_fetch(state: State, source: NodeId, request: FetchRequest, now: float) 
     if error is not FetchError.NONE or not isinstance(role, Leader):
         _refuse(state, source, request, FetchError.NOT_LEADER if error is FetchError.NONE else error)
         return
-    if source in role.heard_at:
-        role.heard_at[source] = now
+    _progress(role, source, now).heard_at = now
     log = state.log
     if request.fetch_offset < log.start_offset:
         _answer_snapshot(state, source, request)
@@ -118,12 +116,41 @@ def hear_fetch(state: State, source: NodeId, request: FetchRequest, now: float) 
 def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, now: float) -> None:
     """The fetcher's log is a prefix of this one: count it, and answer now or when there is news."""
     role.parked[source] = (request, now + state.timing.fetch_wait)
-    if source in role.ends:
-        role.ends[source] = max(role.ends[source], request.fetch_offset)
+    progress = _progress(role, source, now)
+    # It may go back: a voter that has lost its disk no longer holds what it once confirmed.
+    progress.end = request.fetch_offset
+    if request.fetch_offset >= state.log.end_offset:
+        progress.caught_up_at = now
+    if source in state.voters:
         advance(state)
     has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < state.high_watermark
     if has_news and source in role.parked:
         _answer(state, role, source, request)
+
+
+def _progress(role: Leader, node: NodeId, now: float) -> Progress:
+    progress = role.progress.get(node)
+    if progress is None:
+        progress = role.progress[node] = Progress(end=Offset(0), heard_at=now)
+    return progress
+
+
+def may_change_voters(state: State, role: Leader) -> bool:
+    """One change at a time, and only once something of this epoch is committed (KIP-853)."""
+    return state.high_watermark > max(role.epoch_start, state.history.changed_at)
+
+
+def change_voters(state: State, role: Leader, change: ChangeVoters, now: float) -> None:
+    assert may_change_voters(state, role), "one change of the voters at a time"
+    assert len(change.voters ^ state.voters) <= 1, "a change takes one voter in or out"
+    end = state.log.end_offset
+    state.append(
+        Batch(base_offset=end, last_offset=end, epoch=state.epoch, payload=change.payload, voters=change.voters)
+    )
+    for voter in state.others:
+        _progress(role, voter, now)
+    _announce(state, role, state.others, now)
+    answer_parked(state)
 
 
 def advance(state: State) -> None:
@@ -131,12 +158,21 @@ def advance(state: State) -> None:
     role = state.role
     if not isinstance(role, Leader):
         return
-    held = held_by_majority([state.log.durable_offset, *role.ends.values()])
+    ends = [role.progress[voter].end for voter in state.others]
+    if state.node_id in state.voters:
+        ends.append(state.log.durable_offset)
+    held = held_by_majority(ends)
     # A leader ahead of the majority on disk commits no more than the majority, and one whose own
     # disk lags behind the others commits no more than it could itself read back after a crash.
     held = min(held, state.log.durable_offset)
     if held > role.epoch_start and state.advance_high_watermark(held):
         answer_parked(state)
+
+
+def leave_if_removed(state: State, role: Leader, now: float) -> None:
+    """A leader that was taken out leads until that is committed, then makes room."""
+    if state.node_id not in state.voters and state.high_watermark > state.history.changed_at:
+        resign(state, role, now)
 
 
 def answer_parked(state: State) -> None:

@@ -27,6 +27,8 @@ class Batch:
     last_offset: Offset
     epoch: LeaderEpoch
     payload: Any = None
+    voters: frozenset[NodeId] | None = None
+    """The new set of voters, if that is what the batch brings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""The six roles of a voter, what each remembers, and which may follow which.
+"""The six roles of a node, what each remembers, and which may follow which.
 
 Unattached knows the epoch but no leader. Follower fetches from the leader. Prospective
 asks whether it could win without disturbing anybody (KIP-996). Candidate has taken a
 new epoch and asks for votes in it. Leader appends. Resigned led its epoch, perhaps
-before a restart, and must not lead it again: records of it may be lost here.
+before a restart, and must not lead it again: records of it may be lost here. An observer, which
+has no vote, is only ever Unattached or Follower.
 """
 
 from dataclasses import dataclass, field
@@ -46,13 +47,23 @@ class Candidate:
 
 
 @dataclass(slots=True, kw_only=True)
+class Progress:
+    """How far another node has come, as its fetches tell."""
+
+    end: Offset
+    """Everything below is durable there."""
+    heard_at: float
+    caught_up_at: float | None = None
+    """When it last had all that there was."""
+
+
+@dataclass(slots=True, kw_only=True)
 class Leader:
     epoch_start: Offset
     """Where this epoch's first record is; nothing is committed before a majority holds that one."""
     begin_at: float
-    ends: dict[NodeId, Offset] = field(default_factory=dict)
-    """The durable end of every other voter, as its fetches tell."""
-    heard_at: dict[NodeId, float] = field(default_factory=dict)
+    progress: dict[NodeId, Progress] = field(default_factory=dict)
+    """Of every other voter and of whoever else fetches."""
     parked: dict[NodeId, tuple[FetchRequest, float]] = field(default_factory=dict)
     """Fetches that wait for news, and until when."""
 
@@ -66,11 +77,11 @@ Role = Unattached | Follower | Prospective | Candidate | Leader | Resigned
 
 WITHIN_AN_EPOCH: dict[type[Role], frozenset[type[Role]]] = {
     Unattached: frozenset({Follower, Prospective}),
-    Follower: frozenset({Prospective}),
+    Follower: frozenset({Prospective, Unattached}),
     Prospective: frozenset({Follower, Unattached}),
     Candidate: frozenset({Leader, Follower, Prospective}),
     Leader: frozenset({Resigned}),
-    Resigned: frozenset({Prospective}),
+    Resigned: frozenset({Prospective, Unattached}),
 }
 TO_A_LATER_EPOCH: dict[type[Role], frozenset[type[Role]]] = {
     role: frozenset({Unattached, Follower, Candidate} if role is Prospective else {Unattached, Follower})

@@ -69,6 +69,13 @@ class LogShape:
             return EpochEnd(epoch=self.snapshot.epoch, end_offset=self.start_offset)
         return None
 
+    def start_of(self, epoch: LeaderEpoch) -> Offset:
+        """Where the first record of the epoch is, or some offset behind it; the log's end if it has none."""
+        if epoch == self.snapshot.epoch and self.start_offset > 0:
+            return Offset(self.start_offset - 1)
+        index = bisect_right(self._epochs, epoch) - 1
+        return self._starts[index] if index >= 0 and self._epochs[index] == epoch else self.end_offset
+
     def divergence(self, *, offset: Offset, epoch: LeaderEpoch) -> EpochEnd | None:
         """Where a log that ends at the offset, in the epoch, parts from this one; None if it does not.
 

@@ -5,7 +5,7 @@ role and every change of what must be persisted goes through here, where the tab
 roles and the rules that never bend are asserted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
@@ -13,6 +13,7 @@ from penstock.raft.events import Effects, ElectionState, Send
 from penstock.raft.messages import Batch, Message
 from penstock.raft.roles import TO_A_LATER_EPOCH, WITHIN_AN_EPOCH, Leader, Role, Unattached
 from penstock.raft.shape import LogShape
+from penstock.raft.voters import VoterHistory, Voters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Timing:
     fetch_timeout: float = 2.0
     fetch_wait: float = 0.5
     request_timeout: float = 2.0
+    gone_pause_max: float = 0.1
+    """When the leader's process is gone there is nobody to wait for; the pause only keeps voters from a tie."""
 
     @property
     def check_quorum_timeout(self) -> float:
@@ -36,16 +39,14 @@ class State:
         self,
         *,
         node_id: NodeId,
-        voters: frozenset[NodeId],
+        voters: VoterHistory,
         election: ElectionState,
         log: LogShape,
         timing: Timing,
         random: Random,
     ) -> None:
-        assert node_id in voters, "only voters run elections"
         self.node_id = node_id
-        self.voters = voters
-        self.others = tuple(sorted(voters - {node_id}))
+        self.history = voters
         self.election = election
         self.log = log
         self.timing = timing
@@ -62,6 +63,21 @@ class State:
     @property
     def epoch(self) -> LeaderEpoch:
         return self.election.epoch
+
+    @property
+    def voters(self) -> Voters:
+        return self.history.present
+
+    @property
+    def others(self) -> tuple[NodeId, ...]:
+        """The other voters."""
+        return tuple(sorted(self.history.present - {self.node_id}))
+
+    @property
+    def may_stand(self) -> bool:
+        """Observers never stand, nor does a voter that is still being refilled: it lacks what it once confirmed."""
+        refilling = self.election.blank and self.log.end_offset > 0
+        return self.node_id in self.history.present and not refilling
 
     @property
     def leader_to_name(self) -> NodeId | None:
@@ -93,12 +109,15 @@ class State:
     def append(self, batch: Batch) -> None:
         assert batch.base_offset == self.log.end_offset, "a log has no gaps"
         self.log.append(last_offset=batch.last_offset, epoch=batch.epoch)
+        if batch.voters is not None:
+            self.history.append(batch.last_offset, batch.voters)
         self._append.append(batch)
 
     def truncate_to(self, offset: Offset) -> None:
         assert offset >= self.high_watermark, "what is committed is never cut"
         assert not self._append, "a step cuts before it appends"
         self.log.truncate_to(offset)
+        self.history.truncate_to(offset)
         self._truncate_to = offset
 
     def advance_high_watermark(self, mark: Offset) -> bool:
@@ -107,6 +126,7 @@ class State:
         if mark <= self.high_watermark:
             return False
         self.high_watermark = self._marked = mark
+        self.settle_blank()
         return True
 
     def election_deadline(self, now: float) -> float:
@@ -115,6 +135,14 @@ class State:
 
     def backoff_deadline(self, now: float) -> float:
         return now + self.timing.election_backoff_max * self.random.random()
+
+    def gone_deadline(self, now: float) -> float:
+        return now + self.timing.gone_pause_max * self.random.random()
+
+    def settle_blank(self) -> None:
+        """Count as a full voter once something of the present epoch is committed here: all before it is here too."""
+        if self.election.blank and self.high_watermark > self.log.start_of(self.epoch):
+            self.remember(replace(self.election, blank=False))
 
     def take_effects(self) -> Effects:
         effects = Effects(

@@ -3,6 +3,8 @@
 A voter first asks at its present epoch whether it could win (pre-vote, KIP-996), so that
 one that was merely cut off does not depose a working leader. Goes to `leading` when a
 majority grants. Grants one vote per epoch, and only to a log at least as long as its own.
+A voter that began blank may have confirmed more than it can know: it helps only a log as blank as its own
+was, which is how a cluster is born, until it holds all that a leader has committed.
 """
 
 from dataclasses import replace
@@ -33,7 +35,7 @@ def _take_new_epoch(state: State, now: float) -> None:
     role = Candidate(
         deadline=state.election_deadline(now), retry_at=now + state.timing.request_timeout, granted={state.node_id}
     )
-    state.enter(role, ElectionState(epoch=epoch, voted=state.node_id))
+    state.enter(role, ElectionState(epoch=epoch, voted=state.node_id, blank=state.election.blank))
     if is_majority(role.granted, state.voters):
         leading.lead(state, now, granting=role.granted)
     else:
@@ -65,7 +67,8 @@ def pass_time(state: State, role: Prospective | Candidate, now: float) -> None:
 def hear_request(state: State, source: NodeId, request: VoteRequest, now: float) -> None:
     granted = request.epoch == state.epoch and _grants(state, source, request)
     if granted and not request.pre_vote:
-        state.remember(replace(state.election, voted=source))
+        # Whoever helps a cluster to be born has nothing to remember of an earlier one.
+        state.remember(replace(state.election, voted=source, blank=False))
         if isinstance(state.role, Unattached):
             state.role.deadline = state.election_deadline(now)
     state.send(
@@ -76,6 +79,8 @@ def hear_request(state: State, source: NodeId, request: VoteRequest, now: float)
 
 def _grants(state: State, source: NodeId, request: VoteRequest) -> bool:
     if (request.last_epoch, request.end_offset) < (state.log.last_epoch, state.log.end_offset):
+        return False
+    if state.election.blank and request.end_offset > 0:
         return False
     if request.pre_vote:
         # Whoever hears from a leader does not help to depose it.
@@ -97,6 +102,19 @@ def hear_response(state: State, source: NodeId, response: VoteResponse, now: flo
             _take_new_epoch(state, now)
         else:
             leading.lead(state, now, granting=role.granted)
-    elif len(role.refused) > len(state.voters) - majority_count(len(state.voters)):
-        # Lost for sure. A pause of random length lets another go first.
+    elif _is_lost(state, role):
+        # A pause of random length lets another go first.
         role.deadline = min(role.deadline, state.backoff_deadline(now))
+
+
+def _is_lost(state: State, role: Prospective | Candidate) -> bool:
+    """Whether too many have refused for a majority to be left."""
+    return len(role.refused & state.voters) > len(state.voters) - majority_count(len(state.voters))
+
+
+def hear_lost(state: State, role: Prospective | Candidate, node: NodeId, now: float) -> None:
+    """A voter whose process is gone will not answer: without it the election may be lost already."""
+    if node not in role.granted:
+        role.refused.add(node)
+        if _is_lost(state, role):
+            role.deadline = min(role.deadline, state.gone_deadline(now))

@@ -14,10 +14,12 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.core import Core
 from penstock.raft.events import (
     Appended,
+    ChangeVoters,
     Effects,
     ElectionState,
     Event,
     LogStartMoved,
+    PeerLost,
     Received,
     Send,
     SnapshotLoaded,
@@ -28,6 +30,7 @@ from penstock.raft.events import (
 from penstock.raft.majority import majority_count
 from penstock.raft.messages import Batch, EpochEnd, FetchResponse, Message, VoteResponse
 from penstock.raft.shape import NO_RECORDS, LogShape
+from penstock.raft.voters import VoterHistory
 
 Entry = tuple[int, object]
 """A record as (epoch, value)."""
@@ -38,10 +41,11 @@ class Node:
     """What survives a crash, and the core that does not."""
 
     id: NodeId
-    election: ElectionState = field(default_factory=lambda: ElectionState(epoch=LeaderEpoch(0)))
+    election: ElectionState = field(default_factory=lambda: ElectionState(epoch=LeaderEpoch(0), blank=True))
     entries: list[Entry] = field(default_factory=list)
     durable: int = 0
     snapshot: EpochEnd = NO_RECORDS
+    snapshot_voters: frozenset[NodeId] | None = None
     core: Core | None = None
     incarnation: int = 0
     timer: float | None = None
@@ -50,12 +54,17 @@ class Node:
 
 
 class World:
-    def __init__(self, *, seed: int, voters: int, loss: float = 0.0) -> None:
+    def __init__(self, *, seed: int, voters: int, observers: int = 0, loss: float = 0.0) -> None:
         self.random = Random(seed)
         self.now = 0.0
         self.loss = loss
         self.cut: set[frozenset[NodeId]] = set()
-        self.nodes = {NodeId(index): Node(NodeId(index)) for index in range(1, voters + 1)}
+        self.nodes = {NodeId(index): Node(NodeId(index)) for index in range(1, voters + observers + 1)}
+        self.configured = frozenset(NodeId(index) for index in range(1, voters + 1))
+        self.wiped = 0
+        self.taken: dict[NodeId, list[Entry]] = {}
+        """What was durable on the disks that were lost, the last of each node."""
+        self.voter_changes = 0
         self.committed: list[Entry] = []
         self.leaders: dict[int, NodeId] = {}
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
@@ -78,13 +87,17 @@ class World:
 
     def start(self, node: Node) -> None:
         shape = LogShape(snapshot=node.snapshot)
+        history = VoterHistory(node.snapshot_voters or self.configured)
         for offset in range(node.snapshot.end_offset, len(node.entries)):
-            shape.append(last_offset=Offset(offset), epoch=LeaderEpoch(node.entries[offset][0]))
+            epoch, value = node.entries[offset]
+            shape.append(last_offset=Offset(offset), epoch=LeaderEpoch(epoch))
+            if isinstance(value, frozenset):
+                history.append(Offset(offset), value)
         shape.durable_offset = shape.end_offset
         node.durable = len(node.entries)
         node.core = Core(
             node_id=node.id,
-            voters=frozenset(self.nodes),
+            voters=history,
             election=node.election,
             log=shape,
             random=Random(self.random.getrandbits(32)),
@@ -100,6 +113,40 @@ class World:
         node.timer = None
         kept = self.random.randint(node.durable, len(node.entries))
         del node.entries[kept:]
+
+    def wipe(self, node: Node) -> None:
+        """Take a node's disk away, if enough voters that have theirs are left to elect a leader."""
+        leader = self.leader()
+        if leader is None or leader.core is None or leader is node:
+            return
+        whole = [each for each in self.nodes.values() if not each.election.blank and each is not node]
+        if len(whole) < len(self.nodes) - 1:
+            return
+        voters = leader.core.voters
+        if len(voters - {node.id}) < majority_count(len(voters)):
+            return
+        self.wiped += 1
+        self.taken[node.id] = node.entries[: node.durable]
+        self.crash(node)
+        self.nodes[node.id] = fresh = Node(node.id, incarnation=node.incarnation)
+        self.start(fresh)
+
+    def change_voters(self, node: Node) -> None:
+        """Take a node in if it has no vote, out if it has one."""
+        leader = self.leader()
+        if leader is None or leader.core is None or not leader.core.may_change_voters:
+            return
+        voters = leader.core.voters ^ {node.id}
+        if any(each.election.blank for each in self.nodes.values()) or len(voters) < 2:
+            return
+        self.voter_changes += 1
+        self.step(leader, ChangeVoters(voters, voters))
+
+    def tell_lost(self, gone: Node) -> None:
+        """Let everybody learn that a process is gone."""
+        for node in self.nodes.values():
+            if node.core is not None:
+                self.step(node, PeerLost(gone.id))
 
     def restart(self, node: Node) -> None:
         if node.core is None:
@@ -168,14 +215,19 @@ class World:
                 last_offset=Offset(position),
                 epoch=LeaderEpoch(node.entries[position][0]),
                 payload=node.entries[position][1],
+                voters=voters if isinstance(voters := node.entries[position][1], frozenset) else None,
             )
             for position in range(offset, min(offset + 5, len(node.entries)))
         )
 
     def _deliver(self, source: NodeId, to: NodeId, message: Message) -> None:
         node = self.nodes[to]
-        if node.core is not None and frozenset({source, to}) not in self.cut:
+        if frozenset({source, to}) in self.cut:
+            return
+        if node.core is not None:
             self.step(node, Received(source, message))
+        elif self.nodes[source].core is not None:
+            self.step(self.nodes[source], PeerLost(to))
 
     def _set_timer(self, node: Node, deadline: float | None) -> None:
         node.timer = deadline
@@ -202,7 +254,8 @@ class World:
             node.entries[:] = self.committed[: snapshot.end_offset]
             node.durable = len(node.entries)
             node.snapshot = snapshot
-            self.step(node, SnapshotLoaded(snapshot))
+            node.snapshot_voters = self.voters_at(snapshot.end_offset)
+            self.step(node, SnapshotLoaded(snapshot, node.snapshot_voters))
 
         self.later(self.random.expovariate(20), loaded)
 
@@ -220,7 +273,13 @@ class World:
         end = node.core.high_watermark
         if end > node.snapshot.end_offset:
             node.snapshot = EpochEnd(epoch=LeaderEpoch(node.entries[end - 1][0]), end_offset=end)
+            node.snapshot_voters = self.voters_at(end)
             self.step(node, LogStartMoved(node.snapshot))
+
+    def voters_at(self, end: int) -> frozenset[NodeId] | None:
+        """Whom the committed log names as voters below an offset."""
+        named = [value for _, value in self.committed[:end] if isinstance(value, frozenset)]
+        return named[-1] if named else None
 
     def leader(self) -> Node | None:
         """The node that leads the latest epoch, if it is up."""
@@ -240,9 +299,14 @@ class World:
         shared = min(mark, len(self.committed))
         assert shown[:shared] == self.committed[:shared], "committed records are the same everywhere"
         if mark > len(self.committed):
-            assert core.is_leader, "the leader learns first that something is committed"
-            holding = [other for other in self.nodes.values() if other.entries[: other.durable][:mark] == shown]
-            assert len(holding) >= majority_count(len(self.nodes)), "the mark is held durably by a majority"
+            assert self.leaders.get(core.epoch) == node.id, "the leader learns first that something is committed"
+            holding = [
+                voter
+                for voter in core.voters
+                if self.nodes[voter].entries[: self.nodes[voter].durable][:mark] == shown
+                or self.taken.get(voter, [])[:mark] == shown
+            ]
+            assert len(holding) >= majority_count(len(core.voters)), "the mark is held durably by a majority"
             self.committed = shown
 
     def check_logs_match(self) -> None:
@@ -256,15 +320,19 @@ class World:
                         break
 
 
-def storm(*, seed: int, voters: int, rounds: int = 40) -> World:
-    """Half a minute of crashes, cuts, losses and snapshots; then peace, in which all must agree."""
-    world = World(seed=seed, voters=voters, loss=0.05)
+def storm(*, seed: int, voters: int, observers: int = 0, rounds: int = 40) -> World:
+    """Half a minute of crashes, cuts, losses and snapshots; then peace, in which all must agree.
+
+    With observers, disks are lost too, and nodes are taken in and out as voters.
+    """
+    world = World(seed=seed, voters=voters, observers=observers, loss=0.05)
+    total = voters + observers
     chance = Random(seed + 1)
     for _ in range(rounds):
         world.run(chance.expovariate(1.5))
-        node = world.nodes[NodeId(chance.randint(1, voters))]
-        other = world.nodes[NodeId(chance.randint(1, voters))]
-        match chance.randrange(7):
+        node = world.nodes[NodeId(chance.randint(1, total))]
+        other = world.nodes[NodeId(chance.randint(1, total))]
+        match chance.randrange(10 if observers else 7):
             case 0 | 1:
                 if node.core is not None:
                     world.crash(node)
@@ -277,6 +345,10 @@ def storm(*, seed: int, voters: int, rounds: int = 40) -> World:
                 world.cut.clear()
             case 5:
                 world.take_snapshot(node)
+            case 7:
+                world.wipe(node)
+            case 8 | 9:
+                world.change_voters(node)
         for _ in range(chance.randrange(4)):
             world.propose()
         world.check_logs_match()

@@ -1,5 +1,7 @@
 """The core among many voters in a seeded world of faults (invariants 24 to 27, 29)."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.model.ids import NodeId, Offset
@@ -17,6 +19,29 @@ from tests.unit.raft.harness import World, storm
 def test_storms_break_no_invariant_and_peace_brings_agreement(seed: int, voters: int) -> None:
     world = storm(seed=seed, voters=voters)
     assert world.leaders
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_storms_with_lost_disks_observers_and_changes_of_the_voters(seed: int) -> None:
+    storm(seed=seed, voters=3, observers=2)
+
+
+def test_the_rare_states_are_reached() -> None:
+    worlds = [storm(seed=seed, voters=3, observers=2) for seed in range(24)]
+    assert sum(world.wiped for world in worlds) >= 10
+    assert sum(world.voter_changes for world in worlds) >= 20
+
+
+def test_a_leader_whose_process_is_gone_is_replaced_within_a_second() -> None:
+    for seed in range(20):
+        world = World(seed=seed, voters=3)
+        world.run(5.0)
+        leader = world.leader()
+        assert leader is not None
+        world.crash(leader)
+        world.tell_lost(leader)
+        world.run(0.9)
+        assert world.leader() is not None, seed
 
 
 def test_the_same_seed_gives_the_same_story() -> None:
@@ -95,10 +120,10 @@ def test_a_voter_that_lost_its_place_in_the_log_loads_the_snapshot() -> None:
     assert behind.entries == world.committed
 
 
-def _found(seeds: int = 60) -> bool:
+def _found(seeds: int = 60, observers: int = 0) -> bool:
     for seed in range(seeds):
         try:
-            storm(seed=seed, voters=3)
+            storm(seed=seed, voters=3, observers=observers)
         except AssertionError:
             return True
     return False
@@ -112,6 +137,17 @@ def test_the_world_notices_votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatc
     assert _found()
 
 
+def test_the_world_notices_a_vote_of_a_voter_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = voting._grants
+
+    def grants(state: State, source: NodeId, request: VoteRequest) -> bool:
+        state.election = replace(state.election, blank=False)
+        return asked(state, source, request)
+
+    monkeypatch.setattr(voting, "_grants", grants)
+    assert _found(300, observers=2)
+
+
 def test_the_world_notices_a_mark_that_a_minority_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leading, "held_by_majority", max)
     assert _found()
@@ -121,7 +157,7 @@ def test_the_world_notices_a_mark_that_counts_what_is_not_durable(monkeypatch: p
     def advance(state: State) -> None:
         if isinstance(state.role, Leader):
             state.log.durable_offset = state.log.end_offset
-            held = held_by_majority([state.log.end_offset, *state.role.ends.values()])
+            held = held_by_majority([state.log.end_offset, *(state.role.progress[voter].end for voter in state.others)])
             if held > state.role.epoch_start:
                 state.advance_high_watermark(Offset(held))
 

@@ -4,8 +4,9 @@ from random import Random
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.core import Core
-from penstock.raft.events import Appended, ElectionState, Received, Started, Synced, TimePassed
+from penstock.raft.events import Appended, ElectionState, PeerLost, Received, Started, Synced, TimePassed
 from penstock.raft.messages import (
+    Batch,
     BeginQuorumEpochRequest,
     FetchError,
     FetchRequest,
@@ -16,6 +17,7 @@ from penstock.raft.messages import (
 )
 from penstock.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from penstock.raft.shape import LogShape
+from penstock.raft.state import Timing
 
 
 def core(*, voters: int = 3, epoch: int = 0, leader: int | None = None, voted: int | None = None, end: int = 0) -> Core:
@@ -160,8 +162,139 @@ def test_a_follower_that_hears_its_leader_helps_nobody_to_depose_it() -> None:
     assert isinstance(send.message, VoteResponse) and not send.message.granted
 
 
-def test_messages_from_strangers_are_ignored() -> None:
+def test_a_stranger_may_be_a_voter_that_is_not_known_here_yet() -> None:
     voter = core()
     voter.step(Started(), 0.0)
     effects = voter.step(Received(NodeId(9), vote_request(8)), 0.0)
-    assert not effects.send and effects.persist is None and voter.epoch == 0
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(8), voted=NodeId(9))
+
+
+def test_the_vote_of_a_stranger_does_not_count() -> None:
+    voter = core()
+    deadline = voter.step(Started(), 0.0).deadline
+    assert deadline is not None
+    voter.step(TimePassed(), deadline)
+    yes = VoteResponse(epoch=LeaderEpoch(0), leader=None, granted=True, pre_vote=True)
+    voter.step(Received(NodeId(9), yes), deadline)
+    assert is_in(voter, Prospective)
+
+
+def follower(*, voters: int = 3) -> Core:
+    """A voter that has fetched from node 2, the leader of epoch 1."""
+    voter = core(voters=voters)
+    voter.step(Started(), 0.0)
+    (send,) = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(1))), 0.0).send[:1]
+    assert isinstance(send.message, FetchRequest)
+    answer = FetchResponse(
+        epoch=LeaderEpoch(1), leader=NodeId(2), request_id=send.message.request_id, high_watermark=Offset(0)
+    )
+    voter.step(Received(NodeId(2), answer), 0.0)
+    return voter
+
+
+def test_a_follower_stands_soon_when_its_leaders_process_is_gone() -> None:
+    voter = follower()
+    before = voter.step(TimePassed(), 0.0).deadline
+    after = voter.step(PeerLost(NodeId(2)), 0.0).deadline
+    assert before is not None and before >= 1.0
+    assert after is not None and after <= Timing().gone_pause_max
+    voter.step(TimePassed(), after)
+    assert is_in(voter, Prospective)
+
+
+def test_the_end_of_another_process_changes_nothing_for_a_follower() -> None:
+    voter = follower()
+    before = voter.step(TimePassed(), 0.0).deadline
+    assert voter.step(PeerLost(NodeId(3)), 0.0).deadline == before
+
+
+def test_two_survivors_that_refuse_each_other_try_again_soon_when_the_third_is_gone() -> None:
+    voter = follower()
+    deadline = voter.step(PeerLost(NodeId(2)), 0.0).deadline
+    assert deadline is not None
+    voter.step(TimePassed(), deadline)
+    no = VoteResponse(epoch=LeaderEpoch(1), leader=NodeId(2), granted=False, pre_vote=True)
+    voter.step(Received(NodeId(3), no), deadline)
+    again = voter.step(PeerLost(NodeId(2)), deadline).deadline
+    assert again is not None and again - deadline <= Timing().gone_pause_max
+
+
+def test_an_observer_asks_a_voter_who_leads_and_never_stands() -> None:
+    observer = Core(
+        node_id=NodeId(7),
+        voters=frozenset({NodeId(1), NodeId(2)}),
+        election=ElectionState(epoch=LeaderEpoch(0)),
+        log=LogShape(),
+        random=Random(7),
+    )
+    effects = observer.step(Started(), 0.0)
+    (send,) = effects.send
+    assert isinstance(send.message, FetchRequest)
+    hint = FetchResponse(
+        epoch=LeaderEpoch(4),
+        leader=NodeId(2),
+        request_id=send.message.request_id,
+        error=FetchError.NOT_LEADER,
+        high_watermark=Offset(0),
+    )
+    (fetch,) = observer.step(Received(NodeId(1), hint), 0.1).send
+    assert fetch.to == 2 and isinstance(fetch.message, FetchRequest) and fetch.message.epoch == 4
+    observer.step(TimePassed(), 100.0)
+    assert is_in(observer, Unattached)
+
+
+def blank(*, end: int = 0) -> Core:
+    log = LogShape()
+    for offset in range(end):
+        log.append(last_offset=Offset(offset), epoch=LeaderEpoch(1))
+    log.durable_offset = log.end_offset
+    return Core(
+        node_id=NodeId(1),
+        voters=frozenset({NodeId(1), NodeId(2), NodeId(3)}),
+        election=ElectionState(epoch=LeaderEpoch(1), blank=True),
+        log=log,
+        random=Random(7),
+    )
+
+
+def granted(voter: Core, request: VoteRequest) -> bool:
+    (send,) = voter.step(Received(NodeId(2), request), 0.0).send
+    assert isinstance(send.message, VoteResponse)
+    return send.message.granted
+
+
+def test_a_blank_voter_helps_only_a_blank_log() -> None:
+    voter = blank()
+    voter.step(Started(), 0.0)
+    assert not granted(voter, vote_request(5, last_epoch=4, end=9))
+    assert not granted(voter, vote_request(5, last_epoch=4, end=9, pre_vote=True))
+    assert granted(voter, vote_request(6))
+    assert granted(voter, vote_request(7, last_epoch=6, end=1)), "it was there when the cluster was born"
+
+
+def test_a_voter_that_is_being_refilled_does_not_stand() -> None:
+    voter = blank(end=3)
+    deadline = voter.step(Started(), 0.0).deadline
+    assert deadline is not None
+    voter.step(TimePassed(), deadline)
+    assert is_in(voter, Unattached)
+
+
+def test_a_blank_voter_is_a_full_one_again_once_it_holds_what_its_leader_has_committed() -> None:
+    voter = blank()
+    voter.step(Started(), 0.0)
+    (send,) = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(3))), 0.0).send[:1]
+    assert isinstance(send.message, FetchRequest)
+    answer = FetchResponse(
+        epoch=LeaderEpoch(3),
+        leader=NodeId(2),
+        request_id=send.message.request_id,
+        high_watermark=Offset(2),
+        batches=(
+            Batch(base_offset=Offset(0), last_offset=Offset(0), epoch=LeaderEpoch(1)),
+            Batch(base_offset=Offset(1), last_offset=Offset(1), epoch=LeaderEpoch(3)),
+        ),
+    )
+    assert voter.step(Received(NodeId(2), answer), 0.0).persist is None
+    effects = voter.step(Synced(Offset(2)), 0.0)
+    assert effects.persist == ElectionState(epoch=LeaderEpoch(3), leader=NodeId(2))
