@@ -6,6 +6,7 @@ in a module of their own: `voting`, `following`, `leading`.
 """
 
 from random import Random
+from uuid import UUID
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft import following, leading, voting
@@ -51,6 +52,7 @@ class Core:
         log: LogShape,
         random: Random,
         timing: Timing | None = None,
+        disk: UUID | None = None,
     ) -> None:
         """Take what the node has persisted; the log's durable offset must be its end, as after a restart."""
         assert log.durable_offset == log.end_offset, "what is read back after a start is durable"
@@ -62,6 +64,7 @@ class Core:
             log=log,
             timing=timing or Timing(),
             random=random,
+            disk=disk,
         )
 
     @property

@@ -62,6 +62,7 @@ def _send_fetch(state: State, to: NodeId) -> int:
         fetch_offset=state.log.end_offset,
         last_fetched_epoch=state.log.last_epoch,
         high_watermark=state.high_watermark,
+        disk=state.disk,
     )
     state.send(to, request)
     return state.next_request_id
@@ -125,7 +126,11 @@ def advance(state: State) -> None:
     """Take over the leader's high watermark, as far as this log is durable."""
     role = state.role
     if isinstance(role, Follower):
-        state.advance_high_watermark(min(role.leader_high_watermark, state.log.durable_offset))
+        mark = role.leader_high_watermark
+        state.advance_high_watermark(min(mark, state.log.durable_offset))
+        # All that the leader knows to be committed is here, and it knows all: it has committed in its own epoch.
+        if state.election.blank and state.log.start_of(state.epoch) < mark <= state.log.durable_offset:
+            state.remember(replace(state.election, blank=False))
 
 
 def hear_end(state: State, source: NodeId, request: EndQuorumEpochRequest, now: float) -> None:

@@ -117,8 +117,7 @@ def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, no
     """The fetcher's log is a prefix of this one: count it, and answer now or when there is news."""
     role.parked[source] = (request, now + state.timing.fetch_wait)
     progress = _progress(role, source, now)
-    # It may go back: a voter that has lost its disk no longer holds what it once confirmed.
-    progress.end = request.fetch_offset
+    _note_progress(state, progress, request, now)
     if request.fetch_offset >= state.log.end_offset:
         progress.caught_up_at = now
     if source in state.voters:
@@ -151,6 +150,18 @@ def change_voters(state: State, role: Leader, change: ChangeVoters, now: float) 
         _progress(role, voter, now)
     _announce(state, role, state.others, now)
     answer_parked(state)
+
+
+def _note_progress(state: State, progress: Progress, request: FetchRequest, now: float) -> None:
+    if progress.disk is None:
+        progress.disk = request.disk
+    elif progress.disk != request.disk:
+        # A voter that has lost its disk holds no longer what it once confirmed. Until no fetch from before the loss
+        # can be on its way any more, nothing that it says counts.
+        progress.disk, progress.end = request.disk, Offset(0)
+        progress.doubted_until = now + state.timing.check_quorum_timeout
+    if now >= progress.doubted_until:
+        progress.end = max(progress.end, request.fetch_offset)
 
 
 def advance(state: State) -> None:

@@ -7,6 +7,7 @@ name the leader if the sender knows one. Nothing here decides.
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
+from uuid import UUID
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 
@@ -86,6 +87,8 @@ class FetchRequest:
     fetch_offset: Offset
     last_fetched_epoch: LeaderEpoch
     high_watermark: Offset
+    disk: UUID | None = None
+    """The id of the folder that the sender's log is in: another one means that the log was lost."""
 
 
 class FetchError(Enum):

@@ -8,6 +8,7 @@ has no vote, is only ever Unattached or Follower.
 """
 
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from penstock.model.ids import NodeId, Offset
 from penstock.raft.messages import EpochEnd, FetchRequest
@@ -55,6 +56,9 @@ class Progress:
     heard_at: float
     caught_up_at: float | None = None
     """When it last had all that there was."""
+    disk: UUID | None = None
+    doubted_until: float = 0.0
+    """While it may still be its former self, before it lost its disk, that is heard: what it says does not count."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -5,8 +5,9 @@ role and every change of what must be persisted goes through here, where the tab
 roles and the rules that never bend are asserted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
+from uuid import UUID
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.events import Effects, ElectionState, Send
@@ -44,7 +45,9 @@ class State:
         log: LogShape,
         timing: Timing,
         random: Random,
+        disk: UUID | None,
     ) -> None:
+        self.disk = disk
         self.node_id = node_id
         self.history = voters
         self.election = election
@@ -126,7 +129,6 @@ class State:
         if mark <= self.high_watermark:
             return False
         self.high_watermark = self._marked = mark
-        self.settle_blank()
         return True
 
     def election_deadline(self, now: float) -> float:
@@ -138,11 +140,6 @@ class State:
 
     def gone_deadline(self, now: float) -> float:
         return now + self.timing.gone_pause_max * self.random.random()
-
-    def settle_blank(self) -> None:
-        """Count as a full voter once something of the present epoch is committed here: all before it is here too."""
-        if self.election.blank and self.high_watermark > self.log.start_of(self.epoch):
-            self.remember(replace(self.election, blank=False))
 
     def take_effects(self) -> Effects:
         effects = Effects(

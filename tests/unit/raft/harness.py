@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
+from uuid import UUID
 
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.core import Core
@@ -51,6 +52,7 @@ class Node:
     timer: float | None = None
     syncing: bool = False
     loading: EpochEnd | None = None
+    disk: UUID = UUID(int=0)
 
 
 class World:
@@ -101,6 +103,7 @@ class World:
             election=node.election,
             log=shape,
             random=Random(self.random.getrandbits(32)),
+            disk=node.disk,
         )
         self.step(node, Started())
 
@@ -119,7 +122,8 @@ class World:
         leader = self.leader()
         if leader is None or leader.core is None or leader is node:
             return
-        whole = [each for each in self.nodes.values() if not each.election.blank and each is not node]
+        # One with an empty log and one with an empty disk together look like a cluster that is being born.
+        whole = [each for each in self.nodes.values() if not each.election.blank and each.entries and each is not node]
         if len(whole) < len(self.nodes) - 1:
             return
         voters = leader.core.voters
@@ -128,7 +132,7 @@ class World:
         self.wiped += 1
         self.taken[node.id] = node.entries[: node.durable]
         self.crash(node)
-        self.nodes[node.id] = fresh = Node(node.id, incarnation=node.incarnation)
+        self.nodes[node.id] = fresh = Node(node.id, incarnation=node.incarnation, disk=UUID(int=self.wiped))
         self.start(fresh)
 
     def change_voters(self, node: Node) -> None:
