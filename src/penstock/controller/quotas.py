@@ -96,9 +96,7 @@ def _keys_of(entity: Entity) -> Mapping[str, tuple[str, int] | None]:
     if IP not in names:
         return _CLIENT_KEYS
     if len(names) > 1:
-        raise InvalidRequest(
-            "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
-        )
+        raise InvalidRequest("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     if names[IP] is not None and not _is_address(names[IP] or ""):
         raise InvalidRequest(f"{names[IP]} is not a valid IP or resolvable host.")
     return _ADDRESS_KEYS

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from penstock.handlers.context import Context
 from penstock.handlers.reply import Parked, Parts
 from penstock.handlers.throttled import charge_fetch, throttle_ms
+from penstock.metadata.opening import METADATA_TOPIC_ID
 from penstock.model.errors import (
     UNKNOWN_SERVER_ERROR,
     Corruption,
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
 ORDINARY_CONSUMER = -1
+METADATA_TOPIC = METADATA_TOPIC_ID.bytes
 
 
 class FetchHandler:
@@ -58,6 +60,14 @@ class FetchHandler:
     def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
         by_id = header.version >= TOPIC_ID_FROM
+        if (
+            request.replica_id > ORDINARY_CONSUMER
+            and request.partitions
+            and request.partitions[0].topic == METADATA_TOPIC
+        ):
+            from penstock.handlers import metadata_fetch  # only nodes of a cluster ask for it
+
+            return metadata_fetch.handle(self.context, frame, header)
         now = self.clock.monotonic()
         try:
             session = self.sessions.find(request, by_id=by_id, now=now)

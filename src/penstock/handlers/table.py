@@ -44,7 +44,12 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         47: "offset_delete",
         48: "describe_client_quotas",
         49: "alter_client_quotas",
+        52: "vote",
+        53: "begin_quorum_epoch",
+        54: "end_quorum_epoch",
+        55: "describe_quorum",
         57: "update_features",
+        59: "fetch_snapshot",
         60: "describe_cluster",
         61: "describe_producers",
         65: "describe_transactions",
@@ -53,6 +58,9 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         69: "consumer_group_describe",
         74: "list_config_resources",
         75: "describe_topic_partitions",
+        80: "add_raft_voter",
+        81: "remove_raft_voter",
+        82: "update_raft_voter",
     }
 )
 

@@ -1,81 +1,131 @@
-"""The driver of the metadata quorum: the core's effects on disk, the log's news to the core.
+"""The driver of the metadata quorum: the core's effects on disk and wire, their news to the core.
 
-`commit` writes one batch, steps the core, and returns once the batch is durable, applied
-and published. Goes to `raft/core.py`, `storage/log.py`, `delta.py`, `publisher.py` and
-`keeper.py`. Runs a quorum of one voter. Refuses: StorageError when the disk fails (a failed
-write refuses one commit, a failed sync all that follow), StartupError for unreadable metadata.
+`commit` writes one batch, steps the core, and returns once the batch is committed, applied and published; on the active
+controller alone. Everywhere else what is committed is replayed from the log. Goes to `raft/core.py`, `storage/log.py`,
+`messenger.py`, `replay.py`, `publisher.py` and `keeper.py`. Refuses: NotController where this node does not lead,
+StorageError when the disk fails (a failed write refuses one commit, a failed sync all that follow), StartupError.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from random import Random
+from typing import Any
 from uuid import UUID
 
-from penstock.config.settings import BrokerSettings, TopicSettings, default_topic_settings
+from penstock.client.peers import Peers
+from penstock.config.settings import BrokerSettings
 from penstock.metadata import control, quorum_state
-from penstock.metadata.delta import Builder, Delta, apply
+from penstock.metadata.delta import Delta, apply
+from penstock.metadata.difference import difference
 from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.keeper import Keeper, load_newest
+from penstock.metadata.keeper import Keeper
+from penstock.metadata.messenger import Messenger
+from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Opened, open_metadata
+from penstock.metadata.place import Place
 from penstock.metadata.publisher import Publisher, Subscriber
-from penstock.metadata.records import FeatureLevelRecord, MetadataRecord, decode, encode
-from penstock.metadata.snapshot import METADATA_VERSION, Snapshot, end_of
-from penstock.model.errors import Corruption, Refusal, StartupError, StorageError
-from penstock.model.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicPartition
-from penstock.model.topic import CLUSTER_METADATA
-from penstock.ports.clock import Clock
+from penstock.metadata.records import FeatureLevelRecord, MetadataRecord, encode
+from penstock.metadata.replay import NOTHING, replay
+from penstock.metadata.snapshot import METADATA_VERSION, Snapshot, name_of
+from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotGone
+from penstock.metadata.voters import VoterBook, VoterEndpoint, VoterSet, ids_of
+from penstock.model.errors import Corruption, NotController, Refusal, StartupError, StorageError
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
+from penstock.ports.network import FileSlice, Network
 from penstock.raft.core import Core
-from penstock.raft.events import Appended, Effects, ElectionState, LogStartMoved, Started, Synced
-from penstock.raft.messages import LeaderChange
-from penstock.raft.shape import NO_RECORDS, LogShape
+from penstock.raft.events import (
+    Appended,
+    ChangeVoters,
+    Effects,
+    Event,
+    LogStartMoved,
+    Resign,
+    SnapshotLoaded,
+    SnapshotNews,
+    Started,
+    Synced,
+    TimePassed,
+)
+from penstock.raft.messages import Batch, EpochEnd, LeaderChange
 from penstock.storage.directory import LogDirectory
-from penstock.storage.log import Log
-from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch, encode_batch
 
-METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, PartitionIndex(0))
-METADATA_TOPIC_ID = TopicId(UUID(int=1))
-_READ_BYTES = 1 << 20
-_BATCH_BYTES_MAX = 64 << 20
-"""Far above what one decision writes: a commit is one batch, however large."""
+__all__ = ["METADATA_PARTITION", "METADATA_TOPIC_ID", "Quorum"]
+
+LeadershipSubscriber = Callable[[bool, LeaderEpoch], None]
+RESIGN_S_MAX = 0.5
+"""How long a node that stops waits for the others to hear of it."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A commit that is written but not yet durable."""
+    """A commit that is written but not yet committed."""
 
     last_offset: Offset
     delta: Delta
     image: Image
     timestamp: int
     size: int
-    done: asyncio.Future[None]
+    done: "asyncio.Future[None]"
 
 
 class Quorum:
     """The metadata of the cluster, and the only way to change it."""
 
-    def __init__(self, *, clock: Clock, log: Log, core: Core, newest: Snapshot | None, directory_id: UUID) -> None:
-        self.log = log
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        opened: Opened,
+        place: Place,
+        peers: Peers | None,
+        settings: BrokerSettings,
+        initial_features: Mapping[str, int],
+    ) -> None:
+        self.log = opened.log
+        self.book: VoterBook = opened.book
+        self.peers = peers
+        """Connections to the voters, by their ids."""
+        self.place = place
         self._clock = clock
-        self._disk = log.directory.disk
-        self._core = core
-        self._directory_id = directory_id
+        self._disk = opened.log.directory.disk
+        self._core: Core = opened.core
+        self._settings = settings
+        self._initial_features = initial_features
         self._publisher = Publisher()
         self._head = EMPTY
-        self._newest = newest
+        self._present = opened.newest or NOTHING
+        """The newest image that is applied, or, before the first, the one to begin from."""
+        self._newest = opened.newest
         self._pending: deque[_Pending] = deque()
-        self._failure: OSError | None = None
+        self._failure: Exception | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._ready.add_done_callback(_look_at)
         self._keeper: Keeper | None = None
-        self._replayed_bytes = 0
-        self._replayed_until = -1 if newest is None else newest.timestamp
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._timer: Timer | None = None
+        self._timer_at = float("inf")
+        self._leads: LeaderEpoch | None = None
+        self._told_active = False
+        self._leadership: list[LeadershipSubscriber] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._closed = False
+        self.messenger = Messenger(
+            place=place,
+            peers=peers,
+            book=self.book,
+            core=self._core,
+            hear=self.step,
+            read=self._read,
+            timeout_s=settings.integer("controller.quorum.request.timeout.ms") / 1000,
+        )
 
     @classmethod
     async def open(
@@ -90,27 +140,54 @@ class Quorum:
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
         directory: LogDirectory | None = None,
+        network: Network | None = None,
+        cluster_id: str | None = None,
+        endpoints: Callable[[], tuple[VoterEndpoint, ...]] = tuple,
     ) -> "Quorum":
-        """Read what is there, elect this node, and give a new cluster its first features.
+        """Read what is there and join the quorum. A node that is its own quorum leads it when this returns.
 
-        A `directory` that is handed in is shared: whoever else asked to be told of its failure still is.
+        With others, `ready` says when the first image is there. Without a `network` there are no others. A `directory`
+        that is handed in is shared: whoever else asked to be told of its failure still is.
         """
         try:
-            folder = f"{data_folder}/{METADATA_PARTITION}"
-            log = _open_log(disk, clock, folder, settings, directory)
-            newest = load_newest(disk, folder, log_start=log.start_offset)
-            core = _make_core(disk, log, newest, node_id=node_id, random=random)
-            quorum = cls(clock=clock, log=log, core=core, newest=newest, directory_id=directory_id)
-            quorum._watch(log.directory)
-            log.on_durable = quorum._became_durable
-            quorum._carry_out(core.step(Started(), clock.monotonic()))
-            await quorum._ready
-            quorum._keep_snapshots(settings)
-            if initial_features and not quorum.image.features:
-                await quorum.commit(_first_records(initial_features))
+            opened = open_metadata(
+                disk, clock, random, data_folder, settings, directory, node_id=node_id, directory_id=directory_id
+            )
+            place = Place(
+                cluster_id=cluster_id,
+                node_id=node_id,
+                directory_id=directory_id,
+                endpoints=endpoints,
+                fetch_bytes_max=settings.integer("controller.quorum.fetch.max.bytes"),
+                fetch_wait_ms=500,
+            )
+            peers = None
+            if network is not None:
+                peers = Peers(
+                    network=network,
+                    clock=clock,
+                    random=random,
+                    address_of=opened.book.address_of,
+                    client_id=f"node-{node_id}",
+                )
+            quorum = cls(
+                clock=clock,
+                opened=opened,
+                place=place,
+                peers=peers,
+                settings=settings,
+                initial_features=initial_features,
+            )
+            quorum._watch(opened.log.directory)
+            opened.log.on_durable = quorum._became_durable
+            quorum.step(Started())
+            if opened.core.voters == {node_id}:
+                await quorum.ready()
         except (OSError, Refusal, Corruption) as problem:
             raise StartupError(f"The metadata in {data_folder} cannot be opened: {problem}") from problem
         return quorum
+
+    # -- what others may know --------------------------------------------------------------
 
     @property
     def image(self) -> Image:
@@ -118,8 +195,13 @@ class Quorum:
         return self._publisher.image
 
     @property
+    def node_id(self) -> NodeId:
+        return self._core.node_id
+
+    @property
     def leader(self) -> NodeId | None:
-        return self._core.leader
+        """Who leads the quorum, as far as this node knows; the active controller once it has caught up."""
+        return self._core.leader_to_name
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -129,17 +211,49 @@ class Quorum:
     def high_watermark(self) -> Offset:
         return self._core.high_watermark
 
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller: it leads, and has applied all that was committed before."""
+        return self._told_active
+
+    @property
+    def is_voter(self) -> bool:
+        return self._core.is_voter
+
+    @property
+    def core(self) -> Core:
+        """The core, to look at."""
+        return self._core
+
+    async def ready(self) -> None:
+        """Return once the first image is published here."""
+        await asyncio.shield(self._ready)
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell the subscriber of all there is, then of every change, after those who came before it."""
         self._publisher.subscribe(subscriber)
 
-    async def commit(self, records: Sequence[MetadataRecord]) -> None:
-        """Return once the records are durable, applied and published; a crash leaves all of them or none.
+    def on_leadership(self, subscriber: LeadershipSubscriber) -> None:
+        """Tell the subscriber when this node becomes the active controller and when it is no more; first, if it is."""
+        self._leadership.append(subscriber)
+        if self._told_active:
+            subscriber(True, self._core.epoch)
 
-        They are tried on the image first, so that nothing is ever written that could not be replayed.
+    # -- changing the metadata -------------------------------------------------------------
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> None:
+        """Return once the records are committed, applied and published; a crash leaves all of them or none.
+
+        They are tried on the image first, so that nothing is ever written that could not be replayed. NotController
+        after they were written means that nobody knows yet: another leader may keep them or not.
         """
-        assert records, "a commit changes something"
         self._refuse_if_failed()
+        if not self._told_active:
+            raise NotController
+        await self._write(records)
+
+    def _write(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
+        assert records, "a commit changes something"
         timestamp = self._clock.wall_ms()
         base_offset, epoch = self._core.log.end_offset, self._core.epoch
         last_offset = Offset(base_offset + len(records) - 1)
@@ -148,26 +262,262 @@ class Quorum:
         size = self._append(batch, is_control=False, timestamp=timestamp)
         self._refuse_if_failed()
         self._head = image
-        done = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done.add_done_callback(_look_at)
         self._pending.append(_Pending(last_offset, delta, image, timestamp, size, done))
-        self._carry_out(self._core.step(Appended(last_offset), self._clock.monotonic()))
-        self._became_durable()
+        self.step(Appended(last_offset))
+        return done
+
+    async def change_voters(self, voters: VoterSet) -> None:
+        """Return once another set of voters is committed. The core says when one may be made."""
+        self._refuse_if_failed()
+        if not self._told_active or not self._core.may_change_voters:
+            raise NotController
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        count = 1 if self.book.is_named else 2
+        last_offset = Offset(self._core.log.end_offset + count - 1)
+        delta, self._head = apply(self._head, (), offset=last_offset, epoch=self._core.epoch)
+        self._pending.append(_Pending(last_offset, delta, self._head, self._clock.wall_ms(), 0, done))
+        self.step(ChangeVoters(ids_of(voters), voters, count))
         await done
 
-    def fail(self, error: OSError) -> None:
-        """The disk is no longer to be trusted: refuse what waits and what is still to come."""
-        self._failure = self._failure or error
-        waiting = [pending.done for pending in self._pending]
-        self._pending.clear()
-        for future in (*waiting, self._ready):
-            if not future.done():
-                future.set_exception(StorageError(f"the metadata log is offline: {error}"))
+    # -- the core --------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Wait for what is under way, then leave the log clean."""
+    def step(self, event: Event) -> None:
+        """Hand an event to the core and do what it wants; what happens meanwhile is handed over afterwards."""
+        self._events.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._events and self._failure is None and not self._closed:
+                effects = self._core.step(self._events.popleft(), self._clock.monotonic())
+                self._carry_out(effects)
+                if not self._events:
+                    self._became_durable()
+        except (OSError, Refusal, Corruption) as problem:
+            # The core believes that it has happened: from here on it would be wrong about itself.
+            self.fail(problem)
+        finally:
+            self._stepping = False
+
+    def _carry_out(self, effects: Effects) -> None:
+        """Do what the core wants, in the order that `raft/events.py` asks for."""
+        if effects.persist is not None:
+            directories = {**self.book.directories, self._core.node_id: self.place.directory_id}
+            quorum_state.write(self._disk, self.log.folder, effects.persist, directories=directories)
+        if effects.truncate_to is not None:
+            self.log.truncate_to(effects.truncate_to)
+            self.book.truncate_to(effects.truncate_to)
+        if effects.append:
+            self._append_batches(effects.append)
+        for send in effects.send:
+            self.messenger.send(send)
+        if effects.high_watermark is not None:
+            self._apply(effects.high_watermark)
+        self._note_leadership()
+        self._set_timer(effects.deadline)
+        if self._core.loading_snapshot is not None and self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load_snapshot(self._core.loading_snapshot))
+
+    def _append_batches(self, batches: tuple[Batch, ...]) -> None:
+        own = [batch for batch in batches if not isinstance(batch.payload, bytes)]
+        for batch in own:
+            timestamp = self._clock.wall_ms()
+            if isinstance(batch.payload, LeaderChange):
+                records = [control.leader_change(batch.payload, timestamp=timestamp)]
+            else:
+                records = [control.voters(batch.payload, timestamp=timestamp)]
+                if batch.last_offset > batch.base_offset:
+                    records.insert(0, control.kraft_version(1, timestamp=timestamp))
+                self.book.append(batch.last_offset, batch.payload)
+            self._append(records, is_control=True, timestamp=timestamp)
+        if not own:
+            joined = bytearray().join(batch.payload for batch in batches)
+            self.log.append_replicated(memoryview(joined), now_ms=self._clock.wall_ms())
+            for batch in batches:
+                if batch.voters is not None:
+                    voters = control.voters_in(decode_batch(batch.payload))
+                    assert voters is not None, "the batch says that it brings some"
+                    self.book.append(batch.last_offset, voters)
+
+    def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
+        epoch = self._core.epoch
+        batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
+        self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
+        return len(batch)
+
+    def _became_durable(self) -> None:
+        # A sync may be over before the core has heard of what it made durable: it is told when it has.
+        end = min(Offset(self.log.durable_offset), self._core.log.end_offset)
+        if end > self._core.log.durable_offset:
+            self.step(Synced(end))
+
+    def _read(self, offset: int) -> FileSlice | None:
+        return self.log.read(offset, max_bytes=self.place.fetch_bytes_max, end=self.log.end_offset)
+
+    def _set_timer(self, deadline: float | None) -> None:
+        """One timer, for the earliest deadline; one that rings too early does no harm."""
+        if deadline is None or deadline >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        self.step(TimePassed())
+
+    # -- what is committed -----------------------------------------------------------------
+
+    def _apply(self, mark: Offset) -> None:
+        """Publish what is committed: this node's own commits as they were made, everything else from the log."""
+        while self._pending and self._pending[0].last_offset < mark:
+            pending = self._pending.popleft()
+            self._publish(pending.delta, Snapshot(pending.image, pending.timestamp), pending.size)
+            if not pending.done.done():
+                pending.done.set_result(None)
+        if not self._pending and self._present.image.offset + 1 < mark:
+            for step in replay(self.log, self._present, mark, is_first=self.image is EMPTY):
+                self._publish(step.delta, Snapshot(step.image, step.timestamp), step.size)
+
+    def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
+        image = snapshot.image
+        self._present = snapshot = snapshot._replace(voters=self.book.at(image.offset + 1))
+        self._publisher.publish(delta, image)
+        if self._keeper is None:
+            self._keep_snapshots()
+        assert self._keeper is not None
+        self._keeper.note(snapshot, size=size)
+        if not self._ready.done() and (image.features or not self._initial_features):
+            self._ready.set_result(None)
+
+    def _keep_snapshots(self) -> None:
+        self._keeper = Keeper(
+            clock=self._clock,
+            log=self.log,
+            newest=self._newest,
+            bytes_between=self._settings.integer("metadata.log.max.record.bytes.between.snapshots"),
+            interval_ms=self._settings.integer("metadata.log.max.snapshot.interval.ms"),
+            on_dropped=self._log_dropped,
+        )
+
+    def _log_dropped(self, end: EpochEnd) -> None:
+        self.book.start_at(end.end_offset)
+        self.step(LogStartMoved(end))
+
+    def _note_leadership(self) -> None:
+        """Begin to be the active controller, or cease to be it."""
+        if self._core.has_committed and self._leads != self._core.epoch:
+            self._leads = self._core.epoch
+            self._head = self.image
+            if self._initial_features and not self.image.features:
+                self._write(_first_records(self._initial_features))
+        elif not self._core.is_leader and self._leads is not None:
+            self._leads = None
+        if not self._core.is_leader:
+            self.messenger.refuse_fetches()
+        is_active = self._leads is not None and bool(self.image.features or not self._initial_features)
+        if is_active != self._told_active:
+            self._told_active = is_active
+            self._tell_leadership(is_active)
+        if self._leads is None:
+            self._fail_pending(NotController())
+
+    def _tell_leadership(self, is_active: bool) -> None:
+        state = "is" if is_active else "is no longer"
+        logger.info("node %d %s the active controller, epoch %d", self.node_id, state, self.epoch)
+        for subscriber in self._leadership:
+            subscriber(is_active, self._core.epoch)
+
+    def _fail_pending(self, error: Exception) -> None:
+        waiting, self._pending = self._pending, deque()
+        for pending in waiting:
+            if not pending.done.done():
+                pending.done.set_exception(error)
+
+    # -- a leader's snapshot ---------------------------------------------------------------
+
+    async def _load_snapshot(self, end: EpochEnd) -> None:
+        core = self._core
+        leader = core.leader
+        assert self.peers is not None and leader is not None, "somebody has named the snapshot"
+        fetch = SnapshotFetch(
+            place=self.place,
+            peers=self.peers,
+            clock=self._clock,
+            piece_bytes_max=self._settings.integer("controller.quorum.fetch.snapshot.max.bytes"),
+            timeout_s=self._settings.integer("controller.quorum.request.timeout.ms") / 1000,
+        )
+        try:
+            found = await fetch.load(
+                end,
+                leader,
+                core.epoch,
+                is_wanted=lambda: core.loading_snapshot == end and not self._closed,
+                has_come=lambda: self.step(SnapshotNews(end, True)),
+            )
+        except SnapshotGone:
+            self._loading = None
+            self.step(SnapshotNews(end, False))
+            return
+        self._loading = None
+        if found is not None and core.loading_snapshot == end and self._failure is None:
+            self._replace_log(end, *found)
+
+    def _replace_log(self, end: EpochEnd, snapshot: Snapshot, content: bytes) -> None:
+        try:
+            self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content)
+            self.log.truncate_fully_and_start_at(end.end_offset)
+        except (OSError, Refusal) as problem:
+            self.fail(problem)
+            return
+        self.book.replaced(snapshot.voters)
+        self._newest = snapshot
         if self._keeper is not None:
             self._keeper.stop()
-        await asyncio.gather(*(pending.done for pending in self._pending), return_exceptions=True)
+            self._keeper = None
+        before = self.image
+        self._publish(
+            Delta.whole(snapshot.image) if before is EMPTY else difference(before, snapshot.image), snapshot, 0
+        )
+        self.step(SnapshotLoaded(end, None if snapshot.voters is None else ids_of(snapshot.voters)))
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def fail(self, error: Exception) -> None:
+        """The disk is no longer to be trusted: refuse what waits and what is still to come."""
+        self._failure = self._failure or error
+        refusal = StorageError(f"the metadata log is offline: {error}")
+        self._fail_pending(refusal)
+        if not self._ready.done():
+            self._ready.set_exception(refusal)
+        self._leads = None
+        if self._told_active:
+            self._told_active = False
+            self._tell_leadership(False)
+        self.messenger.close()
+
+    async def close(self) -> None:
+        """Hand over if this node leads, wait for what is under way, then leave the log clean."""
+        if self._keeper is not None:
+            self._keeper.stop()
+        if self.peers is not None and self._core.voters != {self.node_id}:
+            if self._core.is_leader and self._failure is None:
+                self.step(Resign())
+                await _at_most(self._clock, RESIGN_S_MAX, self.messenger.sent())
+        else:
+            await asyncio.gather(*(pending.done for pending in self._pending), return_exceptions=True)
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._fail_pending(NotController())
+        self.messenger.close()
+        if self.peers is not None:
+            self.peers.close()
         self.log.on_durable = lambda: None
         self.log.close()
 
@@ -184,157 +534,27 @@ class Quorum:
         if self._failure is not None:
             raise StorageError(f"the metadata log is offline: {self._failure}")
 
-    def _keep_snapshots(self, settings: BrokerSettings) -> None:
-        self._keeper = Keeper(
-            clock=self._clock,
-            log=self.log,
-            newest=self._newest,
-            bytes_between=settings.integer("metadata.log.max.record.bytes.between.snapshots"),
-            interval_ms=settings.integer("metadata.log.max.snapshot.interval.ms"),
-            on_dropped=lambda end: self._carry_out(self._core.step(LogStartMoved(end), self._clock.monotonic())),
-        )
-        self._keeper.note(Snapshot(self.image, self._replayed_until), size=self._replayed_bytes)
-
-    def _carry_out(self, effects: Effects) -> None:
-        """Do what the core wants, in the order that `raft/events.py` asks for."""
-        assert not effects.send and effects.truncate_to is None, "a quorum of one talks to nobody"
-        if effects.persist is not None:
-            quorum_state.write(
-                self._disk, self.log.folder, effects.persist, directories={self._core.node_id: self._directory_id}
-            )
-        for batch in effects.append:
-            assert isinstance(batch.payload, LeaderChange), "a leader's own records come with commit()"
-            timestamp = self._clock.wall_ms()
-            record = control.leader_change(batch.payload, timestamp=timestamp)
-            self._append([record], is_control=True, timestamp=timestamp)
-        if effects.high_watermark is not None:
-            self._apply(effects.high_watermark)
-
-    def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
-        epoch = self._core.epoch
-        batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
-        self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
-        return len(batch)
-
-    def _became_durable(self) -> None:
-        # A sync may be over before the core has heard of what it made durable.
-        end = min(Offset(self.log.durable_offset), self._core.log.end_offset)
-        self._carry_out(self._core.step(Synced(end), self._clock.monotonic()))
-
-    def _apply(self, mark: Offset) -> None:
-        """Publish what is committed: at the start all that the log holds, then one commit after another."""
-        if not self._ready.done():
-            try:
-                self._replay(mark)
-            except (Corruption, Refusal) as problem:
-                self._ready.set_exception(problem)
-            else:
-                self._ready.set_result(None)
-        while self._pending and self._pending[0].last_offset < mark:
-            pending = self._pending.popleft()
-            self._publisher.publish(pending.delta, pending.image)
-            if self._keeper is not None:
-                self._keeper.note(Snapshot(pending.image, pending.timestamp), size=pending.size)
-            if not pending.done.done():
-                pending.done.set_result(None)
-
-    def _replay(self, mark: Offset) -> None:
-        """Make the first image: the newest checkpoint and the log behind it."""
-        base = EMPTY if self._newest is None else self._newest.image
-        builder = Builder(base)
-        offset, epoch = base.offset, base.epoch
-        for header, records in _read_batches(self.log, Offset(base.offset + 1), mark):
-            offset, epoch = Offset(header.last_offset), LeaderEpoch(header.leader_epoch)
-            self._replayed_until = header.max_timestamp
-            if not header.is_control:
-                self._replayed_bytes += header.size
-                for record in records:
-                    builder.replay(decode(record.value or b""))
-        _, self._head = builder.build(offset=offset, epoch=epoch)
-        self._publisher.publish(Delta.whole(self._head), self._head)
-
-
-def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, directory: LogDirectory | None) -> Log:
-    is_new = not disk.exists(folder)
-    disk.make_folder(folder)
-    if is_new:
-        disk.sync_folder(folder.rpartition("/")[0])
-    log = Log.open(
-        disk,
-        folder,
-        METADATA_PARTITION,
-        METADATA_TOPIC_ID,
-        _log_settings(settings),
-        clock_wall_ms=clock.wall_ms,
-        # The log is short, and nothing in it may be rotten: it is read whole at every start.
-        clean=False,
-        directory=directory,
-    )
-    if log.damage is not None:
-        raise StorageError(log.damage)
-    return log
-
-
-def _log_settings(settings: BrokerSettings) -> TopicSettings:
-    return default_topic_settings(
-        segment_bytes=max(settings.integer("metadata.log.segment.bytes"), _BATCH_BYTES_MAX),
-        segment_ms=settings.integer("metadata.log.segment.ms"),
-        max_message_bytes=_BATCH_BYTES_MAX,
-        # What is committed is durable, whatever a broker's topics promise (a quorum of one included).
-        flush_mode="fsync",
-        retention_ms=-1,
-        retention_bytes=-1,
-        file_delete_delay_ms=0,
-    )
-
-
-def _make_core(disk: Disk, log: Log, newest: Snapshot | None, *, node_id: NodeId, random: Random) -> Core:
-    snapshot = NO_RECORDS if newest is None else end_of(newest.image)
-    if snapshot.end_offset > log.end_offset:
-        logger.warning("%s ends before its newest checkpoint: it begins anew behind it", log.folder)
-        log.truncate_fully_and_start_at(snapshot.end_offset)
-    shape = LogShape(snapshot=snapshot)
-    epochs = [(epoch, max(start, snapshot.end_offset)) for epoch, start in log.epochs.entries()]
-    for (epoch, start), (_, end) in pairwise([*epochs, (None, log.end_offset)]):
-        if end > start and epoch is not None:
-            shape.append(last_offset=Offset(end - 1), epoch=LeaderEpoch(epoch))
-    if shape.end_offset != log.end_offset:
-        raise Corruption(f"{log.folder} ends at {log.end_offset}, but its epochs end at {shape.end_offset}")
-    shape.durable_offset = shape.end_offset
-    return Core(
-        node_id=node_id,
-        voters=frozenset({node_id}),
-        election=_read_election(disk, log.folder, shape.last_epoch),
-        log=shape,
-        random=random,
-    )
-
-
-def _read_election(disk: Disk, folder: str, last_epoch: LeaderEpoch) -> ElectionState:
-    """What this voter has promised. Alone, it has promised nobody anything, so the log's last epoch will do."""
-    try:
-        election = quorum_state.read(disk, folder)
-    except Corruption as problem:
-        logger.error("The epoch is taken from the log: %s", problem)
-        election = None
-    if election is None or election.epoch < last_epoch:
-        return ElectionState(epoch=last_epoch)
-    return election
-
-
-def _read_batches(log: Log, start: Offset, end: Offset) -> Iterator[tuple[BatchHeader, list[Record]]]:
-    offset = start
-    while offset < end:
-        piece = log.read(offset, max_bytes=_READ_BYTES, end=end, at_least_one=True)
-        if piece is None:
-            raise Corruption(f"{log.folder} has nothing at offset {offset}, which is below its high watermark {end}")
-        for view in iter_batches(piece.file.read(piece.size, piece.position)):
-            header = BatchHeader.at(view)
-            yield header, decode_batch(view)
-            offset = Offset(header.next_offset)
-
 
 def _first_records(features: Mapping[str, int]) -> list[MetadataRecord]:
     """The features of a new cluster; the metadata version comes first, as Kafka asks."""
     names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
     return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
+
+
+def _look_at(outcome: "asyncio.Future[None]") -> None:
+    """Nobody may be waiting any more when it fails."""
+    if not outcome.cancelled():
+        outcome.exception()
+
+
+async def _at_most(clock: Clock, seconds: float, work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    timer = clock.call_later(seconds, lambda: None if task.done() else _cancel(task))
+    try:
+        await asyncio.gather(task, return_exceptions=True)
+    finally:
+        timer.cancel()
+
+
+def _cancel(task: "asyncio.Future[None]") -> None:
+    task.cancel()

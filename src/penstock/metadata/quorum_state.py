@@ -1,5 +1,6 @@
 """The `quorum-state` file: epoch, vote and leader in Kafka's JSON, replaced whole and durably.
 
+`blank` is ours: a voter that has not yet got back, or got, what a leader had committed.
 Written by `quorum.py` before any message that depends on it. Refuses a file that is no
 such JSON: Corruption.
 """
@@ -28,6 +29,8 @@ def write(disk: Disk, folder: str, election: ElectionState, *, directories: dict
         "votedDirectoryId": encode_uuid(voted_directory),
         "data_version": _DATA_VERSION,
     }
+    if election.blank:
+        content["blank"] = True
     disk.replace_file(f"{folder}/{FILE_NAME}", json.dumps(content, separators=(",", ":")).encode())
 
 
@@ -40,6 +43,7 @@ def read(disk: Disk, folder: str) -> ElectionState | None:
         content = json.loads(disk.read_file(path))
         epoch, leader, voted = int(content["leaderEpoch"]), int(content["leaderId"]), int(content["votedId"])
         version = int(content["data_version"])
+        blank = bool(content.get("blank", False))
     except (ValueError, KeyError, TypeError) as problem:
         raise Corruption(f"{path} is not the state of a voter: {problem}") from problem
     if version > _DATA_VERSION or epoch < 0:
@@ -48,4 +52,5 @@ def read(disk: Disk, folder: str) -> ElectionState | None:
         epoch=LeaderEpoch(epoch),
         leader=None if leader < 0 else NodeId(leader),
         voted=None if voted < 0 else NodeId(voted),
+        blank=blank,
     )

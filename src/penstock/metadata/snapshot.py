@@ -27,6 +27,7 @@ from penstock.metadata.records import (
     decode,
     encode,
 )
+from penstock.metadata.voters import VoterSet
 from penstock.model.errors import Corruption, Refusal
 from penstock.model.ids import NO_NODE, LeaderEpoch, Offset
 from penstock.ports.disk import Disk, File
@@ -46,6 +47,8 @@ class Snapshot(NamedTuple):
     image: Image
     timestamp: int
     """When the last record in it was written to the log."""
+    voters: VoterSet | None = None
+    """Whom the log names as voters up to here."""
 
 
 def end_of(image: Image) -> EpochEnd:
@@ -55,6 +58,10 @@ def end_of(image: Image) -> EpochEnd:
 
 def file_name(image: Image) -> str:
     return f"{image.offset + 1:020d}-{image.epoch:010d}.checkpoint"
+
+
+def name_of(end: EpochEnd) -> str:
+    return f"{end.end_offset:020d}-{end.epoch:010d}.checkpoint"
 
 
 def parse_name(name: str) -> EpochEnd | None:
@@ -116,7 +123,7 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
     """Return the file's content, one batch at a time."""
-    image, timestamp = snapshot
+    image, timestamp, voters = snapshot
     offset = 0
 
     def batch(records: list[Record], *, is_control: bool) -> bytes:
@@ -125,7 +132,10 @@ def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
         offset += len(records)
         return encoded
 
-    yield batch([control.snapshot_header(timestamp=timestamp)], is_control=True)
+    head = [control.snapshot_header(timestamp=timestamp)]
+    if voters is not None:
+        head += [control.kraft_version(1, timestamp=timestamp), control.voters(voters, timestamp=timestamp)]
+    yield batch(head, is_control=True)
     records = records_of(image)
     while part := [Record(timestamp=timestamp, value=encode(record)) for record in islice(records, SLICE_RECORDS_MAX)]:
         yield batch(part, is_control=False)
@@ -175,14 +185,16 @@ def load(disk: Disk, folder: str, name: str) -> Snapshot:
     end = parse_name(name)
     assert end is not None, name
     try:
-        return _read(disk.read_file(path), end)
+        return read(disk.read_file(path), end)
     except (Refusal, Corruption) as problem:
         raise Corruption(f"{path}: {problem}") from problem
 
 
-def _read(content: bytes, end: EpochEnd) -> Snapshot:
+def read(content: bytes, end: EpochEnd) -> Snapshot:
+    """Read the content of a checkpoint that ends there; Corruption or a Refusal if it is not whole."""
     builder = Builder(EMPTY)
     timestamp: int | None = None
+    voters: VoterSet | None = None
     whole = False
     for view in iter_batches(content):
         if whole:
@@ -196,8 +208,10 @@ def _read(content: bytes, end: EpochEnd) -> Snapshot:
                 timestamp = control.header_timestamp(record)
             elif kind is None:
                 builder.replay(decode(record.value or b""))
+            elif kind == control.KRAFT_VOTERS:
+                voters = control.read_voters(record)
             whole = kind == control.SNAPSHOT_FOOTER
     if timestamp is None or not whole:
         raise Corruption("it has no footer")
     _, image = builder.build(offset=Offset(end.end_offset - 1), epoch=end.epoch)
-    return Snapshot(image, timestamp)
+    return Snapshot(image, timestamp, voters)

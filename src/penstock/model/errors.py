@@ -222,6 +222,8 @@ class ElectionNotNeeded(Refusal):
 class NoReassignmentInProgress(Refusal):
     code = 85
     meaning = "The partition is not being reassigned."
+
+
 class ThrottlingQuotaExceeded(Refusal):
     code = 89
     meaning = "The throttling quota has been exceeded."
@@ -235,6 +237,16 @@ class ProducerFenced(Refusal):
 class InvalidUpdateVersion(Refusal):
     code = 95
     meaning = "The update's version is not valid."
+
+
+class SnapshotNotFound(Refusal):
+    code = 98
+    meaning = "There is no such snapshot here."
+
+
+class PositionOutOfRange(Refusal):
+    code = 99
+    meaning = "The position is outside the snapshot."
 
 
 class UnknownTopicId(Refusal):
@@ -255,6 +267,16 @@ class BrokerIdNotRegistered(Refusal):
 class InconsistentClusterId(Refusal):
     code = 104
     meaning = "The node belongs to another cluster."
+
+
+class DuplicateVoter(Refusal):
+    code = 126
+    meaning = "The node is a voter already."
+
+
+class VoterNotFound(Refusal):
+    code = 127
+    meaning = "The node is not a voter."
 
 
 class FetchSessionTopicIdError(Refusal):

@@ -16,14 +16,17 @@ from penstock.raft.events import (
     Effects,
     ElectionState,
     Event,
+    Heard,
     LogStartMoved,
     PeerLost,
     Received,
     Resign,
     SnapshotLoaded,
+    SnapshotNews,
     Started,
     Synced,
     TimePassed,
+    Unanswered,
 )
 from penstock.raft.messages import (
     BeginQuorumEpochRequest,
@@ -111,6 +114,12 @@ class Core:
         return self._state.high_watermark
 
     @property
+    def has_committed(self) -> bool:
+        """Whether this node leads and something of its own epoch is committed: it knows all that is."""
+        role = self._state.role
+        return isinstance(role, Leader) and self._state.high_watermark > role.epoch_start
+
+    @property
     def loading_snapshot(self) -> EpochEnd | None:
         """The snapshot that this voter needs from its leader before it can go on."""
         role = self._state.role
@@ -144,6 +153,14 @@ class Core:
                     leading.resign(state, state.role, now)
             case PeerLost(node=node):
                 self._lose(node, now)
+            case Unanswered(request_id=request_id):
+                if isinstance(state.role, Follower) and state.role.request_id == request_id:
+                    state.role.retry_at = min(state.role.retry_at, now + state.timing.retry_backoff)
+            case SnapshotNews():
+                following.hear_snapshot_news(state, event, now)
+            case Heard(node=node):
+                if isinstance(state.role, Leader) and node in state.role.progress:
+                    state.role.progress[node].heard_at = now
             case ChangeVoters():
                 assert isinstance(state.role, Leader), "only the leader changes the voters"
                 leading.change_voters(state, state.role, event, now)

@@ -71,11 +71,34 @@ class PeerLost:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A fetch will not be answered: the connection broke. Try again without waiting for the time to be over."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotNews:
+    """Of the snapshot that a follower is loading: the leader sends it, or has it no longer."""
+
+    snapshot: EpochEnd
+    there: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Another node asked this one for something that is not the core's business: it lives."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeVoters:
     """Take a voter in or out. Handed to a leader for which `Core.may_change_voters` is true."""
 
     voters: frozenset[NodeId]
     payload: Any
+    record_count: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +129,9 @@ Event = (
     | Synced
     | Resign
     | PeerLost
+    | Unanswered
+    | SnapshotNews
+    | Heard
     | ChangeVoters
     | LogStartMoved
     | SnapshotLoaded

@@ -8,7 +8,7 @@ are ignored: a late one might cut what has been fetched since.
 from dataclasses import replace
 
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.raft.events import ElectionState
+from penstock.raft.events import ElectionState, SnapshotNews
 from penstock.raft.messages import EndQuorumEpochRequest, FetchError, FetchRequest, FetchResponse
 from penstock.raft.roles import Candidate, Follower, Prospective, Unattached
 from penstock.raft.state import State
@@ -120,6 +120,18 @@ def hear_response(state: State, source: NodeId, response: FetchResponse, now: fl
         role.leader_high_watermark = max(role.leader_high_watermark, response.high_watermark)
     advance(state)
     fetch(state, now)
+
+
+def hear_snapshot_news(state: State, news: SnapshotNews, now: float) -> None:
+    """A leader that sends its snapshot is there, although it is not fetched from meanwhile."""
+    role = state.role
+    if not isinstance(role, Follower) or role.loading_snapshot != news.snapshot:
+        return
+    if news.there:
+        role.deadline = now + state.timing.fetch_timeout
+    else:
+        role.loading_snapshot = None
+        fetch(state, now)
 
 
 def advance(state: State) -> None:

@@ -143,8 +143,9 @@ def change_voters(state: State, role: Leader, change: ChangeVoters, now: float) 
     assert may_change_voters(state, role), "one change of the voters at a time"
     assert len(change.voters ^ state.voters) <= 1, "a change takes one voter in or out"
     end = state.log.end_offset
+    last = Offset(end + change.record_count - 1)
     state.append(
-        Batch(base_offset=end, last_offset=end, epoch=state.epoch, payload=change.payload, voters=change.voters)
+        Batch(base_offset=end, last_offset=last, epoch=state.epoch, payload=change.payload, voters=change.voters)
     )
     for voter in state.others:
         _progress(role, voter, now)

@@ -26,6 +26,7 @@ class Timing:
     fetch_timeout: float = 2.0
     fetch_wait: float = 0.5
     request_timeout: float = 2.0
+    retry_backoff: float = 0.02
     gone_pause_max: float = 0.1
     """When the leader's process is gone there is nobody to wait for; the pause only keeps voters from a tie."""
 

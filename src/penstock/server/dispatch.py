@@ -67,9 +67,7 @@ class Dispatcher:
             return self._offset_commit(frame, header)
         return self._begin_cold(frame, header, session)
 
-    def _within_quotas(
-        self, frame: memoryview, header: Header, session: ClientSession, table: Table
-    ) -> Parts | Parked:
+    def _within_quotas(self, frame: memoryview, header: Header, session: ClientSession, table: Table) -> Parts | Parked:
         """Handle a request of a client that may have limits; the answer tells how long it is then muted.
 
         What a request costs is known once it is answered, so a debt of time shows in the next answer.

@@ -49,7 +49,12 @@ class ApiKey:
     OFFSET_DELETE: Final = 47
     DESCRIBE_CLIENT_QUOTAS: Final = 48
     ALTER_CLIENT_QUOTAS: Final = 49
+    VOTE: Final = 52
+    BEGIN_QUORUM_EPOCH: Final = 53
+    END_QUORUM_EPOCH: Final = 54
+    DESCRIBE_QUORUM: Final = 55
     UPDATE_FEATURES: Final = 57
+    FETCH_SNAPSHOT: Final = 59
     DESCRIBE_CLUSTER: Final = 60
     DESCRIBE_PRODUCERS: Final = 61
     DESCRIBE_TRANSACTIONS: Final = 65
@@ -58,6 +63,9 @@ class ApiKey:
     CONSUMER_GROUP_DESCRIBE: Final = 69
     LIST_CONFIG_RESOURCES: Final = 74
     DESCRIBE_TOPIC_PARTITIONS: Final = 75
+    ADD_RAFT_VOTER: Final = 80
+    REMOVE_RAFT_VOTER: Final = 81
+    UPDATE_RAFT_VOTER: Final = 82
 
 
 class Api(NamedTuple):
@@ -123,7 +131,12 @@ _ROWS: Final = (
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, flexible_from=1),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, flexible_from=1),
     Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, flexible_from=1),
+    Api(ApiKey.VOTE, "Vote", 0, 2, flexible_from=0),
+    Api(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, flexible_from=1),
+    Api(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, flexible_from=1),
+    Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, flexible_from=0),
     Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
+    Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
@@ -132,6 +145,9 @@ _ROWS: Final = (
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),
+    Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, flexible_from=0),
+    Api(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, flexible_from=0),
+    Api(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, flexible_from=0),
 )
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType({row.key: row for row in _ROWS})

@@ -226,6 +226,7 @@ class PartitionAnswer:
         "preferred_read_replica",
         "records",
         "size",
+        "snapshot",
         "topic",
     )
 
@@ -251,6 +252,8 @@ class PartitionAnswer:
         self.preferred_read_replica = -1
         self.diverging: tuple[int, int] | None = None
         self.current_leader: tuple[int, int] | None = None
+        self.snapshot: tuple[int, int] | None = None
+        """End offset and epoch of what must be loaded first; of the cluster's own log only."""
 
 
 def write_response(
@@ -344,7 +347,7 @@ def _write_partition(buffer: bytearray, answer: PartitionAnswer, version: int) -
 
 
 def _tags(answer: PartitionAnswer, version: int) -> bytes:
-    if answer.diverging is None and answer.current_leader is None:
+    if answer.diverging is None and answer.current_leader is None:  # a snapshot comes with a leader
         return NO_TAGS
     tags = []
     if answer.diverging is not None:
@@ -352,4 +355,7 @@ def _tags(answer: PartitionAnswer, version: int) -> bytes:
         tags.append(b"\x00\x0d" + pack_i32(epoch) + end_offset.to_bytes(8, "big", signed=True) + NO_TAGS)
     if answer.current_leader is not None:
         tags.append(write_leader_tag(1, *answer.current_leader))
+    if answer.snapshot is not None:
+        end_offset, epoch = answer.snapshot
+        tags.append(b"\x02\x0d" + end_offset.to_bytes(8, "big", signed=True) + pack_i32(epoch) + NO_TAGS)
     return pack_uvarint(len(tags)) + b"".join(tags)

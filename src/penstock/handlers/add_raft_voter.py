@@ -1,0 +1,27 @@
+"""AddRaftVoter, versions 0-1: a node that follows the metadata log becomes a voter.
+
+Answered once the change is committed; v1 may ask to be answered earlier, which is not worth a path of its own.
+Goes to metadata/membership.py. Refuses: INCONSISTENT_CLUSTER_ID, NOT_CONTROLLER, DUPLICATE_VOTER, REQUEST_TIMED_OUT.
+"""
+
+from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
+from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.quorum_checks import check_cluster
+from penstock.handlers.raft_voters import voter_of
+from penstock.metadata.membership import add_voter
+from penstock.model.errors import Refusal
+
+
+async def handle(context: Context, request: Request) -> AddRaftVoterResponse:
+    body: AddRaftVoterRequest = request.body
+    try:
+        check_cluster(context, body.cluster_id)
+        await add_voter(context.quorum, context.clock, voter_of(body), timeout_s=body.timeout.total_seconds())
+    except Refusal as refusal:
+        return AddRaftVoterResponse(
+            throttle_time=NO_THROTTLE, error_code=failed(refusal), error_message=refusal.message
+        )
+    return AddRaftVoterResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None)

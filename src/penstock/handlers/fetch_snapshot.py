@@ -1,0 +1,100 @@
+"""FetchSnapshot, versions 0-1: a piece of a checkpoint of the metadata, for a node whose log ends before ours begins.
+
+Any node serves the checkpoints it has; only the leader of the epoch is asked. Goes to metadata/quorum.py and the disk.
+Refuses: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE.
+"""
+
+from typing import Any, cast
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest
+from kio.schema.fetch_snapshot.v1.response import (
+    FetchSnapshotResponse,
+    LeaderIdAndEpoch,
+    PartitionSnapshot,
+    SnapshotId,
+    TopicSnapshot,
+)
+from kio.static.primitive import Records
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, int64, node, topic_name
+from penstock.handlers.quorum_checks import check_cluster, check_peer
+from penstock.metadata.snapshot import name_of
+from penstock.metadata.voter_wire import METADATA_TOPIC, only_partition
+from penstock.model.errors import (
+    Corruption,
+    FencedLeaderEpoch,
+    InvalidRequest,
+    NotLeaderOrFollower,
+    PositionOutOfRange,
+    Refusal,
+    SnapshotNotFound,
+    UnknownLeaderEpoch,
+)
+from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId, Offset
+from penstock.raft.events import Heard
+from penstock.raft.messages import EpochEnd
+
+
+async def handle(context: Context, request: Request) -> FetchSnapshotResponse:
+    body: FetchSnapshotRequest = request.body
+    try:
+        check_cluster(context, body.cluster_id)
+        check_peer(context, body.replica_id)
+        asked = only_partition(body.topics)
+    except Refusal as refusal:
+        return _response(ErrorCode(refusal.code))
+    except Corruption:
+        return _response(ErrorCode(InvalidRequest.code))
+    context.quorum.step(Heard(NodeId(body.replica_id)))
+    try:
+        size, piece = _read(context, asked, body.max_bytes)
+        partition = _partition(context, asked, size=size, piece=piece)
+    except Refusal as refusal:
+        partition = _partition(context, asked, error=ErrorCode(refusal.code))
+    return _response(NO_ERROR, partition)
+
+
+def _read(context: Context, asked: Any, bytes_max: int) -> tuple[int, bytes]:
+    quorum = context.quorum
+    if asked.current_leader_epoch < quorum.epoch:
+        raise FencedLeaderEpoch
+    if asked.current_leader_epoch > quorum.epoch:
+        raise UnknownLeaderEpoch
+    if quorum.leader != context.node_id:
+        raise NotLeaderOrFollower
+    end = EpochEnd(epoch=LeaderEpoch(asked.snapshot_id.epoch), end_offset=Offset(asked.snapshot_id.end_offset))
+    try:
+        file = context.disk.open(f"{quorum.log.folder}/{name_of(end)}")
+    except OSError:
+        raise SnapshotNotFound from None
+    try:
+        size = file.size()
+        if not 0 <= asked.position < size:
+            raise PositionOutOfRange
+        return size, file.read(min(max(bytes_max, 1), size - asked.position), asked.position)
+    finally:
+        file.close()
+
+
+def _partition(
+    context: Context, asked: Any, *, error: ErrorCode = NO_ERROR, size: int = 0, piece: bytes = b""
+) -> PartitionSnapshot:
+    leader = context.quorum.leader
+    return PartitionSnapshot(
+        index=int32(0),
+        error_code=error,
+        snapshot_id=SnapshotId(end_offset=asked.snapshot_id.end_offset, epoch=asked.snapshot_id.epoch),
+        current_leader=LeaderIdAndEpoch(
+            leader_id=node(NO_NODE if leader is None else leader), leader_epoch=int32(context.quorum.epoch)
+        ),
+        size=int64(size),
+        position=asked.position,
+        unaligned_records=cast(Records, piece),
+    )
+
+
+def _response(error: ErrorCode, *partitions: PartitionSnapshot) -> FetchSnapshotResponse:
+    topics = (TopicSnapshot(name=topic_name(METADATA_TOPIC), partitions=partitions),) if partitions else ()
+    return FetchSnapshotResponse(throttle_time=NO_THROTTLE, error_code=error, topics=topics)

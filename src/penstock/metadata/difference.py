@@ -1,0 +1,44 @@
+"""How two images differ, when nobody has seen the records in between: after a snapshot of the leader was loaded.
+
+Pure. Refuses nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import Image, TopicImage
+
+
+def difference(before: Image, after: Image) -> Delta:
+    """The delta that leads from one image to a later one."""
+    created = tuple(topic for topic in after.topics_by_id.values() if topic.id not in before.topics_by_id)
+    deleted = tuple(topic for topic in before.topics_by_id.values() if topic.id not in after.topics_by_id)
+    partitions = {topic.id: frozenset(range(len(topic.partitions))) for topic in created}
+    changed = []
+    for topic in after.topics_by_id.values():
+        old = before.topics_by_id.get(topic.id)
+        if old is not None and old != topic:
+            changed.append(topic)
+            partitions[topic.id] = _changed_partitions(old, topic)
+    return Delta(
+        before=before,
+        topics_created=created,
+        topics_deleted=deleted,
+        topics_changed=tuple(changed),
+        partitions_changed=partitions,
+        configs_changed=_changed_keys(before.configs, after.configs),
+        features_changed=_changed_keys(before.features, after.features),
+        brokers_changed=_changed_keys(before.brokers, after.brokers),
+    )
+
+
+def _changed_partitions(before: TopicImage, after: TopicImage) -> frozenset[int]:
+    old = before.partitions
+    return frozenset(
+        index for index, partition in enumerate(after.partitions) if index >= len(old) or old[index] != partition
+    )
+
+
+def _changed_keys(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> frozenset[Any]:
+    return frozenset(key for key in (*before, *after) if before.get(key) != after.get(key))

@@ -1,0 +1,42 @@
+"""FetchSnapshot as this node asks it. Loaded with the first snapshot that is needed. Refuses nothing."""
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest, PartitionSnapshot, SnapshotId, TopicSnapshot
+from kio.schema.types import BrokerId
+from kio.static.primitive import i32, i64
+
+from penstock.metadata.place import Place
+from penstock.metadata.voter_wire import METADATA_TOPIC, only_partition
+from penstock.model.ids import LeaderEpoch
+from penstock.raft.messages import EpochEnd
+from penstock.wire.api import ApiKey
+
+
+def write_request(
+    place: Place, end: EpochEnd, *, epoch: LeaderEpoch, position: int, bytes_max: int
+) -> tuple[int, FetchSnapshotRequest]:
+    partition = PartitionSnapshot(
+        partition=i32(0),
+        current_leader_epoch=i32(epoch),
+        snapshot_id=SnapshotId(end_offset=i64(end.end_offset), epoch=i32(end.epoch)),
+        position=i64(position),
+        replica_directory_id=place.directory_id,
+    )
+    return ApiKey.FETCH_SNAPSHOT, FetchSnapshotRequest(
+        cluster_id=place.cluster_id,
+        replica_id=BrokerId(place.node_id),
+        max_bytes=i32(bytes_max),
+        topics=(TopicSnapshot(name=METADATA_TOPIC, partitions=(partition,)),),
+    )
+
+
+def read_answer(entity: Any, position: int) -> tuple[int, bytes] | None:
+    """The size of the whole and the piece that begins at the position; None if the peer does not have it."""
+    if entity.error_code != ErrorCode.none:
+        return None
+    partition = only_partition(entity.topics)
+    if partition.error_code != ErrorCode.none or partition.position != position:
+        return None
+    return partition.size, bytes(partition.unaligned_records or b"")

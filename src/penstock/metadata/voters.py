@@ -1,0 +1,137 @@
+"""The voters of the metadata quorum by name and address: as configured, as the log says, as answers hint.
+
+`VoterBook` follows the log as the core's own history does. What the log names goes before what a leader's answer said,
+and that before what was configured. Refuses a configuration that cannot be read: StartupError.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.errors import StartupError
+from penstock.model.ids import NodeId, Offset
+
+Address = tuple[str, int]
+FIRST_BOOTSTRAP_ID: Final = -2
+"""A server whose id nobody has told yet goes by a number below -1, as in Kafka."""
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoterEndpoint:
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voter:
+    id: NodeId
+    directory_id: UUID | None = None
+    endpoints: tuple[VoterEndpoint, ...] = ()
+
+
+VoterSet = tuple[Voter, ...]
+
+
+def ids_of(voters: VoterSet) -> frozenset[NodeId]:
+    return frozenset(voter.id for voter in voters)
+
+
+def configured_voters(settings: BrokerSettings, node_id: NodeId) -> dict[NodeId, Address | None]:
+    """Who the settings say votes, or may know who does; a node that is told of nobody is its own quorum."""
+    listed: dict[NodeId, Address | None] = dict(_read_voters(settings.words("controller.quorum.voters")))
+    is_controller = "controller" in settings.words("process.roles")
+    if node_id in listed and not is_controller:
+        raise StartupError(
+            f"controller.quorum.voters names this node, {node_id}, which is no controller: add it to process.roles"
+        )
+    if listed:
+        return listed
+    servers = [_read_address(text) for text in settings.words("controller.quorum.bootstrap.servers")]
+    if servers:
+        return {NodeId(FIRST_BOOTSTRAP_ID - index): address for index, address in enumerate(servers)}
+    if not is_controller:
+        raise StartupError("A node that is no controller must be told of some: set controller.quorum.voters")
+    return {node_id: None}
+
+
+def _read_voters(entries: tuple[str, ...]) -> Iterator[tuple[NodeId, Address]]:
+    for entry in entries:
+        number, found, address = entry.partition("@")
+        if not found or not number.isascii() or not number.isdigit():
+            raise StartupError(f"controller.quorum.voters: {entry} is not of the form id@host:port")
+        yield NodeId(int(number)), _read_address(address)
+
+
+def _read_address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit():
+        raise StartupError(f"{text} is not of the form host:port")
+    return host.strip("[]"), int(port)
+
+
+def _endpoints(address: Address | None) -> tuple[VoterEndpoint, ...]:
+    if address is None:
+        return ()
+    return (VoterEndpoint(name=CONTROLLER_LISTENER, host=address[0], port=address[1]),)
+
+
+class VoterBook:
+    def __init__(self, configured: dict[NodeId, Address | None]) -> None:
+        self.configured = configured
+        self._base: VoterSet | None = None
+        self._sets: list[tuple[Offset, VoterSet]] = []
+        self._hints: dict[NodeId, Address] = {}
+        self.directories: dict[NodeId, UUID] = {}
+        """The folders of the voters, as far as they have said so."""
+
+    @property
+    def present(self) -> VoterSet:
+        """The voters that count now; those of the configuration while the log names none."""
+        named = self._sets[-1][1] if self._sets else self._base
+        if named is not None:
+            return named
+        return tuple(
+            Voter(id=node, directory_id=self.directories.get(node), endpoints=_endpoints(address))
+            for node, address in sorted(self.configured.items())
+            if node >= 0
+        )
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the log names the voters (kraft.version 1)."""
+        return bool(self._sets) or self._base is not None
+
+    def at(self, end: int) -> VoterSet | None:
+        """Whom the log names below an offset; None if nobody."""
+        named = [voters for offset, voters in self._sets if offset < end]
+        return named[-1] if named else self._base
+
+    def append(self, offset: Offset, voters: VoterSet) -> None:
+        self._sets.append((offset, voters))
+
+    def truncate_to(self, end: int) -> None:
+        while self._sets and self._sets[-1][0] >= end:
+            self._sets.pop()
+
+    def start_at(self, end: int) -> None:
+        while self._sets and self._sets[0][0] < end:
+            self._base = self._sets.pop(0)[1]
+
+    def replaced(self, voters: VoterSet | None) -> None:
+        """The log begins anew behind a snapshot that names these voters, or none."""
+        self._sets.clear()
+        self._base = voters if voters is not None else self._base
+
+    def hint(self, node: NodeId, address: Address) -> None:
+        """An answer says where a leader is."""
+        self._hints[node] = address
+
+    def address_of(self, node: int) -> Address | None:
+        for voter in self.present if self.is_named else ():
+            if voter.id == node and voter.endpoints:
+                return voter.endpoints[0].host, voter.endpoints[0].port
+        return self._hints.get(NodeId(node)) or self.configured.get(NodeId(node))
