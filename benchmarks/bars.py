@@ -18,6 +18,7 @@ START, RESTART, IDLE, CONNECTED = (
     "memory, 1,000 connections",
 )
 ECHO = "TCP echo"
+COMMIT_ROWS = (measures.COMMITS_ONE, measures.COMMITS, measures.COMMITS_MANY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ def judge(results: Results) -> list[Bar]:
     bars.append(_ratio(results, "small requests >= 2x Kafka", measures.SMALL, FSYNC, KAFKA, "requests/s", 2.0))
     bars += [
         _ratio(results, f"{row}: flush.mode=os >= 2x Kafka", row, OS, KAFKA, "commits/s", 2.0)
-        for row in (measures.COMMITS, measures.COMMITS_MANY)
+        for row in COMMIT_ROWS
     ]
     bars += [
         _ratio(results, f"{row}: fsync >= 0.5 of Kafka unflushed", row, FSYNC, KAFKA, "commits/s", 0.5)
-        for row in (measures.COMMITS, measures.COMMITS_MANY)
+        for row in COMMIT_ROWS
     ]
     row = measures.TRANSACTIONS
     bars.append(_ratio(results, f"{row}: flush.mode=os >= Kafka", row, OS, KAFKA, "transactions/s", 1.0))

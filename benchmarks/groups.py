@@ -29,6 +29,7 @@ CLASSIC_BEAT_S, CONSUMER_BEAT_S = 3.0, 5.0
 BEAT_ROUNDS = 3
 """Making the members takes far longer than a round, so a row has its rounds within."""
 LARGE = 100
+COMMITTED = 12_345
 INITIAL_DELAY_MS = 500
 """The group.initial.rebalance.delay.ms that the brokers under test are started with."""
 
@@ -220,7 +221,12 @@ def rebalance(load: Load, target: Target, scale: float) -> Figures:
 
 
 def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], Figures]:
-    """Commits of several groups at once, each on its own connection with so many of them under way."""
+    """Commits of several groups at once, each on its own connection with so many of them under way.
+
+    One consumer, one at a time: a loop of `commit()`. Many groups: what a busy broker sees; each falls on one of the
+    50 partitions of the internal topic, so that fewer commits share a batch or a sync. Several under way: a client
+    that commits without waiting; Kafka answers one request of a connection before it looks at the next.
+    """
 
     def run(load: Load, target: Target, scale: float) -> Figures:
         topic, prefix = target.new_topic(), _prefix()
@@ -228,7 +234,8 @@ def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], 
         _wait_for_coordinator(target, *groups)
         if target.name == "Penstock":
             _make_durable(target)
-        row = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+        row = {"partition_index": 0, "committed_offset": COMMITTED, "committed_leader_epoch": -1,
+               "committed_metadata": ""}  # fmt: skip
         common = {"generation_id": -1, "generation_id_or_member_epoch": -1, "member_id": "",
                   "topics": [{"name": topic, "partitions": [row]}]}  # fmt: skip
         frames = b"".join(request_frame("offset_commit", 8, {"group_id": group, **common}) for group in groups)
@@ -236,6 +243,7 @@ def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], 
         count = int(100_000 * scale)
         numbers = load.requests(target.server.bootstrap, frames, connections=group_count, depth=depth, count=count)
         used = cpu_seconds(target.server.pid) - before
+        _check_committed(target, groups, topic)
         target.delete_topic(topic)
         return {
             "commits/s": numbers["requests"] / numbers["seconds"],
@@ -245,6 +253,19 @@ def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], 
         }
 
     return run
+
+
+def _check_committed(target: Target, groups: Sequence[str], topic: str) -> None:
+    """A refusal is quicker than a commit: see to it that none was measured."""
+    session = _session(target)
+    asked = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]} for group in groups]
+    answer = session.ask("offset_fetch", 8, groups=asked)
+    session.hang_up()
+    found = answer if isinstance(answer, str) else [
+        part["committed_offset"] for group in answer["groups"] for one in group["topics"] for part in one["partitions"]
+    ]  # fmt: skip
+    if found != [COMMITTED] * len(groups):
+        raise LoadFailed(f"not every group has its offset: {found}")
 
 
 def _make_durable(target: Target) -> None:

@@ -136,6 +136,7 @@ RAW_16K, RAW_256K, FETCH_1M = "produce 16 KB batches", "produce 256 KB batches",
 CLASSIC_BEATS = f"heartbeats, {groups.GROUPS:,} groups x {groups.MEMBERS_EACH}, classic"
 CONSUMER_BEATS = f"heartbeats, {groups.GROUPS:,} groups x {groups.MEMBERS_EACH}, consumer"
 REBALANCE = f"rebalance of {groups.LARGE} members"
+COMMITS_ONE = "commits, one consumer, one at a time"
 COMMITS = "commits, 4 groups x 16 deep"
 COMMITS_MANY = "commits, 64 groups, one at a time"
 TRANSACTIONS = "transactions: one small record, offsets, commit"
@@ -159,6 +160,7 @@ MEASURES = (
     Measure(RAW_16K, raw_produce(16_000, connections=4, depth=8, count=60_000), "CPU s/GB", higher_is_better=False),
     Measure(RAW_256K, raw_produce(256_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
     Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
+    Measure(COMMITS_ONE, groups.commits(1, depth=1), "commits/s"),
     Measure(COMMITS, groups.commits(4, depth=16), "commits/s"),
     Measure(COMMITS_MANY, groups.commits(64, depth=1), "commits/s"),
     Measure(TRANSACTIONS, transactions.small_transactions, "transactions/s"),

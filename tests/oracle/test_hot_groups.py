@@ -14,6 +14,7 @@ from penstock.wire.api import APIS, ApiKey
 from penstock.wire.codec import read_request, request_class, response_class
 from penstock.wire.frame import MalformedRequest, parse_response_header
 from penstock.wire.hot import consumer_group_heartbeat, heartbeat, offset_commit, offset_fetch
+from penstock.wire.hot.primitives import pack_compact_string, pack_i32, pack_i64
 from penstock.wire.hot.texts import ELEMENT_COUNT_MAX
 from tests.oracle.entities import entities
 
@@ -116,6 +117,39 @@ def test_a_commit_is_read_as_kio_wrote_it(key_and_version: tuple[int, int], data
         )
         for topic in entity.topics
     ]
+
+
+small_texts = st.text(max_size=5) | st.text(min_size=100, max_size=140)
+
+
+@given(st.integers(8, 10), small_texts, small_texts, st.none() | small_texts, st.none() | small_texts, st.data())
+def test_the_short_way_to_read_a_commit_comes_to_the_same(
+    version: int, group_id: str, member_id: str, instance_id: str | None, metadata: str | None, data: st.DataObject
+) -> None:
+    name, row = data.draw(small_texts), (data.draw(int32), data.draw(int64), data.draw(int32))
+    written = bytearray().join(
+        (
+            pack_compact_string(group_id),
+            pack_i32(data.draw(int32)),
+            pack_compact_string(member_id),
+            b"\0" if instance_id is None else pack_compact_string(instance_id),
+            b"\2",
+            data.draw(st.uuids()).bytes if version >= 10 else pack_compact_string(name),
+            b"\2",
+            pack_i32(row[0]) + pack_i64(row[1]) + pack_i32(row[2]),
+            b"\0" if metadata is None else pack_compact_string(metadata),
+            bytes(3),
+        )
+    )
+    request = offset_commit.read_any(version, bytes(written))
+    assert request.topics[0][1] == [(*row, metadata)]
+    texts = [group_id, member_id, instance_id or "", metadata or "", "" if version >= 10 else name]
+    is_short = all(len(text.encode()) < 0x7F for text in texts)
+    assert offset_commit.read_one(version, bytes(written)) == (request if is_short else None)
+    written[data.draw(st.integers(0, len(written) - 1))] = data.draw(st.integers(0, 255))
+    del written[data.draw(st.integers(0, len(written))) :]
+    damaged = offset_commit.read_one(version, bytes(written))
+    assert damaged is None or damaged == offset_commit.read_any(version, bytes(written))
 
 
 @given(st.sampled_from([pair for pair in HAND_READ if pair[0] == ApiKey.OFFSET_FETCH]), st.data())

@@ -1,79 +1,24 @@
-"""Drives shards: one for each partition of an internal topic that this node leads.
+"""The shards of one internal topic on this node, each with its runner.
 
-Loads a shard from its log, runs its commands one after the other, appends the records of
-each, and lets a reply out once everything that it may depend on is committed. Commands that may
-share a batch are written with whatever else comes in the same turn of the event loop (shared.py).
-Writes the markers of transactions too, in the order of the log. Decides nothing.
-Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator for what it does not lead,
-CoordinatorNotAvailable when a record cannot be written or is not committed in time.
+Hands commands to the runner of their partition and makes and stops runners as leaders change. Calls
+go to shard_runner.py. Refuses: NotCoordinator for what it does not lead, and what the runner refuses.
 """
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Callable, Hashable, Iterator
-from enum import Enum
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
-from penstock.coordinator.decision import (
-    NO_TICKET,
-    Decision,
-    Expired,
-    InTransaction,
-    Performer,
-    Ticket,
-    TransactionEnd,
-)
-from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.shard import Shard, ShardLog, SharingShard, StagingShard
-from penstock.coordinator.shared import RECORD_OVERHEAD, Done, Entries, SharedEntry, answer, refuse
-from penstock.coordinator.timers import Timers
-from penstock.model.errors import (
-    NO_ERROR,
-    Corruption,
-    MessageTooLarge,
-    NotEnoughReplicas,
-    NotLeaderOrFollower,
-    RecordListTooLarge,
-    Refusal,
-    RequestTimedOut,
-    StorageError,
-    UnknownTopicOrPartition,
-)
+from penstock.coordinator.decision import Performer, TransactionEnd
+from penstock.coordinator.errors import NotCoordinator
+from penstock.coordinator.shard import Shard, ShardLog
+from penstock.coordinator.shard_runner import ShardRunner
+from penstock.coordinator.shared import Done, SharedTurn
+from penstock.model.errors import Refusal
 from penstock.ports.clock import Clock
-from penstock.storage.marker import read_marker
 from penstock.storage.verification import Verification
-from penstock.wire.batch import BatchHeader
-from penstock.wire.records import Record, decode_batch, encode_batch, encode_plain_batch
-
-log = logging.getLogger(__name__)
 
 R = TypeVar("R")
-
-BATCHES_PER_STEP = 100
-"""How many batches a load replays before it lets others on the event loop have a turn."""
-RETRY_MS = 1_000
-"""When a timer whose records could not be written fires again."""
-SPLIT_SIZE = 512 * 1024
-"""A decision that need not be atomic is written in batches of about this size."""
-_BASE_SEQUENCE = 0
-"""What Kafka puts into the transactional batches of a coordinator; nobody looks at it."""
-
-
-class _Phase(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-
-
-class _Parked(NamedTuple):
-    """Replies and actions, and the end of the log that must be committed before they leave."""
-
-    end: int
-    replies: list[tuple[Ticket, Any]]
-    actions: list[Any]
-    shared: Entries[Any]
 
 
 class Coordinator(Generic[R]):
@@ -84,14 +29,13 @@ class Coordinator(Generic[R]):
         self._clock = clock
         self._performer = performer
         self._runners: dict[int, ShardRunner[R]] = {}
-        self._sharing: list[ShardRunner[R]] = []
-        """Those with something to write at the end of the turn."""
+        self._turn = SharedTurn()
 
     def lead(self, index: int, shard_log: ShardLog) -> None:
         """This node has become the leader of the partition: load its shard."""
         self.resign(index)
         self._runners[index] = ShardRunner(
-            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer, self._write_soon
+            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer, self._turn
         )
 
     def resign(self, index: int) -> None:
@@ -109,24 +53,13 @@ class Coordinator(Generic[R]):
         return self._runner(index).submit(command)
 
     def share(self, index: int, command: Any, done: Done) -> None:
-        """Run a command that need not be written on its own; `done` gets its reply, never before this returns.
+        """Run a command that need not be written on its own; `done` gets its reply, maybe before this returns.
 
         Raises at once if the partition is not served here.
         """
         runner = self._runner(index)
         if not runner.share(command, done):
             runner.submit(command).add_done_callback(partial(_hand_over, done))
-
-    def _write_soon(self, runner: "ShardRunner[R]") -> None:
-        if not self._sharing:
-            # Behind whatever this turn of the loop still has to read.
-            asyncio.get_running_loop().call_soon(self._write_shared)
-        self._sharing.append(runner)
-
-    def _write_shared(self) -> None:
-        sharing, self._sharing = self._sharing, []
-        for runner in sharing:
-            runner.write_shared()
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
@@ -158,387 +91,9 @@ class Coordinator(Generic[R]):
             await runner.loaded()
 
 
-class ShardRunner(Generic[R]):
-    def __init__(
-        self,
-        index: int,
-        make_shard: Callable[[], Shard[R]],
-        shard_log: ShardLog,
-        clock: Clock,
-        performer: Performer | None = None,
-        write_soon: "Callable[[ShardRunner[R]], None] | None" = None,
-    ) -> None:
-        self._index = index
-        self._make_shard = make_shard
-        self._log = shard_log
-        self._clock = clock
-        self._performer = performer
-        self._timers = Timers(clock, self._timer_fired)
-        self._last_ticket = NO_TICKET
-        self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
-        self._parked: deque[_Parked] = deque()
-        """What waits for the log to be committed, in rising order."""
-        self._end = 0
-        self._write_soon = write_soon
-        self._shared: Entries[R] = []
-        """What is decided and not in the log yet. Written before anything else is decided."""
-        self._shared_size = 0
-        self._start_loading()
-
-    # -- commands --------------------------------------------------------------------------
-
-    @property
-    def is_active(self) -> bool:
-        return self._phase is _Phase.ACTIVE
-
-    def submit(self, command: Any) -> "asyncio.Future[Any]":
-        return self._answered(lambda ticket: self._run(command, ticket))
-
-    def end_transaction(self, end: TransactionEnd) -> "asyncio.Future[None]":
-        return self._answered(lambda ticket: self._mark(end, ticket))
-
-    def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
-        self._check_active()
-        return self._log.begin_verification(producer_id, producer_epoch)
-
-    def _check_active(self) -> None:
-        if self._phase is _Phase.LOADING:
-            raise CoordinatorLoadInProgress
-        if self._phase is _Phase.FAILED:
-            raise NotCoordinator
-
-    def share(self, command: Any, done: Done) -> bool:
-        """Decide now, write with others later; False if the command is one to be submitted."""
-        if self._phase is not _Phase.ACTIVE:
-            self._check_active()
-        if self._sharing is None or self._write_soon is None:
-            return False
-        try:
-            decided = self._sharing.decide_shared(command, now=self._clock.wall_ms())
-        except Refusal:
-            raise
-        except Exception as error:
-            log.exception("shard %d could not decide on %r", self._index, command)
-            raise Refusal(f"{type(command).__name__} failed") from error
-        if decided is None:
-            return False
-        records, reply, timer = decided
-        encoded = [self.shard.encode(record) for record in records]
-        size = sum([len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded])
-        if self._shared and self._shared_size + size > SPLIT_SIZE:
-            self.write_shared()
-            self._check_active()
-        if not self._shared:
-            self._write_soon(self)
-        self._shared.append(SharedEntry(records, encoded, done, reply))
-        self._shared_size += size
-        if timer is not None:
-            self._timers.set(*timer)
-        return True
-
-    def _answered(self, run: Callable[[Ticket], Exception | None]) -> "asyncio.Future[Any]":
-        self._check_active()
-        if self._shared:
-            self.write_shared()
-            self._check_active()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        ticket = self._last_ticket = Ticket(self._last_ticket + 1)
-        self._waiting[ticket] = future
-        error = run(ticket)
-        if error is not None:
-            self._refuse(ticket, error)
-        return future
-
-    def _timer_fired(self, timer: Hashable) -> None:
-        self.write_shared()
-        if not self.is_active:
-            return
-        if self._run(Expired(timer), NO_TICKET) is not None and self.is_active:
-            # Nobody else would ever do what was due.
-            self._timers.set(timer, RETRY_MS)
-
-    def _run(self, command: Any, ticket: Ticket) -> Exception | None:
-        """Decide and carry out; gives back what kept it from being done. Nothing has changed then."""
-        now = self._clock.wall_ms()
-        try:
-            decision = self.shard.decide(command, ticket=ticket, now=now)
-            self._append(decision, now)
-        except Refusal as refusal:
-            return _for_client(refusal)
-        except Exception as error:
-            log.exception("shard %d could not decide on %r", self._index, command)
-            return error
-        return self._follow_log(lambda: self._carry_out(decision))
-
-    def _mark(self, end: TransactionEnd, ticket: Ticket) -> Exception | None:
-        """Write a marker and let the shard see it; gives back what kept it from being written."""
-        try:
-            self._written(self._log.append_marker(end))
-        except Refusal as refusal:
-            return _for_client(refusal)
-        return self._follow_log(lambda: self._carry_out_mark(end, ticket))
-
-    def _follow_log(self, carry_out: Callable[[], None]) -> Exception | None:
-        try:
-            carry_out()
-        except Exception as error:
-            # The log and the state may have parted: only the log counts.
-            log.exception("shard %d failed on its own records; it is loaded again", self._index)
-            self._reload()
-            return error
-        return None
-
-    # -- writing ---------------------------------------------------------------------------
-
-    def write_shared(self) -> None:
-        """Write what waits to be written together."""
-        if not self._shared:
-            return
-        entries, self._shared, self._shared_size = self._shared, [], 0
-        self._write_together(entries)
-
-    def _write_together(self, entries: Entries[R]) -> None:
-        encoded = [pair for entry in entries for pair in entry.encoded]
-        try:
-            if encoded:
-                self._written(self._log.append(encode_plain_batch(encoded, timestamp=self._clock.wall_ms())))
-        except (MessageTooLarge, RecordListTooLarge) as refusal:
-            # One that is too large on its own must not take the others along.
-            for entry in entries if len(entries) > 1 else ():
-                if self.is_active:
-                    self._write_together([entry])
-                else:
-                    refuse([entry], NotCoordinator())
-            if len(entries) == 1:
-                refuse(entries, _for_client(refusal))
-        except Refusal as refusal:
-            refuse(entries, _for_client(refusal))
-        else:
-            if self._follow_log(lambda: self._carry_out_shared(entries)) is not None:
-                refuse(entries, NotCoordinator())
-
-    def _carry_out_shared(self, entries: Entries[R]) -> None:
-        apply = self.shard.apply
-        for entry in entries:
-            for record in entry.records:
-                apply(record)
-        self._park([], [], entries)
-
-    def _append(self, decision: Decision[R], now: int) -> None:
-        written = False
-        for records in self._batches(decision, now):
-            try:
-                end = self._log.append(_batch(records, decision.transaction), decision.transaction)
-            except Refusal:
-                if written:
-                    self._reload()
-                raise
-            written = True
-            self._written(end)
-
-    def _written(self, end: int) -> None:
-        self._end = end
-        if self._log.high_watermark < end:
-            self._wait_for(end)
-
-    def _batches(self, decision: Decision[R], now: int) -> Iterator[list[Record]]:
-        batch: list[Record] = []
-        size = 0
-        for record in decision.records:
-            key, value = self.shard.encode(record)
-            batch.append(Record(timestamp=now, key=key, value=value))
-            size += len(key) + len(value or b"") + RECORD_OVERHEAD
-            if size >= SPLIT_SIZE and not decision.is_atomic:
-                yield batch
-                batch, size = [], 0
-        if batch:
-            yield batch
-
-    def _carry_out(self, decision: Decision[R]) -> None:
-        self.shard.adopt(decision.drafts)
-        if decision.transaction is None:
-            for record in decision.records:
-                self.shard.apply(record)
-        else:
-            assert self._staging is not None, "only a shard that can stage records may decide to"
-            for record in decision.records:
-                self._staging.stage(record, decision.transaction.producer_id)
-        for timer, delay_ms in decision.timers.items():
-            if delay_ms is None:
-                self._timers.cancel(timer)
-            else:
-                self._timers.set(timer, delay_ms)
-        if decision.replies or decision.actions:
-            self._park(decision.replies, decision.actions)
-
-    def _carry_out_mark(self, end: TransactionEnd, ticket: Ticket) -> None:
-        if self._staging is not None:
-            self._staging.end_transaction(end.producer_id, is_commit=end.is_commit)
-        self._park([(ticket, None)], [])
-
-    def _park(self, replies: list[tuple[Ticket, Any]], actions: list[Any], shared: Entries[R] | None = None) -> None:
-        if self._log.high_watermark >= self._end:
-            self._release(replies, actions)
-            answer(shared or [])
-        else:
-            self._parked.append(_Parked(self._end, replies, actions, shared or []))
-
-    # -- answering -------------------------------------------------------------------------
-
-    def _settled(self, end: int, code: int) -> None:
-        """Everything below the end is committed, or will not be known to be in time."""
-        if code not in (NO_ERROR, RequestTimedOut.code):
-            self._fail(code)
-            return
-        held: list[_Parked] = []
-        while self._parked and self._parked[0].end <= end:
-            parked = self._parked.popleft()
-            if code == NO_ERROR:
-                self._release(parked.replies, parked.actions)
-                answer(parked.shared)
-                continue
-            for ticket, _ in parked.replies:
-                self._refuse(ticket, CoordinatorNotAvailable())
-            refuse(parked.shared, CoordinatorNotAvailable())
-            if parked.actions:
-                held.append(_Parked(parked.end, [], parked.actions, []))
-        if held:
-            # Whoever asked may ask again, but nobody would ever do what was decided.
-            self._parked.extendleft(reversed(held))
-            self._wait_for(held[-1].end)
-
-    def _wait_for(self, end: int) -> None:
-        if self._log.high_watermark >= end:
-            self._settled(end, NO_ERROR)
-        else:
-            self._log.when_committed(end, lambda code: self._settled(end, code))
-
-    def _release(self, replies: list[tuple[Ticket, Any]], actions: list[Any]) -> None:
-        self._send(replies)
-        for action in actions:
-            assert self._performer is not None, "a shard that wants something done needs somebody to do it"
-            self._performer.perform(self._index, action)
-
-    def _send(self, replies: list[tuple[Ticket, Any]]) -> None:
-        for ticket, reply in replies:
-            future = self._waiting.pop(ticket, None)
-            if future is not None and not future.done():
-                future.set_result(reply)
-
-    def _refuse(self, ticket: Ticket, error: Exception) -> None:
-        future = self._waiting.pop(ticket, None)
-        if future is not None and not future.done():
-            future.set_exception(error)
-
-    def _refuse_everybody(self) -> None:
-        if self._performer is not None:
-            self._performer.abandon(self._index)
-        self._timers.clear()
-        parked, self._parked = self._parked, deque()
-        shared, self._shared, self._shared_size = self._shared, [], 0
-        for ticket in list(self._waiting):
-            self._refuse(ticket, NotCoordinator())
-        for one in parked:
-            refuse(one.shared, NotCoordinator())
-        refuse(shared, NotCoordinator())
-
-    # -- loading and unloading -------------------------------------------------------------
-
-    def _start_loading(self) -> None:
-        self._phase = _Phase.LOADING
-        self.shard = self._make_shard()
-        self._staging: StagingShard[R] | None = self.shard if isinstance(self.shard, StagingShard) else None
-        self._sharing: SharingShard[R] | None = self.shard if isinstance(self.shard, SharingShard) else None
-        self._load_task = asyncio.ensure_future(self._load())
-
-    def _reload(self) -> None:
-        self._refuse_everybody()
-        self._start_loading()
-
-    async def loaded(self) -> None:
-        await asyncio.wait((self._load_task,))
-
-    async def _load(self) -> None:
-        try:
-            for count, batch in enumerate(self._log.batches(), start=1):
-                self._replay(batch)
-                if count % BATCHES_PER_STEP == 0:
-                    await asyncio.sleep(0)
-        except (Corruption, Refusal, OSError) as error:
-            log.error("shard %d cannot be loaded: %s", self._index, error)
-            self._phase = _Phase.FAILED
-            return
-        # What is not committed yet is in the state already, so replies wait for it.
-        self._end = self._log.end_offset
-        self._phase = _Phase.ACTIVE
-        if self._log.high_watermark < self._end:
-            self._wait_for(self._end)
-        self._carry_out(self.shard.loaded(self._clock.wall_ms()))
-
-    def _replay(self, batch: memoryview) -> None:
-        header = BatchHeader.at(batch)
-        staging = self._staging
-        if header.is_control:
-            marker = read_marker(batch)
-            if marker is not None and staging is not None:
-                staging.end_transaction(header.producer_id, is_commit=marker.commit)
-            return
-        for record in decode_batch(batch):
-            if record.key is None:
-                raise Corruption(f"the record at offset {record.offset} of an internal topic has no key")
-            decoded = self.shard.decode(record.key, record.value)
-            if decoded is None:
-                continue
-            if header.is_transactional and staging is not None:
-                staging.stage(decoded, header.producer_id)
-            else:
-                self.shard.apply(decoded)
-
-    def _fail(self, code: int) -> None:
-        """The log is lost to us: nothing that waits on it will be answered."""
-        if self._phase is not _Phase.FAILED:
-            log.warning("shard %d is no longer served: its log failed with error code %d", self._index, code)
-        self._load_task.cancel()
-        self._phase = _Phase.FAILED
-        self._refuse_everybody()
-
-    def stop(self) -> None:
-        self._load_task.cancel()
-        self._phase = _Phase.FAILED
-        self._refuse_everybody()
-
-
 def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
     error = NotCoordinator() if future.cancelled() else future.exception()
     if error is None:
         done(future.result(), None)
     else:
         done(None, error if isinstance(error, Refusal) else Refusal(f"failed: {error!r}"))
-
-
-def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:
-    if transaction is None:
-        return encode_batch(records)
-    return encode_batch(
-        records,
-        producer_id=transaction.producer_id,
-        producer_epoch=transaction.producer_epoch,
-        base_sequence=_BASE_SEQUENCE,
-        is_transactional=True,
-    )
-
-
-_NOT_AVAILABLE = (UnknownTopicOrPartition, NotEnoughReplicas, RequestTimedOut)
-_NOT_HERE = (NotLeaderOrFollower, StorageError)
-
-
-def _for_client(refusal: Refusal) -> Exception:
-    """What a client is told of an append that was refused: it knows nothing of our topics."""
-    if isinstance(refusal, _NOT_AVAILABLE):
-        return CoordinatorNotAvailable()
-    if isinstance(refusal, _NOT_HERE):
-        return NotCoordinator()
-    if isinstance(refusal, MessageTooLarge | RecordListTooLarge):
-        # Retrying would not help, and it is not the client's records that are too large.
-        return Refusal("the change does not fit into one batch of the internal topic")
-    return refusal

@@ -5,6 +5,7 @@ says so share (`SharingShard`): nothing decided before the batch is written may 
 so they are applied after the append, as always, and a refused append has changed nothing.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -27,6 +28,35 @@ class SharedEntry(NamedTuple, Generic[R]):
 
 
 Entries = list[SharedEntry[R]]
+
+
+class SharedTurn:
+    """One turn of the event loop as all shards of a coordinator share it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_lonely = True
+        self._writes: list[Callable[[], None]] = []
+
+    def join(self, write: Callable[[], None]) -> bool:
+        """Another command is decided; `write` is called at the end of the turn. True: write it now instead.
+
+        Where nobody shared the last turn either, waiting for company would only cost time.
+        """
+        self._count += 1
+        if self._count == 1:
+            # Behind whatever this turn of the loop still has to read.
+            asyncio.get_running_loop().call_soon(self._end)
+            if self._is_lonely:
+                return True
+        self._writes.append(write)
+        return False
+
+    def _end(self) -> None:
+        self._is_lonely, self._count = self._count == 1, 0
+        writes, self._writes = self._writes, []
+        for write in writes:
+            write()
 
 
 def answer(entries: Entries[Any]) -> None:

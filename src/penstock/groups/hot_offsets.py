@@ -4,11 +4,15 @@ Writes and reads what the schemas in records.py would, several times faster; a p
 holds the two together. Gives up with None on anything unusual, which goes to the schemas.
 """
 
+from functools import lru_cache
 from struct import Struct
 from uuid import UUID
 
 from penstock.groups.record_types import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from penstock.metadata.fields import ZERO_UUID
+
+KEYS_KEPT = 1 << 13
+"""A consumer commits the same few partitions again and again."""
 
 _KEY_TYPE = b"\x00\x01"
 _VERSION = 4
@@ -24,6 +28,7 @@ _ONE_BYTE_SIZE_MAX = 0x7E
 """The longest string whose size takes one byte: sizes are written plus one, in seven bits a byte."""
 
 
+@lru_cache(KEYS_KEPT)
 def encode_key(key: OffsetCommitKey) -> bytes:
     group, topic = key.group.encode(), key.topic.encode()
     return b"".join(

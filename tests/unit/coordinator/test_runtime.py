@@ -7,7 +7,8 @@ import pytest
 
 from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.runtime import SPLIT_SIZE, Coordinator
+from penstock.coordinator.runtime import Coordinator
+from penstock.coordinator.shard_runner import SPLIT_SIZE
 from penstock.model.errors import (
     InvalidProducerEpoch,
     MessageTooLarge,

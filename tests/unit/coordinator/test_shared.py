@@ -6,7 +6,8 @@ import pytest
 
 from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.runtime import SPLIT_SIZE, Coordinator
+from penstock.coordinator.runtime import Coordinator
+from penstock.coordinator.shard_runner import SPLIT_SIZE
 from penstock.model.errors import MessageTooLarge, NotEnoughReplicas, Refusal, RequestTimedOut, StorageError
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import decode_batch
@@ -46,13 +47,32 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> Stage:
+    """One whose last turn was shared."""
     made = Stage()
     await made.lead()
+    made.share()
+    made.share()
+    await turn()
+    made.answers.clear()
     return made
 
 
 async def turn() -> None:
     await asyncio.sleep(0)
+
+
+async def test_whoever_is_alone_does_not_wait_for_company(stage: Stage) -> None:
+    stage.share(1)
+    assert stage.batches == []
+    await turn()
+    stage.share(2)
+    assert (stage.batches, stage.answers) == ([[1], [2]], [1, 2])
+    stage.share(3)
+    stage.share(4)
+    assert stage.answers == [1, 2]
+    await turn()
+    assert (stage.batches, stage.answers) == ([[1], [2], [3, 4]], [1, 2, 3, 4])
+    stage.check()
 
 
 async def test_what_comes_in_one_turn_of_the_loop_is_one_batch(stage: Stage) -> None:
@@ -62,8 +82,9 @@ async def test_what_comes_in_one_turn_of_the_loop_is_one_batch(stage: Stage) -> 
     await turn()
     assert (stage.batches, stage.answers) == ([[1, 2, 3]], [3, 3])
     stage.share(4)
+    stage.share(5)
     await turn()
-    assert stage.batches == [[1, 2, 3], [4]]
+    assert stage.batches == [[1, 2, 3], [4, 5]]
     stage.check()
 
 
@@ -196,10 +217,11 @@ async def test_a_command_behind_a_failure_is_told_of_the_load(stage: Stage) -> N
 async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stage) -> None:
     stage.log.is_held = True
     stage.share(1)
+    stage.share()
     await turn()
     stage.share(2)
     stage.coordinator.resign(0)
-    assert stage.answers == [NotCoordinator] * 2
+    assert stage.answers == [NotCoordinator] * 3
     await turn()
     assert stage.batches == [[1]]
 

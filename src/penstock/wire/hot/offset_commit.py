@@ -26,6 +26,11 @@ _read_offset_v6 = Struct(">iqi").unpack_from
 _pack_result = Struct(">ih").pack
 _pack_result_v8 = Struct(">ihB").pack
 
+_ONE_ELEMENT: Final = 2
+"""A count of one, which is written plus one."""
+_NO_TAGS_THRICE: Final = NO_TAGS * 3
+"""Behind the last partition, its topic and the request."""
+
 Committed = tuple[int, int, int, str | None]
 """A partition, its offset, the leader epoch (-1 for none), and the client's note."""
 Topic = str | UUID
@@ -43,6 +48,12 @@ class OffsetCommitRequest(NamedTuple):
 
 def read_request(version: int, body: bytes | bytearray | memoryview) -> OffsetCommitRequest:
     data = bytes(body)
+    one = read_one(version, data) if version >= FLEXIBLE_FROM else None
+    return one or read_any(version, data)
+
+
+def read_any(version: int, data: bytes) -> OffsetCommitRequest:
+    """Read a request of whatever shape."""
     flexible = version >= FLEXIBLE_FROM
     try:
         group_id, position = read_text(data, 0, flexible=flexible)
@@ -59,6 +70,55 @@ def read_request(version: int, body: bytes | bytearray | memoryview) -> OffsetCo
     except (error, IndexError) as early_end:
         raise MalformedRequest(f"OffsetCommit request ends too early: {early_end}") from None
     return OffsetCommitRequest(group_id, generation, member_id, instance_id, retention_ms, topics)
+
+
+def read_one(version: int, data: bytes) -> OffsetCommitRequest | None:
+    """What most consumers send: one partition, and texts whose sizes take one byte.
+
+    None for anything else, right or wrong: the other way then reads it, or says what is wrong with it. A size is
+    written plus one, so a text ends that far behind its size. What runs over the end shows in the last comparison.
+    """
+    try:
+        if not 0 < (size := data[0]) < 0x80:
+            return None
+        group_id = data[1:size].decode()
+        generation = read_i32(data, size)[0]
+        start = size + 4
+        if not 0 < (size := data[start]) < 0x80:
+            return None
+        position = start + size
+        member_id = data[start + 1 : position].decode()
+        instance_id = None
+        if not (size := data[position]):
+            position += 1
+        else:
+            start, position = position, position + size
+            instance_id = data[start + 1 : position].decode()
+        if size > 0x7F or data[position] != _ONE_ELEMENT:
+            return None
+        position += 1
+        topic: Topic
+        if version >= TOPIC_ID_FROM:
+            topic = UUID(bytes=data[position : position + 16])
+            position += 16
+        else:
+            if not 0 < (size := data[position]) < 0x80:
+                return None
+            start, position = position, position + size
+            topic = data[start + 1 : position].decode()
+        if data[position] != _ONE_ELEMENT:
+            return None
+        index, offset, epoch = _read_offset_v6(data, position + 1)
+        start = position + 17
+        size = data[start]
+        position = start + (size or 1)
+        metadata = data[start + 1 : position].decode() if size else None
+    except (error, IndexError, ValueError):
+        return None
+    if size > 0x7F or data[position:] != _NO_TAGS_THRICE:
+        return None
+    row = (index, offset, epoch, metadata)
+    return OffsetCommitRequest(group_id, generation, member_id, instance_id, -1, [(topic, [row])])
 
 
 def _read_topics(version: int, data: bytes, position: int) -> list[tuple[Topic, list[Committed]]]:
