@@ -9,6 +9,7 @@ _flag = partial(declare, "boolean")
 _int = partial(declare, "int")
 _long = partial(declare, "long")
 _double = partial(declare, "double")
+_text = partial(declare, "string")
 _list = partial(declare, "list")
 
 STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
@@ -68,5 +69,11 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("replica.socket.receive.buffer.bytes", 64 * KIB, "The receive buffer of a follower's connection."),
     _int("num.replica.fetchers", 1, least=1, scope="cluster-wide",
          doc="How many connections a follower has to each leader."),
+    _text("replica.selector.class", None,
+          choices=(
+              "org.apache.kafka.common.replica.LeaderSelector",
+              "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+          ),
+          doc="Whether a leader sends a consumer to a replica in the rack that it names (client.rack)."),
     _long("replica.high.watermark.checkpoint.interval.ms", 5 * SECOND_MS, "How often the high watermarks are written."),
 )  # fmt: skip

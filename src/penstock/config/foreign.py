@@ -35,7 +35,7 @@ MEANINGLESS: Final = frozenset({
 UNSUPPORTED: Final = frozenset({
     "alter.config.policy.class.name", "authorizer.class.name", "client.quota.callback.class",
     "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "create.topic.policy.class.name",
-    "principal.builder.class", "remote.log.storage.system.enable", "replica.selector.class", "security.providers",
+    "principal.builder.class", "remote.log.storage.system.enable", "security.providers",
     "super.users", "allow.everyone.if.no.acl.found",
 })  # fmt: skip
 

@@ -4,27 +4,24 @@ Answers at once when there are enough bytes (min_bytes), an error, or no patienc
 otherwise until the high watermark of one of its partitions moves or max_wait_ms is over.
 Limits as in KIP-74: the first partition with data gives at least one whole batch, however
 large. Sessions in replication/fetch_session.py. Records leave as slices of files. A consumer over
-its quota is answered with nothing and the time to wait.
-Version notes stand in wire/hot/fetch.py. Goes to replication/replicas.py.
+its quota is answered with nothing and the time to wait. Followers serve consumers too, up to their own
+mark; a leader may send a consumer to a replica in its rack (KIP-392). Fetches of other brokers go to
+replica_fetch.py. Version notes stand in wire/hot/fetch.py.
 """
 
 import logging
 from collections.abc import Iterable, Sequence
 
+from penstock.handlers import replica_fetch
 from penstock.handlers.context import Context
+from penstock.handlers.fetch_errors import HINTED, endpoints_of, leader_hint, not_hosted
 from penstock.handlers.reply import Parked, Parts
 from penstock.handlers.throttled import charge_fetch, throttle_ms
 from penstock.metadata.opening import METADATA_TOPIC_ID
-from penstock.model.errors import (
-    UNKNOWN_SERVER_ERROR,
-    Corruption,
-    NotLeaderOrFollower,
-    Refusal,
-    StorageError,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from penstock.model.errors import UNKNOWN_SERVER_ERROR, Corruption, OffsetNotAvailable, Refusal, StorageError
+from penstock.model.ids import NodeId
 from penstock.replication.fetch_session import FetchSession, FetchSessions
+from penstock.replication.isr import most_caught_up
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import Deadlines
 from penstock.wire.frame import Header
@@ -36,12 +33,15 @@ from penstock.wire.hot.fetch import (
     read_request,
     write_response,
 )
+from penstock.wire.hot.produce import NodeEndpoint
 
 log = logging.getLogger(__name__)
 
 READ_COMMITTED = 1
-ORDINARY_CONSUMER = -1
 METADATA_TOPIC = METADATA_TOPIC_ID.bytes
+FOLLOWERS_SERVE_FROM = 11
+HINTS_FROM = 16
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class FetchHandler:
@@ -56,18 +56,17 @@ class FetchHandler:
             count_max=int(settings["max.incremental.fetch.session.cache.slots"]),
             eviction_s=settings["min.incremental.fetch.session.eviction.ms"] / 1000,
         )
+        self.followers_serve_consumers = settings["replica.selector.class"] == RACK_AWARE
 
-    def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
+    def handle(self, frame: memoryview, header: Header, listener: str = "PLAINTEXT") -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
-        by_id = header.version >= TOPIC_ID_FROM
-        if (
-            request.replica_id > ORDINARY_CONSUMER
-            and request.partitions
-            and request.partitions[0].topic == METADATA_TOPIC
-        ):
-            from penstock.handlers import metadata_fetch  # only nodes of a cluster ask for it
+        if request.replica_id >= 0:
+            if request.partitions and request.partitions[0].topic == METADATA_TOPIC:
+                from penstock.handlers import metadata_fetch  # only nodes of a cluster ask for it
 
-            return metadata_fetch.handle(self.context, frame, header)
+                return metadata_fetch.handle(self.context, frame, header)
+            return replica_fetch.handle(self, request, header)
+        by_id = header.version >= TOPIC_ID_FROM
         now = self.clock.monotonic()
         try:
             session = self.sessions.find(request, by_id=by_id, now=now)
@@ -79,7 +78,7 @@ class FetchHandler:
                 error_code=refusal.code,
                 throttle_ms=header.throttle_ms,
             )
-        fetch = ParkedFetch(self, header, request, session)
+        fetch = ParkedFetch(self, header, request, session, listener)
         parts = fetch.attempt()
         if parts is not None:
             return parts
@@ -96,6 +95,7 @@ class ParkedFetch(Parked):
         "_gained",
         "_handler",
         "_header",
+        "_listener",
         "_max_bytes",
         "_missing",
         "_request",
@@ -104,18 +104,18 @@ class ParkedFetch(Parked):
     )
 
     def __init__(
-        self, handler: FetchHandler, header: Header, request: FetchRequest, session: FetchSession | None
+        self, handler: FetchHandler, header: Header, request: FetchRequest, session: FetchSession | None, listener: str
     ) -> None:
         super().__init__()
         self._handler = handler
         self._header = header
         self._request = request
         self._session = session
+        self._listener = listener
         self._by_id = header.version >= TOPIC_ID_FROM
         self._max_bytes = min(request.max_bytes, int(handler.context.settings["fetch.max.bytes"]))
         client = header.client
-        # Replicas are not clients: holding them up would hold up everybody's acknowledgements.
-        if client is None or client.fetch is None or request.replica_id > ORDINARY_CONSUMER:
+        if client is None or client.fetch is None:
             self._client = None
         else:
             self._client = client
@@ -135,11 +135,11 @@ class ParkedFetch(Parked):
         size = 0
         urgent = final or request.max_wait_ms <= 0
         for asked in self._asked():
-            answer = self._read(asked, room, at_least_one=size == 0)
+            answer = self._read(asked, room, at_least_one=size == 0, final=urgent)
             answers.append(answer)
             size += answer.size
             room = max(0, room - answer.size)
-            if answer.error_code or answer.diverging is not None:
+            if answer.error_code or answer.diverging is not None or answer.preferred_read_replica >= 0:
                 urgent = True
         if not urgent and answers and size < min(request.min_bytes, self._max_bytes):
             self._missing = request.min_bytes - size
@@ -167,28 +167,50 @@ class ParkedFetch(Parked):
 
     def _write(self, answers: Sequence[PartitionAnswer], session: FetchSession | None, wait_ms: int) -> Parts:
         header = self._header
+        endpoints: Sequence[NodeEndpoint] = ()
+        if header.version >= HINTS_FROM and any(answer.error_code in HINTED for answer in answers):
+            endpoints = endpoints_of(self._handler.context, self._hint(answers), self._listener)
         return write_response(
             header.version,
             header.correlation_id,
             answers,
             session_id=0 if session is None else session.id,
             throttle_ms=max(wait_ms, header.throttle_ms),
+            endpoints=endpoints,
         )
+
+    def _hint(self, answers: Sequence[PartitionAnswer]) -> list[int]:
+        """Say who leads where this node does not (KIP-951); returns the leaders."""
+        leaders = []
+        for answer in answers:
+            if answer.error_code in HINTED:
+                hint = leader_hint(self._handler.context, answer.topic, answer.index, by_id=self._by_id)
+                if hint is not None:
+                    answer.current_leader = hint
+                    leaders.append(hint[0])
+        return leaders
 
     def _find(self, asked: FetchPartition) -> Partition | None:
         replicas = self._handler.replicas
         topic = (replicas.by_id if self._by_id else replicas.by_name).get(asked.topic)
         return None if topic is None else topic.partitions.get(asked.index)
 
-    def _read(self, asked: FetchPartition, room: int, *, at_least_one: bool) -> PartitionAnswer:
+    def _read(self, asked: FetchPartition, room: int, *, at_least_one: bool, final: bool) -> PartitionAnswer:
         request = self._request
         try:
             partition = self._find(asked)
             if partition is None:
                 return self._unknown(asked)
-            if request.replica_id > ORDINARY_CONSUMER:
-                raise NotLeaderOrFollower
-            partition.check_epoch(asked.current_leader_epoch)
+            partition.check_epoch(
+                asked.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM
+            )
+            if final and not partition.mark_is_known:
+                # Any mark that was told now would be a step back from what the leader before has told.
+                raise OffsetNotAvailable
+            if request.rack and self._handler.followers_serve_consumers:
+                preferred = self._preferred_replica(partition, asked.offset)
+                if preferred is not None:
+                    return preferred
             diverging = None
             if asked.last_fetched_epoch >= 0:
                 diverging = partition.diverging_epoch(asked.offset, asked.last_fetched_epoch)
@@ -223,10 +245,39 @@ class ParkedFetch(Parked):
             log.exception("fetch of %r-%d at %d failed", asked.topic, asked.index, asked.offset)
             return PartitionAnswer(asked.topic, asked.index, UNKNOWN_SERVER_ERROR)
 
+    def _preferred_replica(self, partition: Partition, offset: int) -> PartitionAnswer | None:
+        """Send the consumer to the replica in its rack that has most of the log, unless that is this one."""
+        lead = partition.lead
+        brokers = self._handler.context.quorum.image.brokers
+        rack = self._request.rack
+        own = brokers.get(partition.node_id)
+        if lead is None or (own is not None and own.rack == rack):
+            return None
+        near = [
+            node_id
+            for node_id in lead.isr
+            if (broker := brokers.get(node_id)) is not None and broker.rack == rack and not broker.fenced
+        ]
+        chosen: NodeId | None = most_caught_up(lead.followers, among=near, offset=offset)
+        if chosen is None:
+            return None
+        topic = partition.topic_id.bytes if self._by_id else partition.topic.encode()
+        answer = PartitionAnswer(
+            topic,
+            partition.index,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.start_offset,
+        )
+        answer.preferred_read_replica = chosen
+        if self._request.isolation_level == READ_COMMITTED:
+            answer.aborted = ()
+        return answer
+
     def _unknown(self, asked: FetchPartition) -> PartitionAnswer:
-        no_such_topic = self._by_id and asked.topic not in self._handler.replicas.by_id
-        code = UnknownTopicId.code if no_such_topic else UnknownTopicOrPartition.code
-        answer = PartitionAnswer(asked.topic, asked.index, code)
+        refusal = not_hosted(self._handler.context, asked.topic, asked.index, by_id=self._by_id)
+        answer = PartitionAnswer(asked.topic, asked.index, refusal.code)
         answer.aborted = ()
         return answer
 

@@ -3,7 +3,8 @@
 acks=1 answers once the records are written, acks=all once they are durable on every in-sync
 replica and below the high watermark, acks=0 not at all: an error then closes the connection,
 which is the only way to tell such a client. Records pass through untouched; storage checks
-them. One partition's refusal leaves the others of the request alone (KIP-467 names records).
+them. One partition's refusal leaves the others of the request alone (KIP-467 names records),
+and says who leads where this node does not (KIP-951).
 Version 13 names topics by id. Transactional batches go to verification.py first. Goes to
 replication/replicas.py.
 """
@@ -11,6 +12,7 @@ replication/replicas.py.
 import logging
 
 from penstock.handlers.context import Context
+from penstock.handlers.fetch_errors import HINTED, endpoints_of, leader_hint, not_hosted
 from penstock.handlers.reply import NO_REPLY, Parked, Parts
 from penstock.handlers.verification import CloseConnection, RefusedWrite, Verdicts, Verifier
 from penstock.model.errors import (
@@ -21,8 +23,6 @@ from penstock.model.errors import (
     InvalidTopic,
     RecordRefusal,
     Refusal,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
     UnsupportedCompressionType,
 )
 from penstock.replication.partition import ALL_REPLICAS, Partition
@@ -45,15 +45,20 @@ from penstock.wire.hot.produce import (
 log = logging.getLogger(__name__)
 
 ZSTD_FROM = 7
+HINTS_FROM = 10
 
 
 class ParkedProduce(Parked):
     """An acks=all request whose records are written but not yet durable everywhere."""
 
-    __slots__ = ("_deadline", "_header", "_outstanding", "_topics")
+    __slots__ = ("_deadline", "_handler", "_header", "_listener", "_outstanding", "_topics")
 
-    def __init__(self, header: Header, topics: list[TopicResults], deadline: float) -> None:
+    def __init__(
+        self, handler: "ProduceHandler", header: Header, listener: str, topics: list[TopicResults], deadline: float
+    ) -> None:
         super().__init__()
+        self._handler = handler
+        self._listener = listener
         self._header = header
         self._topics = topics
         self._deadline = deadline
@@ -68,7 +73,7 @@ class ParkedProduce(Parked):
                 result.base_offset = -1
             self._outstanding -= 1
             if self._outstanding == 0:
-                self.ready([write_produced(self._header, self._topics)])
+                self.ready([self._handler.write(self._header, self._topics, self._listener)])
 
         partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 
@@ -78,21 +83,35 @@ class ProduceHandler:
         self._context = context
         self._replicas = context.replicas
         self._clock = context.clock
+        self._wakeups = context.replicas.wakeups
         self._verifier = Verifier(context, self._apply)
 
-    def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
+    def handle(self, frame: memoryview, header: Header, listener: str = "PLAINTEXT") -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
         if request.acks not in (ALL_REPLICAS, 0, 1):
             return self._refuse_all(request, header, InvalidRequiredAcks())
         if request.transactional_id is None:
-            return self._apply(request, header, None)
+            return self._apply(request, header, None, listener)
         try:
             return self._verifier.handle(frame, request, header)
         except InvalidProducerIdMapping as refusal:
             return self._refuse_all(request, header, refusal)
 
-    def _apply(self, request: ProduceRequest, header: Header, verdicts: Verdicts | None) -> Parts | Parked:
+    def _apply(
+        self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str = "PLAINTEXT"
+    ) -> Parts | Parked:
         """Write the batches; transactional ones only with the coordinator's verdicts."""
+        # Followers that wait are answered once, with all that this request brings.
+        self._wakeups.held = True
+        try:
+            return self._write_all(request, header, verdicts, listener)
+        finally:
+            self._wakeups.held = False
+            self._wakeups.run()
+
+    def _write_all(
+        self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str
+    ) -> Parts | Parked:
         acks = request.acks
         hosted = self._replicas.by_id if header.version >= TOPIC_ID_FROM else self._replicas.by_name
         now_ms = self._clock.wall_ms()
@@ -106,10 +125,10 @@ class ProduceHandler:
             for index, records in partitions:
                 result = PartitionResult(index)
                 results.append(result)
-                waits_for = self._write(topic, records, acks, now_ms, header, result, verdicts)
+                waits_for = self._write(topic, key, records, acks, now_ms, header, result, verdicts)
                 if waits_for is not None:
                     deadline = self._clock.monotonic() + request.timeout_ms / 1000
-                    parked = parked or ParkedProduce(header, topics, deadline)
+                    parked = parked or ParkedProduce(self, header, listener, topics, deadline)
                     parked.wait(*waits_for, result)
                 failed = failed or result.error_code != NO_ERROR
         if parked is not None:
@@ -118,11 +137,30 @@ class ProduceHandler:
             if failed:
                 raise CloseConnection
             return NO_REPLY
-        return [write_produced(header, topics)]
+        return [self.write(header, topics, listener) if failed else write_produced(header, topics)]
+
+    def write(self, header: Header, topics: list[TopicResults], listener: str) -> bytes:
+        """The response, with the way to the leader where this node is not (KIP-951)."""
+        version = header.version
+        if version < HINTS_FROM or not any(each.error_code in HINTED for _, results in topics for each in results):
+            return write_produced(header, topics)
+        leaders: list[int] = []
+        for key, results in topics:
+            for result in results:
+                if result.error_code in HINTED:
+                    hint = leader_hint(self._context, key, result.index, by_id=version >= TOPIC_ID_FROM)
+                    if hint is not None:
+                        result.current_leader = hint
+                        leaders.append(hint[0])
+        endpoints = endpoints_of(self._context, leaders, listener)
+        return write_response(
+            version, header.correlation_id, topics, throttle_ms=header.throttle_ms, endpoints=endpoints
+        )
 
     def _write(
         self,
         topic: HostedTopic | None,
+        key: bytes,
         records: memoryview | None,
         acks: int,
         now_ms: int,
@@ -132,7 +170,9 @@ class ProduceHandler:
     ) -> tuple[Partition, int] | None:
         """Append one partition's records and fill in the result; returns the mark that acks=all waits for."""
         try:
-            partition = _find(topic, result.index, by_id=header.version >= TOPIC_ID_FROM)
+            partition = None if topic is None or topic.internal else topic.partitions.get(result.index)
+            if partition is None:
+                raise self._no_partition(topic, key, result.index, by_id=header.version >= TOPIC_ID_FROM)
             if records is None or len(records) < HEADER_SIZE:
                 raise InvalidRecord(_too_short(records))
             if header.version < ZSTD_FROM and records[ATTRIBUTES_AT + 1] & CODEC_MASK == ZSTD:
@@ -162,6 +202,11 @@ class ProduceHandler:
             return partition, appended.last_offset + 1
         return None
 
+    def _no_partition(self, topic: HostedTopic | None, key: bytes, index: int, *, by_id: bool) -> Refusal:
+        if topic is not None and topic.internal:
+            return InvalidTopic("The request attempted to perform an operation on an invalid topic.")
+        return not_hosted(self._context, key, index, by_id=by_id)
+
     def _refuse_all(self, request: ProduceRequest, header: Header, refusal: Refusal) -> Parts:
         topics = [
             (key, [PartitionResult(index, refusal.code, error_message=refusal.message) for index, _ in partitions])
@@ -172,17 +217,6 @@ class ProduceHandler:
 
 def write_produced(header: Header, topics: list[TopicResults]) -> bytes:
     return write_response(header.version, header.correlation_id, topics, throttle_ms=header.throttle_ms)
-
-
-def _find(topic: HostedTopic | None, index: int, *, by_id: bool) -> Partition:
-    if topic is None:
-        raise UnknownTopicId if by_id else UnknownTopicOrPartition
-    if topic.internal:
-        raise InvalidTopic("The request attempted to perform an operation on an invalid topic.")
-    partition = topic.partitions.get(index)
-    if partition is None:
-        raise UnknownTopicOrPartition
-    return partition
 
 
 def _verdict(verdicts: Verdicts | None, partition: Partition) -> Verification | RefusedWrite | bool:

@@ -84,6 +84,11 @@ class NotEnoughReplicas(Refusal):
     meaning = "Fewer replicas are in sync than min.insync.replicas asks for."
 
 
+class NotEnoughReplicasAfterAppend(Refusal):
+    code = 20
+    meaning = "The records are written, but fewer replicas are in sync by now than min.insync.replicas asks for."
+
+
 class InvalidRequiredAcks(Refusal):
     code = 21
     meaning = "acks must be -1, 0 or 1."

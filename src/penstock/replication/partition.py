@@ -1,19 +1,24 @@
 """One partition as this node holds it: its log, its role, its high watermark, and who waits on it.
 
-Calls go to storage/log.py. The mark follows the durable end of every in-sync replica, so
-nothing that a power failure could take back is ever shown to a consumer. Refuses: stale and
-unknown leader epochs, too small an in-sync set, transactional batches outside transactions.
+Calls go to storage/log.py and, while it leads, to isr.py. The mark follows what every in-sync replica
+holds durably, so nothing that a power failure could take back is ever shown to a consumer. A follower's
+part is in following.py. Refuses: other roles, stale and unknown leader epochs, too small an in-sync set.
 """
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from penstock.model.errors import (
     NO_ERROR,
     FencedLeaderEpoch,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
+    OffsetNotAvailable,
     OffsetOutOfRange,
     RequestTimedOut,
     StorageError,
@@ -21,80 +26,262 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import NodeId, Offset, TopicName
 from penstock.ports.network import FileSlice
-from penstock.replication.isr import advance_high_watermark, effective_min_isr
+from penstock.replication.isr import Leadership, Progress, Proposal, effective_min_isr
 from penstock.replication.waiting import WaitingFetch, WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
 from penstock.storage.verification import Verification
 
+if TYPE_CHECKING:
+    from penstock.metadata.image import PartitionImage
+    from penstock.replication.feed import Fed
+
 ALL_REPLICAS = -1
+
+
+class Cluster(Protocol):
+    """What a partition with followers needs of the rest of the node."""
+
+    @property
+    def lag_s_max(self) -> float: ...
+
+    def now(self) -> float: ...
+
+    def may_join(self, partition: Partition, node_id: NodeId, broker_epoch: int) -> bool:
+        """Whether a replica may be a member of the in-sync set: registered with that epoch, alive, its disk there."""
+        ...
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        """Ask the controller for another in-sync set."""
+        ...
 
 
 class Partition:
     __slots__ = (
+        "_cluster",
+        "_enough_in_sync",
         "_held_size",
         "_hidden_size",
         "_stable_mark",
         "_waiting_fetches",
         "_waiting_produces",
+        "feeds",
         "high_watermark",
         "index",
         "isr",
+        "lead",
         "leader",
         "leader_epoch",
         "log",
         "node_id",
+        "on_held",
+        "partition_epoch",
         "replicas",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, topic: TopicName, topic_id: UUID, index: int, node_id: NodeId, log: Log) -> None:
+    def __init__(
+        self,
+        topic: TopicName,
+        topic_id: UUID,
+        index: int,
+        node_id: NodeId,
+        log: Log,
+        *,
+        known_mark: int | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        """Until it is told otherwise, the partition is led here and has no other replica.
+
+        `known_mark` is what is known of the mark of a partition with other replicas: a lower bound.
+        """
         self.topic = topic
         self.topic_id = topic_id
         self.index = index
         self.node_id = node_id
         self.log = log
+        self._cluster = cluster
         self.leader = node_id
         self.leader_epoch = 0
+        self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
-        self.high_watermark = Offset(log.durable_offset)
-        log.high_watermark_moved(self.high_watermark)
-        self._stable_mark = self._stable_up_to(self.high_watermark)
+        mark = log.durable_offset if known_mark is None else max(log.start_offset, min(known_mark, log.end_offset))
+        self.high_watermark = Offset(mark)
+        log.high_watermark_moved(mark)
+        self._stable_mark = self._stable_up_to(mark)
         # Bytes that nobody sees yet, and bytes that only readers of uncommitted records see.
         self._hidden_size = 0
         self._held_size = 0
         self._waiting_produces: deque[WaitingProduce] = deque()
         # A dict for its order and its cheap removal; the values mean nothing.
         self._waiting_fetches: dict[WaitingFetch, None] = {}
+        self.feeds: list[Fed] = []
+        """The sessions of followers that this partition is part of."""
+        self.on_held: Callable[[], None] | None = None
+        """Told when a follower's log holds more, durably where its topic asks for that."""
+        self.lead: Leadership | None = Leadership(
+            node_id, epoch=0, epoch_start=log.end_offset, partition_epoch=-1, replicas=self.replicas, isr=self.isr,
+            now=0.0,
+        )  # fmt: skip
+        self._enough_in_sync = True
         log.on_durable = self._advance
 
     # -- roles -----------------------------------------------------------------------------
 
     @property
     def is_leader(self) -> bool:
-        return self.leader == self.node_id
+        return self.lead is not None
 
     @property
-    def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended for good; it never moves back."""
-        # Deleted records hold nobody back, whether or not their transaction was ended.
-        start = self.log.start_offset
-        return self._stable_mark if self._stable_mark >= start else start
+    def mark_is_known(self) -> bool:
+        """Whether a new leader has learned how far the mark had come before it."""
+        return self.lead is None or self.high_watermark >= self.lead.epoch_start
 
-    def _stable_up_to(self, mark: int) -> int:
-        first_unstable = self.log.first_unstable_offset
-        return mark if first_unstable is None or first_unstable > mark else first_unstable
+    def take_role(self, state: PartitionImage) -> None:
+        """Follow the image: lead, follow, or change the company while doing so."""
+        if state.leader_epoch < self.leader_epoch or state.partition_epoch < self.partition_epoch:
+            return  # The controller's own answer was faster than the image.
+        goes_on = self.lead is not None and state.leader == self.node_id
+        if goes_on and state.leader_epoch == self.leader_epoch and self.partition_epoch >= 0:
+            self.take_isr(state.isr, state.replicas, state.partition_epoch)
+            return
+        next_epoch = state.leader_epoch <= self.leader_epoch + 1
+        changed = state.leader != self.leader or state.leader_epoch != self.leader_epoch
+        is_new = self.partition_epoch < 0
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = state.replicas
+        self.isr = state.isr
+        if state.leader == self.node_id:
+            self._begin_to_lead(state, keep=goes_on and next_epoch and not is_new)
+            if not (goes_on and next_epoch):
+                self._fail_waiting()
+            self._count_members()
+            self._advance()
+        else:
+            self.lead = None
+            if changed:
+                self._fail_waiting()
 
-    def check_epoch(self, current_leader_epoch: int) -> None:
+    def _begin_to_lead(self, state: PartitionImage, *, keep: bool) -> None:
+        end = self.log.end_offset
+        self._note_epoch()
+        if keep and self.lead is not None:
+            self.lead.commit(partition_epoch=state.partition_epoch, replicas=state.replicas, isr=state.isr)
+            self.lead.next_epoch(epoch=state.leader_epoch, epoch_start=end)
+            return
+        self.lead = Leadership(
+            self.node_id,
+            epoch=state.leader_epoch,
+            epoch_start=end,
+            partition_epoch=state.partition_epoch,
+            replicas=state.replicas,
+            isr=state.isr,
+            now=0.0 if self._cluster is None else self._cluster.now(),
+        )
+
+    def _note_epoch(self) -> None:
+        """From here on a follower with batches of another leader is told where they part from this log."""
+        if len(self.replicas) > 1:
+            self.log.begin_epoch(self.leader_epoch, self.log.end_offset)
+
+    def take_isr(self, isr: tuple[NodeId, ...], replicas: tuple[NodeId, ...], partition_epoch: int) -> None:
+        """Another in-sync set was committed in the same leader epoch."""
+        lead = self.lead
+        if lead is None or not lead.commit(partition_epoch=partition_epoch, replicas=replicas, isr=isr):
+            return
+        self.partition_epoch = partition_epoch
+        self.replicas = replicas
+        self.isr = isr
+        self._note_epoch()
+        self._count_members()
+        self._advance()
+        self.reconsider()
+
+    def settings_changed(self) -> None:
+        """min.insync.replicas may be another."""
+        if self.lead is not None:
+            self._count_members()
+            self._advance()
+
+    def _count_members(self) -> None:
+        needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
+        had_enough, self._enough_in_sync = self._enough_in_sync, len(self.isr) >= needed
+        if had_enough and not self._enough_in_sync:
+            self._fail_produces(NotEnoughReplicasAfterAppend.code)
+
+    def _fail_waiting(self) -> None:
+        self._enough_in_sync = True
+        self._fail_produces(NotLeaderOrFollower.code)
+        for fetch in list(self._waiting_fetches):
+            fetch.changed()
+        for fed in self.feeds:
+            fed.changed()
+
+    def check_epoch(self, current_leader_epoch: int, *, leader_only: bool = True) -> None:
         """Fence a client that knows an older, or claims a newer, leader epoch (KIP-320)."""
-        if not self.is_leader:
+        if leader_only and self.lead is None:
             raise NotLeaderOrFollower
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise FencedLeaderEpoch
             raise UnknownLeaderEpoch
+
+    # -- followers -------------------------------------------------------------------------
+
+    def follower_fetched(self, progress: Progress, offset: int, log_start_offset: int, broker_epoch: int) -> None:
+        """A follower's fetch, checked by now, shows that it holds everything before an offset."""
+        lead, cluster = self.lead, self._cluster
+        assert lead is not None and cluster is not None, "only a leader with followers is fetched from"
+        now = cluster.now()
+        progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.end_offset, now=now)
+        if not lead.is_member(progress.node_id):
+            proposal = lead.admit(
+                progress,
+                mark=self.high_watermark,
+                now=now,
+                lag_s_max=cluster.lag_s_max,
+                allowed=cluster.may_join(self, progress.node_id, broker_epoch),
+            )
+            if proposal is not None:
+                cluster.propose(self, proposal)
+        if offset > self.high_watermark:
+            self._advance()
+
+    def reconsider(self) -> None:
+        """Who was not admitted by its last fetch may be now: its broker is alive again, or the set has changed."""
+        lead, cluster = self.lead, self._cluster
+        if lead is None or cluster is None:
+            return
+        now = cluster.now()
+        for progress in lead.followers.values():
+            if progress.offset < 0 or lead.proposal is not None or lead.is_member(progress.node_id):
+                continue
+            allowed = cluster.may_join(self, progress.node_id, progress.broker_epoch)
+            proposal = lead.admit(
+                progress, mark=self.high_watermark, now=now, lag_s_max=cluster.lag_s_max, allowed=allowed
+            )
+            if proposal is not None:
+                cluster.propose(self, proposal)
+        self._advance()
+
+    def look_for_laggards(self) -> None:
+        """Propose to drop members that have not been caught up for too long."""
+        lead, cluster = self.lead, self._cluster
+        if lead is None or cluster is None or not lead.followers:
+            return
+        end = self.log.end_offset
+        for fed in self.feeds:
+            progress = lead.followers.get(NodeId(fed.feed.node_id))
+            if progress is not None:
+                progress.still_there(leader_end=end, heard_at=fed.feed.heard_at)
+        proposal = lead.expel(leader_end=end, now=cluster.now(), lag_s_max=cluster.lag_s_max)
+        if proposal is not None:
+            cluster.propose(self, proposal)
+        self.reconsider()
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -111,13 +298,11 @@ class Partition:
 
         `trusted` and `transaction_verified` are those of `Log.append`.
         """
-        if self.leader != self.node_id:
+        if self.lead is None:
             raise NotLeaderOrFollower
+        if acks == ALL_REPLICAS and not self._enough_in_sync:
+            raise NotEnoughReplicas
         log = self.log
-        if acks == ALL_REPLICAS:
-            needed = effective_min_isr(log.settings.min_insync_replicas, replica_count=len(self.replicas))
-            if len(self.isr) < needed:
-                raise NotEnoughReplicas
         appended = log.append(
             records,
             leader_epoch=self.leader_epoch,
@@ -126,6 +311,8 @@ class Partition:
             transaction_verified=transaction_verified,
         )
         self._hidden_size += len(records)
+        if self.feeds:
+            self._feed(len(records))
         if log.durable_offset > self.high_watermark:
             self._advance()
         return appended
@@ -141,10 +328,9 @@ class Partition:
         transaction_version: int = 0,
     ) -> Appended:
         """End a producer's transaction here. Returns before that is durable, like `append` with acks=all."""
-        if self.leader != self.node_id:
+        if self.lead is None:
             raise NotLeaderOrFollower
-        needed = effective_min_isr(self.log.settings.min_insync_replicas, replica_count=len(self.replicas))
-        if len(self.isr) < needed:
+        if not self._enough_in_sync:
             raise NotEnoughReplicas
         appended = self.log.append_marker(
             producer_id=producer_id,
@@ -156,9 +342,56 @@ class Partition:
             transaction_version=transaction_version,
         )
         self._hidden_size += MARKER_SIZE
+        if self.feeds:
+            self._feed(MARKER_SIZE)
         if self.log.durable_offset > self.high_watermark:
             self._advance()
         return appended
+
+    def _feed(self, size: int) -> None:
+        for fed in self.feeds:
+            fed.wrote(size)
+
+    def append_fetched(self, records: memoryview, *, now_ms: int) -> None:
+        """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
+        self.log.append_replicated(records, now_ms=now_ms)
+        self._hidden_size += len(records)
+
+    def take_mark(self, mark: int) -> None:
+        """The leader's mark, as far as this follower has come."""
+        mark = min(mark, self.log.end_offset)
+        if mark > self.high_watermark:
+            self._move_mark(mark)
+
+    def cut(self, offset: int) -> None:
+        """Drop what has parted from the leader's log."""
+        self.log.truncate_to(offset)
+        self._after_cut()
+
+    def begin_anew(self, offset: int) -> None:
+        """Drop everything: the leader's log begins behind, or this one has nothing."""
+        self.log.truncate_fully_and_start_at(offset)
+        self._after_cut()
+
+    def _after_cut(self) -> None:
+        log = self.log
+        self.high_watermark = Offset(min(max(self.high_watermark, log.start_offset), log.end_offset))
+        self._hidden_size = 0
+        self._held_size = 0
+        self._stable_mark = self._stable_up_to(self.high_watermark)
+
+    # -- the mark --------------------------------------------------------------------------
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset below which every transaction has ended for good; it never moves back."""
+        # Deleted records hold nobody back, whether or not their transaction was ended.
+        start = self.log.start_offset
+        return self._stable_mark if self._stable_mark >= start else start
+
+    def _stable_up_to(self, mark: int) -> int:
+        first_unstable = self.log.first_unstable_offset
+        return mark if first_unstable is None or first_unstable > mark else first_unstable
 
     def wait_durable(self, waiting: WaitingProduce) -> None:
         """Park until the high watermark reaches the offset. Offsets come in about rising order."""
@@ -176,11 +409,22 @@ class Partition:
         return True
 
     def _advance(self) -> None:
-        mark = advance_high_watermark(self.high_watermark, ends_in_sync=(Offset(self.log.durable_offset),))
-        if mark == self.high_watermark:
+        """More is durable here, or a follower has come further, or others count."""
+        lead = self.lead
+        if lead is None:
+            if self.on_held is not None:
+                self.on_held()
             return
-        self.high_watermark = mark
-        size, self._hidden_size = self._hidden_size, 0
+        if self._enough_in_sync:
+            mark = lead.mark_bound(self.log.durable_offset)
+            if mark > self.high_watermark:
+                self._move_mark(mark)
+
+    def _move_mark(self, mark: int) -> None:
+        self.high_watermark = Offset(mark)
+        size = self._hidden_size
+        if mark == self.log.end_offset:
+            self._hidden_size = 0
         if self.log.first_unstable_offset is None and not self._held_size:
             self._stable_mark = mark
         else:
@@ -191,6 +435,8 @@ class Partition:
         if self._waiting_fetches:
             for fetch in list(self._waiting_fetches):
                 fetch.more_bytes(size)
+        for fed in self.feeds:
+            fed.mark_moved()
 
     def _advance_stable(self, mark: int, size: int) -> int:
         """Move the stable mark after the high watermark; return how many bytes somebody may see for the first time."""
@@ -203,6 +449,8 @@ class Partition:
         held, self._held_size = self._held_size, (0 if stable == mark else self._held_size + size)
         self._stable_mark = stable
         return size + held
+
+    # -- who waits -------------------------------------------------------------------------
 
     def expire_produces(self, now: float) -> None:
         if self._waiting_produces and self._waiting_produces[0].deadline <= now:
@@ -221,6 +469,8 @@ class Partition:
         self._fail_produces(code)
         for fetch in list(self._waiting_fetches):
             fetch.changed()
+        for fed in self.feeds:
+            fed.changed()
 
     def log_failed(self) -> None:
         """The log directory went offline: what is not durable by now never will be known to be."""
@@ -239,6 +489,19 @@ class Partition:
                 return None
         return log.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
+    def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | None:
+        """Whole batches up to the end of the log; None if there are none."""
+        log = self.log
+        if offset == log.end_offset:
+            return None
+        return log.read(offset, max_bytes=max_bytes, end=log.end_offset, at_least_one=at_least_one)
+
+    def end_for_consumers(self, *, committed_only: bool) -> int:
+        """Where the log ends for a consumer that asks. Refuses while a new leader has not learned the mark."""
+        if not self.mark_is_known:
+            raise OffsetNotAvailable
+        return self.last_stable_offset if committed_only else self.high_watermark
+
     def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where the reader's log and this one part, if they do before the offset (KIP-595)."""
         epoch, end_offset = self.log.epoch_end(last_fetched_epoch)
@@ -247,6 +510,16 @@ class Partition:
         if epoch < last_fetched_epoch or end_offset < offset:
             return epoch, end_offset
         return None
+
+    def holds_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
+        """Whether a follower's log up to an offset is a part of this one, as far as it is known here."""
+        log = self.log
+        if not log.start_offset <= offset <= log.end_offset:
+            return False
+        if last_fetched_epoch < 0:
+            return True
+        epoch, end_offset = log.epoch_end(last_fetched_epoch)
+        return epoch == last_fetched_epoch and end_offset >= offset
 
     def add_waiting(self, fetch: WaitingFetch) -> None:
         self._waiting_fetches[fetch] = None

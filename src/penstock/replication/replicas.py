@@ -1,9 +1,9 @@
 """Every partition that this node holds, found by topic name or topic id.
 
-Subscribes to the metadata image: makes, opens and retires logs as topics come and go, and
-hands changed settings down. Files are made and removed in slices, so that a topic of ten
-thousand partitions does not hold up the event loop; `settled` waits for the last of them.
-Calls go to partition.py and storage/store.py.
+Subscribes to the metadata image: makes, opens and retires logs as topics come and go, gives each partition
+its role, and hands changed settings down. Files are made and removed in slices, so that a topic of ten
+thousand partitions does not hold up the event loop; `settled` waits for the last of them. What partitions
+with other replicas need is in company.py. Calls go to partition.py and storage/store.py.
 """
 
 import asyncio
@@ -11,23 +11,27 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
-from penstock.model.errors import Corruption, StorageError, UnknownTopicOrPartition
+from penstock.model.errors import Corruption, NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from penstock.model.topic import is_internal
 from penstock.ports.clock import Clock, Timer
+from penstock.replication.company import Company, Wiring
+from penstock.replication.feed import Feeds, Wakeups
 from penstock.replication.partition import Partition
+from penstock.replication.throttle import LEADER, Throttle
 from penstock.storage.store import LogStore
 
 log = logging.getLogger(__name__)
 
-PRODUCE_SWEEP_S = 0.5
+SWEEP_S: Final = 0.5
 # Each is a few new files or one rename: together they take about as long as a large fetch.
-CHORES_PER_SLICE = 64
+CHORES_PER_SLICE: Final = 64
 
 
 class HostedTopic:
@@ -46,27 +50,47 @@ class HostedTopic:
 
 class Replicas:
     def __init__(
-        self, node_id: NodeId, store: LogStore, clock: Clock, current_settings: Callable[[], BrokerSettings]
+        self,
+        node_id: NodeId,
+        store: LogStore,
+        clock: Clock,
+        current_settings: Callable[[], BrokerSettings],
+        wiring: Wiring | None = None,
     ) -> None:
+        """Without `wiring` there are no other nodes: every partition has one replica."""
         self._node_id = node_id
         self._store = store
         self._clock = clock
         self._current_settings = current_settings
         self.by_name: dict[bytes, HostedTopic] = {}
         self.by_id: dict[bytes, HostedTopic] = {}
+        self.wakeups = Wakeups(clock)
+        self.feeds = Feeds(self.wakeups)
+        self.leader_throttle = Throttle(LEADER, clock.monotonic, current_settings())
+        self._company = (
+            None
+            if wiring is None
+            else Company(wiring, node_id=node_id, store=store, clock=clock, settings=current_settings, replicas=self)
+        )
         self._image = EMPTY
         self._chores: deque[Callable[[], None]] = deque()
         self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
+        self._look_at = self._checkpoint_at = 0.0
 
     def start(self) -> None:
-        self._sweep_timer = self._clock.call_later(PRODUCE_SWEEP_S, self._sweep)
+        self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
 
     def stop(self) -> None:
+        """Follow nobody any more, and write down what is known: the logs are closed next."""
         for timer in (self._sweep_timer, self._chores_timer):
             if timer is not None:
                 timer.cancel()
+        self.wakeups.stop()
+        if self._company is not None:
+            self._company.close()
         self._work(len(self._chores))
+        self._checkpoint_marks()
 
     async def settled(self) -> None:
         """Return once every log is there that the image asks for, and gone that it does not."""
@@ -92,6 +116,10 @@ class Replicas:
         for topic in self.by_name.values():
             yield from topic.partitions.values()
 
+    @property
+    def image(self) -> Image:
+        return self._image
+
     # -- the image changes -----------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> None:
@@ -101,8 +129,22 @@ class Replicas:
         for topic in (*delta.topics_created, *delta.topics_changed):
             for index in sorted(delta.partitions_changed.get(topic.id, ())):
                 self._host(topic, index)
+        self._take_settings(delta)
+        if delta.brokers_changed and self._company is not None:
+            # Who was not allowed into an in-sync set may be by now.
+            for partition in self.all():
+                partition.reconsider()
+        # Coordinators look for the partitions of their topic as soon as they hear of it.
+        urgent = any(is_internal(topic.name) for topic in delta.topics_created)
+        self._work(len(self._chores) if urgent else CHORES_PER_SLICE)
+        self._work_on_later()
+
+    def _take_settings(self, delta: Delta) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):
             changed = list(self.by_name.values())
+            self.leader_throttle.configure(self._current_settings())
+            if self._company is not None:
+                self._company.follower_throttle.configure(self._current_settings())
         else:
             names = [resource.name.encode() for resource in delta.configs_changed if resource.type == TOPIC]
             changed = [self.by_name[name] for name in names if name in self.by_name]
@@ -110,19 +152,18 @@ class Replicas:
             settings = self._topic_settings(hosted.name)
             for partition in hosted.partitions.values():
                 partition.log.settings = settings
-        # Coordinators look for the partitions of their topic as soon as they hear of it.
-        urgent = any(is_internal(topic.name) for topic in delta.topics_created)
-        self._work(len(self._chores) if urgent else CHORES_PER_SLICE)
-        self._work_on_later()
+                partition.settings_changed()
 
     def _topic_settings(self, name: TopicName) -> TopicSettings:
         return topic_settings(self._current_settings(), self._image.topic_config(name))
 
     def _host(self, topic: TopicImage, index: int) -> None:
         state = topic.partitions[index]
-        if self._node_id not in state.replicas:
-            return
         hosted = self.by_id.get(topic.id.bytes)
+        if self._node_id not in state.replicas:
+            if hosted is not None:
+                self._chores.append(partial(self._give_up, hosted, index))
+            return
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.id)
             self.by_id[hosted.id_bytes] = self.by_name[hosted.name_bytes] = hosted
@@ -130,20 +171,62 @@ class Replicas:
         if partition is None:
             self._chores.append(partial(self._open, hosted, index))
         else:
-            _take_role(partition, state)
+            self._take_role(partition, state)
+
+    def _take_role(self, partition: Partition, state: PartitionImage) -> None:
+        partition.take_role(state)
+        if self._company is not None:
+            self._company.take_role(partition, state)
 
     def _open(self, hosted: HostedTopic, index: int) -> None:
         topic = self._image.topics_by_id.get(hosted.id)
-        if topic is None or index in hosted.partitions:
+        if topic is None or index in hosted.partitions or self._node_id not in topic.partitions[index].replicas:
             return
         place = TopicPartition(hosted.name, PartitionIndex(index))
+        state = topic.partitions[index]
         try:
             opened = self._store.open(place, hosted.id, self._topic_settings(hosted.name))
         except (OSError, Corruption, StorageError) as error:
             log.error("partition %s is offline: %s", place, error)
             return
-        partition = hosted.partitions[index] = Partition(hosted.name, hosted.id, index, self._node_id, opened)
-        _take_role(partition, topic.partitions[index])
+        partition = hosted.partitions[index] = Partition(
+            hosted.name,
+            hosted.id,
+            index,
+            self._node_id,
+            opened,
+            # Alone, a log that was opened is all that was ever acknowledged; with others, they must be asked.
+            known_mark=None if len(state.replicas) == 1 else self._store.high_watermarks.get(place, 0),
+            cluster=self._company,
+        )
+        self._take_role(partition, state)
+
+    def open_anew(self, partition: Partition) -> None:
+        """Put an empty log in the place of one that was set aside."""
+        hosted = self.by_id.get(partition.topic_id.bytes)
+        if hosted is not None and hosted.partitions.get(partition.index) is partition:
+            del hosted.partitions[partition.index]
+            partition.fail(StorageError.code)
+            self._open(hosted, partition.index)
+
+    def _give_up(self, hosted: HostedTopic, index: int) -> None:
+        """A reassignment took the replica from this node: its log goes as that of a deleted topic would."""
+        topic = self._image.topics_by_id.get(hosted.id)
+        if topic is None or self._node_id in topic.partitions[index].replicas:
+            return
+        partition = hosted.partitions.pop(index, None)
+        if partition is not None:
+            self._part_with(partition, NotLeaderOrFollower.code)
+            self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)
+        if not hosted.partitions and self.by_id.get(hosted.id_bytes) is hosted:
+            del self.by_id[hosted.id_bytes]
+            if self.by_name.get(hosted.name_bytes) is hosted:
+                del self.by_name[hosted.name_bytes]
+
+    def _part_with(self, partition: Partition, code: int) -> None:
+        if self._company is not None:
+            self._company.part_with(partition)
+        partition.fail(code)
 
     def _retire(self, topic: TopicImage) -> None:
         hosted = self.by_id.pop(topic.id.bytes, None)
@@ -152,7 +235,7 @@ class Replicas:
         if self.by_name.get(hosted.name_bytes) is hosted:
             del self.by_name[hosted.name_bytes]
         for index, partition in hosted.partitions.items():
-            partition.fail(UnknownTopicOrPartition.code)
+            self._part_with(partition, UnknownTopicOrPartition.code)
             self._chores.append(partial(self._delete, TopicPartition(hosted.name, PartitionIndex(index)), hosted.id))
 
     def _delete(self, place: TopicPartition, topic_id: UUID) -> None:
@@ -179,18 +262,36 @@ class Replicas:
 
     def _sweep(self) -> None:
         now = self._clock.monotonic()
+        looks = now >= self._look_at
+        if looks and self._company is not None:
+            self._look_at = now + self._company.lag_s_max / 2
         for partition in self.all():
             partition.expire_produces(now)
-        self._sweep_timer = self._clock.call_later(PRODUCE_SWEEP_S, self._sweep)
+            if looks:
+                partition.look_for_laggards()
+        if self._company is not None:
+            self._company.look_for_damage()
+        if now >= self._checkpoint_at:
+            interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
+            self._checkpoint_at = now + interval_ms / 1000
+            self._checkpoint_marks()
+        self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
+
+    def _checkpoint_marks(self) -> None:
+        """Write the marks of partitions with other replicas: alone, the log itself says where it ends."""
+        if self._store.failure is not None:
+            return
+        marks = {
+            TopicPartition(each.topic, PartitionIndex(each.index)): int(each.high_watermark)
+            for each in self.all()
+            if len(each.replicas) > 1
+        }
+        try:
+            self._store.checkpoint_high_watermarks(marks)
+        except StorageError as error:
+            log.warning("the high watermarks are not written: %s", error)
 
     def directory_failed(self) -> None:
         """Answer everybody who waits: what is not durable by now will not be acknowledged."""
         for partition in list(self.all()):
             partition.log_failed()
-
-
-def _take_role(partition: Partition, state: PartitionImage) -> None:
-    partition.leader = state.leader
-    partition.leader_epoch = state.leader_epoch
-    partition.replicas = state.replicas
-    partition.isr = state.isr

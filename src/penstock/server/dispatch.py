@@ -60,9 +60,9 @@ class Dispatcher:
     def _handle(self, frame: memoryview, header: Header, session: ClientSession) -> Parts | Parked:
         key = header.api_key
         if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
-            return self._produce(frame, header)
+            return self._produce(frame, header, session.listener)
         if key == _FETCH and header.version in _FETCH_VERSIONS:
-            return self._fetch(frame, header)
+            return self._fetch(frame, header, session.listener)
         if key == _OFFSET_COMMIT and header.version in _OFFSET_COMMIT_VERSIONS:
             return self._offset_commit(frame, header)
         return self._begin_cold(frame, header, session)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.handlers.offset_commit import ParkedCommit
 from penstock.handlers.produce import ParkedProduce
+from penstock.handlers.replica_fetch import ReplicaFetch
 from penstock.handlers.reply import Parked
 from penstock.handlers.verification import CloseConnection, ParkedVerification
 from penstock.ports.network import Connection
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 
 # More requests in flight than any client sends; behind that, the peer is not read from.
 PIPELINED_MAX = 128
-_APPLIED = (ParkedProduce, ParkedCommit)
+# A follower's fetch is one of them: the next one tells the leader to answer it.
+_APPLIED = (ParkedProduce, ParkedCommit, ReplicaFetch)
 
 
 class ClientSession:

@@ -43,6 +43,7 @@ SYNC_FAILED: Final = ".sync_failed"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
+DAMAGED_SUFFIX: Final = "-damaged"
 # A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
 # The cluster's own log, which the quorum opens for itself.
@@ -225,6 +226,27 @@ class LogStore:
             delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
             self._doomed.append((self._clock.wall_ms() + delay_ms, target))
             self._disk.sync_folder(self.folder)
+
+    def set_damaged_aside(self, place: TopicPartition) -> str:
+        """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
+        log = self.logs[place]
+        target = self._path(_suffixed(place, self._entropy.uuid(), DAMAGED_SUFFIX))
+        self._disk.rename(log.folder, target)
+        del self.logs[place]
+        log.abandon()
+        self._recovery_points.pop(place, None)
+        self._log_starts.pop(place, None)
+        self._disk.sync_folder(self.folder)
+        return target
+
+    def release_damaged(self, place: TopicPartition) -> None:
+        """The partition is whole again: what was set aside of it may go."""
+        log = self.logs.get(place)
+        delay_ms = 0 if log is None else log.settings.file_delete_delay_ms
+        with suppress(OSError):
+            for name in self._disk.list(self.folder):
+                if name.startswith(f"{place}.") and name.endswith(DAMAGED_SUFFIX):
+                    self._doomed.append((self._clock.wall_ms() + delay_ms, self._path(name)))
 
     def remove_doomed_folders(self, now_ms: int) -> None:
         """Remove the folders of deleted partitions whose delay is over."""

@@ -160,6 +160,8 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     log.start_offset = offset
     log.epochs.clear()
     _end_at(log, offset)
+    # An empty log is as durable as its name, which is synced: nobody shall wait for more.
+    log.flushed_offset = log.durable_offset = offset
 
 
 def _about_to_cut(log: RollingLog, offset: int) -> None:

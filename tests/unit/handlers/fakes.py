@@ -20,6 +20,7 @@ from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusa
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
+from penstock.replication.feed import Wakeups
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -164,6 +165,7 @@ class FakePartition:
 
 class FakeReplicas:
     def __init__(self) -> None:
+        self.wakeups = Wakeups(FakeClock())
         self.partitions: dict[tuple[str, int], FakePartition] = {}
 
     def put(self, partition: FakePartition) -> FakePartition:

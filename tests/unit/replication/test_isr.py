@@ -1,5 +1,24 @@
-from penstock.model.ids import Offset
-from penstock.replication.isr import advance_high_watermark, effective_min_isr
+from penstock.model.ids import NodeId, Offset
+from penstock.replication.isr import Leadership, Progress, advance_high_watermark, effective_min_isr, most_caught_up
+
+ONE, TWO, THREE = NodeId(1), NodeId(2), NodeId(3)
+LAG_S = 30.0
+
+
+def leadership(isr: tuple[NodeId, ...] = (ONE, TWO, THREE), *, epoch_start: int = 0) -> Leadership:
+    return Leadership(
+        ONE, epoch=5, epoch_start=epoch_start, partition_epoch=7, replicas=(ONE, TWO, THREE), isr=isr, now=0.0
+    )
+
+
+def fetch(lead: Leadership, node_id: NodeId, offset: int, *, end: int, now: float, broker_epoch: int = 9) -> Progress:
+    progress = lead.followers[node_id]
+    progress.fetched(offset, 0, broker_epoch, leader_end=end, now=now)
+    return progress
+
+
+def admit(lead: Leadership, progress: Progress, *, mark: int, now: float = 1.0, allowed: bool = True) -> object:
+    return lead.admit(progress, mark=mark, now=now, lag_s_max=LAG_S, allowed=allowed)
 
 
 def test_mark_follows_the_slowest_replica_in_sync() -> None:
@@ -13,3 +32,136 @@ def test_mark_holds_when_a_rejoined_replica_is_behind() -> None:
 def test_a_topic_of_one_replica_can_be_written_although_two_are_asked_for() -> None:
     assert effective_min_isr(2, replica_count=1) == 1
     assert effective_min_isr(2, replica_count=3) == 2
+
+
+def test_a_leader_alone_goes_by_its_own_disk() -> None:
+    lead = Leadership(ONE, epoch=0, epoch_start=0, partition_epoch=0, replicas=(ONE,), isr=(ONE,), now=0.0)
+    assert lead.mark_bound(12) == 12
+
+
+def test_a_member_that_has_not_fetched_yet_holds_the_mark() -> None:
+    lead = leadership()
+    fetch(lead, TWO, 10, end=10, now=1.0)
+    assert lead.mark_bound(10) == -1
+    fetch(lead, THREE, 8, end=10, now=1.0)
+    assert lead.mark_bound(10) == 8
+    assert lead.mark_bound(5) == 5
+
+
+def test_a_follower_joins_at_the_mark_and_at_the_start_of_the_epoch() -> None:
+    lead = leadership((ONE, TWO), epoch_start=6)
+    progress = fetch(lead, THREE, 5, end=10, now=1.0)
+    assert admit(lead, progress, mark=5) is None
+    progress = fetch(lead, THREE, 6, end=10, now=1.0)
+    assert admit(lead, progress, mark=7) is None
+    proposal = admit(lead, progress, mark=6)
+    assert proposal == (5, 7, (ONE, TWO, THREE), (-1, -1, 9))
+
+
+def test_a_follower_that_may_not_be_a_member_never_joins() -> None:
+    lead = leadership((ONE, TWO))
+    progress = fetch(lead, THREE, 10, end=10, now=1.0)
+    assert admit(lead, progress, mark=5, allowed=False) is None
+    assert not progress.joining
+
+
+def test_whoever_is_proposed_counts_already_and_whoever_is_to_leave_still_does() -> None:
+    lead = leadership((ONE, TWO))
+    fetch(lead, TWO, 10, end=10, now=1.0)
+    progress = fetch(lead, THREE, 4, end=10, now=1.0)
+    assert lead.mark_bound(10) == 10
+    assert admit(lead, progress, mark=4) is not None
+    assert lead.mark_bound(10) == 4
+    assert lead.commit(partition_epoch=8, replicas=(ONE, TWO, THREE), isr=(ONE, TWO, THREE))
+    assert lead.expel(leader_end=10, now=40.0, lag_s_max=LAG_S) is not None
+    assert lead.mark_bound(10) == 4
+    assert lead.commit(partition_epoch=9, replicas=(ONE, TWO, THREE), isr=(ONE, TWO))
+    assert lead.mark_bound(10) == 10
+
+
+def test_one_proposal_at_a_time() -> None:
+    lead = leadership((ONE,))
+    assert admit(lead, fetch(lead, TWO, 5, end=5, now=1.0), mark=5) is not None
+    assert admit(lead, fetch(lead, THREE, 5, end=5, now=1.0), mark=5) is None
+    assert lead.expel(leader_end=9, now=100.0, lag_s_max=LAG_S) is None
+
+
+def test_a_proposal_that_is_taken_back_counts_no_more() -> None:
+    lead = leadership((ONE, TWO))
+    fetch(lead, TWO, 9, end=9, now=1.0)
+    fetch(lead, THREE, 3, end=9, now=1.0)
+    proposal = lead.admit(lead.followers[THREE], mark=3, now=100.0, lag_s_max=LAG_S, allowed=True)
+    assert proposal is not None
+    assert lead.mark_bound(9) == 3
+    lead.withdraw(proposal)
+    assert lead.mark_bound(9) == 9
+
+
+def test_an_older_state_changes_nothing() -> None:
+    lead = leadership()
+    assert not lead.commit(partition_epoch=7, replicas=(ONE,), isr=(ONE,))
+    assert lead.isr == (ONE, TWO, THREE)
+
+
+def test_who_has_all_that_was_there_at_its_last_fetch_was_caught_up_then() -> None:
+    lead = leadership()
+    fetch(lead, TWO, 0, end=10, now=10.0)
+    progress = fetch(lead, TWO, 10, end=20, now=20.0)
+    assert progress.caught_up_at == 10.0
+    progress = fetch(lead, TWO, 15, end=30, now=30.0)
+    assert progress.caught_up_at == 10.0
+
+
+def test_a_member_leaves_when_it_was_not_caught_up_for_too_long() -> None:
+    lead = leadership()
+    fetch(lead, TWO, 10, end=10, now=20.0)
+    assert lead.expel(leader_end=12, now=30.0, lag_s_max=LAG_S) is None
+    proposal = lead.expel(leader_end=12, now=31.0, lag_s_max=LAG_S)
+    assert proposal is not None
+    assert proposal.isr == (ONE, TWO)
+
+
+def test_a_quiet_partition_keeps_its_members() -> None:
+    lead = leadership()
+    for node_id in (TWO, THREE):
+        fetch(lead, node_id, 10, end=10, now=1.0)
+    assert lead.expel(leader_end=10, now=1000.0, lag_s_max=LAG_S) is None
+    lead.followers[TWO].still_there(leader_end=10, heard_at=1000.0)
+    proposal = lead.expel(leader_end=11, now=1001.0, lag_s_max=LAG_S)
+    assert proposal is not None
+    assert proposal.isr == (ONE, TWO)
+
+
+def test_the_mark_waits_for_who_is_close_behind_and_not_for_who_is_far() -> None:
+    lead = leadership((ONE, TWO))
+    fetch(lead, TWO, 20, end=20, now=1.0)
+    close = fetch(lead, THREE, 15, end=15, now=1.0)
+    admit(lead, close, mark=16)
+    assert lead.mark_bound(20) == 15
+    admit(lead, close, mark=16, now=40.0)
+    assert lead.mark_bound(20) == 20
+
+
+def test_the_next_epoch_of_the_same_leader_keeps_what_it_knows() -> None:
+    lead = leadership()
+    for node_id in (TWO, THREE):
+        fetch(lead, node_id, 10, end=10, now=1.0)
+    lead.next_epoch(epoch=6, epoch_start=10)
+    assert lead.mark_bound(10) == 10
+
+
+def test_the_low_watermark_is_the_lowest_start_of_the_living() -> None:
+    lead = leadership()
+    lead.followers[TWO].fetched(10, 4, 9, leader_end=10, now=1.0)
+    lead.followers[THREE].fetched(10, 2, 9, leader_end=10, now=1.0)
+    assert lead.low_watermark(5, is_alive=lambda node_id: True) == 2
+    assert lead.low_watermark(5, is_alive=lambda node_id: node_id == TWO) == 4
+
+
+def test_a_consumer_is_sent_to_the_replica_that_has_most() -> None:
+    lead = leadership()
+    fetch(lead, TWO, 10, end=12, now=1.0)
+    fetch(lead, THREE, 12, end=12, now=1.0)
+    assert most_caught_up(lead.followers, among=(TWO, THREE), offset=5) == THREE
+    assert most_caught_up(lead.followers, among=(TWO,), offset=11) is None
+    assert most_caught_up(lead.followers, among=(ONE,), offset=5) is None

@@ -7,8 +7,9 @@ from uuid import UUID
 import pytest
 
 from penstock.config.settings import default_topic_settings
+from penstock.metadata.image import PartitionImage
 from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
-from penstock.model.ids import NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
@@ -147,12 +148,21 @@ def test_deleted_records_hold_nobody_back() -> None:
     assert held.last_stable_offset == 2
 
 
+def role(leader: NodeId, isr: tuple[NodeId, ...], partition_epoch: int) -> PartitionImage:
+    return PartitionImage(
+        leader=leader,
+        leader_epoch=LeaderEpoch(partition_epoch),
+        replicas=(ME, NodeId(2)),
+        isr=isr,
+        partition_epoch=partition_epoch,
+    )
+
+
 def test_a_marker_asks_for_what_an_append_asks_for() -> None:
     held = partition()
-    held.replicas = (ME, NodeId(2))
-    held.isr = ()
+    held.take_role(role(ME, (), 1))
     with pytest.raises(NotEnoughReplicas):
         end(held, 7)
-    held.leader = NodeId(2)
+    held.take_role(role(NodeId(2), (NodeId(2),), 2))
     with pytest.raises(NotLeaderOrFollower):
         end(held, 7)

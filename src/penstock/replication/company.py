@@ -1,0 +1,152 @@
+"""What partitions with other replicas need of this node: who may be in sync, who is asked, who is followed.
+
+Joins isr.py's proposals to alter_isr.py, roles to fetchers.py, damage to repair.py. One per node, made by
+replicas.py; a node without others has none. Facts about brokers come from the image as it is at the moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock.client.asking import ControllerChannel
+from penstock.config.settings import BrokerSettings
+from penstock.metadata.image import PartitionImage
+from penstock.model.errors import StorageError
+from penstock.model.ids import NO_NODE, NodeId, PartitionIndex, TopicPartition
+from penstock.ports.clock import Clock
+from penstock.ports.network import Network
+from penstock.replication.alter_isr import IsrChanges
+from penstock.replication.fetchers import Fetchers
+from penstock.replication.isr import Proposal
+from penstock.replication.partition import Partition
+from penstock.replication.repair import Repairs, directory_of, is_usable
+from penstock.replication.throttle import FOLLOWER, Throttle
+from penstock.storage.store import LogStore
+
+if TYPE_CHECKING:
+    from penstock.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """The ways to other nodes."""
+
+    network: Network
+    channel: ControllerChannel
+    broker_epoch: Callable[[], int]
+    """The epoch of this broker's registration; -1 before it has one."""
+    address_of: Callable[[NodeId], tuple[str, int] | None]
+    """Where other brokers reach a broker."""
+
+
+class Company:
+    def __init__(
+        self,
+        wiring: Wiring,
+        *,
+        node_id: NodeId,
+        store: LogStore,
+        clock: Clock,
+        settings: Callable[[], BrokerSettings],
+        replicas: Replicas,
+    ) -> None:
+        self.node_id = node_id
+        self.network = wiring.network
+        self.clock = clock
+        self.settings = settings
+        self.broker_epoch = wiring.broker_epoch
+        self.address_of = wiring.address_of
+        self.now = clock.monotonic
+        self.follower_throttle = Throttle(FOLLOWER, clock.monotonic, settings())
+        self._store = store
+        self._replicas = replicas
+        self._fetchers = Fetchers(self)
+        self._changes = IsrChanges(wiring.channel, clock, node_id=node_id, broker_epoch=wiring.broker_epoch)
+        self._repairs = Repairs(
+            wiring.channel,
+            clock,
+            node_id=node_id,
+            own_directory=store.directory_id,
+            broker_epoch=wiring.broker_epoch,
+            replace=self._replace,
+            repaired=self._repaired,
+        )
+
+    @property
+    def lag_s_max(self) -> float:
+        return self.settings().integer("replica.lag.time.max.ms") / 1000
+
+    # -- roles ---------------------------------------------------------------------------------
+
+    def take_role(self, partition: Partition, state: PartitionImage) -> None:
+        self._repairs.look(partition, state)
+        if partition.log.damage is None and partition.lead is None and partition.leader != NO_NODE:
+            self._fetchers.follow(partition)
+        else:
+            self._fetchers.leave(partition)
+
+    def part_with(self, partition: Partition) -> None:
+        self._fetchers.leave(partition)
+        self._repairs.forget(partition)
+
+    def close(self) -> None:
+        self._fetchers.close()
+        self._changes.close()
+        self._repairs.close()
+
+    # -- the in-sync set -----------------------------------------------------------------------
+
+    def may_join(self, partition: Partition, node_id: NodeId, broker_epoch: int) -> bool:
+        image = self._replicas.image
+        broker = image.brokers.get(node_id)
+        state = image.partition(partition.topic, partition.index)
+        if broker is None or broker.fenced or broker.in_controlled_shutdown or broker.epoch != broker_epoch:
+            return False
+        if state is None or node_id not in state.replicas:
+            return False
+        return is_usable(directory_of(state, node_id), broker.log_dirs)
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        self._changes.propose(partition, proposal)
+
+    # -- what fetchers tell --------------------------------------------------------------------
+
+    def fetched(self, partition: Partition, leader_mark: int) -> None:
+        if self._repairs.any_watched:
+            self._repairs.fetched(partition, leader_mark, self._replicas.image)
+
+    def damaged(self, partition: Partition) -> None:
+        state = self._replicas.image.partition(partition.topic, partition.index)
+        if state is not None:
+            log.error("%s-%d is damaged here: %s", partition.topic, partition.index, partition.log.damage)
+            self.take_role(partition, state)
+
+    def look_for_damage(self) -> None:
+        """Readers meet damage too."""
+        for partition in list(self._replicas.all()):
+            if partition.log.damage is not None and not self._repairs.knows(partition):
+                self.damaged(partition)
+
+    # -- repair --------------------------------------------------------------------------------
+
+    def _replace(self, partition: Partition) -> None:
+        place = TopicPartition(partition.topic, PartitionIndex(partition.index))
+        self._fetchers.leave(partition)
+        try:
+            folder = self._store.set_damaged_aside(place)
+        except (OSError, StorageError) as error:
+            log.error("%s stays as it is: %s", place, error)
+            return
+        log.warning("%s is filled anew by its leader, node %d; the damaged log is kept in %s until then",
+                    place, partition.leader, folder)  # fmt: skip
+        self._replicas.open_anew(partition)
+
+    def _repaired(self, partition: Partition) -> None:
+        place = TopicPartition(partition.topic, PartitionIndex(partition.index))
+        log.warning("%s is whole again", place)
+        self._store.release_damaged(place)

@@ -1,0 +1,421 @@
+"""One connection to one leader, and the partitions that this node follows there.
+
+One Fetch is under way at a time, in an incremental session (KIP-227); a partition that is followed anew does
+not wait for it, the leader answers the one under way when the next arrives. Records are appended while they
+still lie in the port's buffer. The next Fetch leaves when all that was appended is held: durably where the
+topic asks for that. follower.py decides on everything but ordinary records. A partition that fails is left
+out for a while; the others go on. Driven by callbacks alone: no task, no timer per request.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from penstock.config.settings import BrokerSettings
+from penstock.model.errors import Corruption, CorruptMessage, InvalidRecord, Refusal, StorageError
+from penstock.model.ids import NodeId
+from penstock.ports.clock import Clock, Timer
+from penstock.ports.network import Connection, Network, Session
+from penstock.replication import follower
+from penstock.replication.fetch_session import EPOCH_MAX
+from penstock.replication.follower import Kind, Step
+from penstock.replication.partition import Partition
+from penstock.replication.throttle import Throttle
+from penstock.storage.epoch_cache import EpochCache
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot.replica_fetch import Asked, Fetch, Row, read_response, write_request
+
+log = logging.getLogger(__name__)
+
+CONNECT_PAUSE_S: Final = 0.02
+CONNECT_PAUSE_S_MAX: Final = 1.0
+WATCH_S: Final = 1.0
+THROTTLED_PAUSE_S: Final = 0.2
+IN_FLIGHT_MAX: Final = 2
+
+Key = tuple[bytes, int]
+
+
+class Surroundings(Protocol):
+    """What a fetcher needs of the node."""
+
+    node_id: NodeId
+    network: Network
+    clock: Clock
+    follower_throttle: Throttle
+
+    def settings(self) -> BrokerSettings: ...
+
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before it has one."""
+        ...
+
+    def address_of(self, node_id: NodeId) -> tuple[str, int] | None: ...
+
+    def fetched(self, partition: Partition, leader_end: int) -> None:
+        """An answer for a partition was taken in; its leader's log reached so far."""
+        ...
+
+    def damaged(self, partition: Partition) -> None: ...
+
+
+class Followed:
+    """One partition on its way from its leader."""
+
+    __slots__ = ("asked", "asked_in", "key", "leader_epoch", "partition", "resumes")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key: Key = (partition.topic_id.bytes, partition.index)
+        self.leader_epoch = partition.leader_epoch
+        # As it stands in the session, and since which request.
+        self.asked: Asked | None = None
+        self.asked_in = -1
+        self.resumes: Timer | None = None
+
+    def ask(self, max_bytes: int) -> Asked:
+        held = self.partition.log
+        end = held.end_offset
+        epoch = last_epoch(held.epochs, end)
+        return (*self.key, self.leader_epoch, end, epoch, held.start_offset, max_bytes)
+
+
+def last_epoch(epochs: EpochCache, end_offset: int) -> int:
+    """The epoch of the last batch; an epoch that this node has begun and never written in does not count."""
+    return epochs.epoch_at(end_offset - 1) if end_offset > 0 else -1
+
+
+class Fetcher:
+    def __init__(self, leader: NodeId, index: int, around: Surroundings) -> None:
+        self.leader = leader
+        self._around = around
+        self._clock = around.clock
+        self._client_id = f"broker-{around.node_id}-fetcher-{index}".encode()
+        self._fetch = Fetch(around.node_id)
+        self._followed: dict[Key, Followed] = {}
+        # To be named in the next request, or to be taken out of the session by it.
+        self._changed: dict[Followed, None] = {}
+        self._forgotten: dict[Key, None] = {}
+        self._holding: dict[Followed, None] = {}
+        self._in_flight: deque[int] = deque()
+        self._hurry = False
+        self._connection: Connection | None = None
+        self._dialing = False
+        self._closed = False
+        self._failures = 0
+        self._heard_at = 0.0
+        self._next_id = 0
+        self._reconnect: Timer | None = None
+        self._watch = self._clock.call_later(WATCH_S, self._look)
+
+    # -- which partitions ----------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, partition: Partition) -> None:
+        """Fetch a partition from now on; one that is followed already begins anew in its leader's epoch."""
+        self._drop(partition)
+        followed = Followed(partition)
+        partition.on_held = partial(self._held, followed)
+        self._followed[followed.key] = followed
+        self._changed[followed] = None
+        self._hurry = True
+        # What is left over from another role is not held before it is durable.
+        self._hold(followed)
+        self._go()
+
+    def unfollow(self, partition: Partition) -> None:
+        self._drop(partition)
+        self._go()
+
+    def _drop(self, partition: Partition) -> None:
+        followed = self._followed.pop((partition.topic_id.bytes, partition.index), None)
+        if followed is None:
+            return
+        partition.on_held = None
+        if followed.resumes is not None:
+            followed.resumes.cancel()
+        self._leave_out(followed)
+        self._holding.pop(followed, None)
+
+    def _leave_out(self, followed: Followed) -> None:
+        self._changed.pop(followed, None)
+        if followed.asked is not None:
+            followed.asked = None
+            self._forgotten[followed.key] = None
+
+    def _pause(self, followed: Followed, seconds: float) -> None:
+        self._leave_out(followed)
+        if followed.resumes is not None:
+            followed.resumes.cancel()
+        followed.resumes = self._clock.call_later(seconds, partial(self._resume, followed))
+
+    def _resume(self, followed: Followed) -> None:
+        followed.resumes = None
+        self._changed[followed] = None
+        self._hurry = True
+        self._go()
+
+    def _held(self, followed: Followed) -> None:
+        held = followed.partition.log
+        if held.durable_offset >= held.end_offset and followed in self._holding:
+            del self._holding[followed]
+            if not self._holding:
+                self._go()
+
+    def close(self) -> None:
+        """Hang up; whoever is still followed is forgotten."""
+        self._closed = True
+        for followed in list(self._followed.values()):
+            self._drop(followed.partition)
+        for timer in (self._watch, self._reconnect):
+            if timer is not None:
+                timer.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        """Send the next fetch, if it is time for one."""
+        if self._closed or not self._followed:
+            return
+        if self._connection is None:
+            self._connect()
+            return
+        if self._holding or (self._in_flight and not self._may_interrupt()):
+            return
+        broker_epoch = self._around.broker_epoch()
+        if broker_epoch < 0:
+            self._retry_later(CONNECT_PAUSE_S)
+            return
+        self._send(broker_epoch)
+
+    def _may_interrupt(self) -> bool:
+        """Whether somebody is followed anew, and the fetch under way can be answered early for that."""
+        return bool(
+            self._hurry and self._changed and len(self._in_flight) < IN_FLIGHT_MAX and self._fetch.session_epoch
+        )
+
+    def _send(self, broker_epoch: int) -> None:
+        fetch, settings = self._fetch, self._around.settings()
+        if fetch.session_epoch == 0:
+            # A new session knows nobody yet.
+            self._forgotten.clear()
+            for followed in self._followed.values():
+                if followed.resumes is None:
+                    self._changed[followed] = None
+        asked = self._name(settings.integer("replica.fetch.max.bytes"))
+        if fetch.session_epoch == 0 and not asked:
+            return
+        fetch.broker_epoch = broker_epoch
+        fetch.max_wait_ms = settings.integer("replica.fetch.wait.max.ms")
+        fetch.min_bytes = settings.integer("replica.fetch.min.bytes")
+        fetch.max_bytes = settings.integer("replica.fetch.response.max.bytes")
+        assert self._connection is not None, "a fetch needs a connection"
+        self._connection.send((write_request(fetch, self._next_id, self._client_id, asked, list(self._forgotten)),))
+        self._forgotten.clear()
+        self._hurry = False
+        if not self._in_flight:
+            self._heard_at = self._clock.monotonic()
+        self._in_flight.append(self._next_id)
+        self._next_id = (self._next_id + 1) & EPOCH_MAX
+        if fetch.session_epoch:
+            fetch.session_epoch = fetch.session_epoch + 1 if fetch.session_epoch < EPOCH_MAX else 1
+
+    def _name(self, max_bytes: int) -> list[Asked]:
+        """The partitions that the request has to name, and what it says of them."""
+        asked: list[Asked] = []
+        throttle = self._around.follower_throttle
+        changed, self._changed = self._changed, {}
+        for followed in changed:
+            partition = followed.partition
+            is_member = partition.node_id in partition.isr
+            if throttle.holds_back(partition, partition.node_id, is_member=is_member):
+                self._pause(followed, THROTTLED_PAUSE_S)
+                continue
+            wanted = followed.ask(max_bytes)
+            if wanted != followed.asked or self._fetch.session_epoch == 0:
+                if followed.asked is None:
+                    followed.asked_in = self._next_id
+                followed.asked = wanted
+                self._forgotten.pop(followed.key, None)
+                asked.append(wanted)
+        return asked
+
+    # -- the connection ------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._dialing or self._reconnect is not None:
+            return
+        address = self._around.address_of(self.leader)
+        if address is None:
+            self._retry_later(CONNECT_PAUSE_S_MAX)
+            return
+        self._dialing = True
+        self._around.network.connect(*address, self._opened)
+
+    def _opened(self, outcome: Connection | OSError) -> Session | None:
+        self._dialing = False
+        if isinstance(outcome, OSError) or self._closed:
+            self._failures += 1
+            self._retry_later(min(CONNECT_PAUSE_S * 2**self._failures, CONNECT_PAUSE_S_MAX))
+            return None
+        link = _Link(self)
+        self._connection = outcome
+        self._begin_session()
+        self._clock.call_later(0, self._go)
+        return link
+
+    def _begin_session(self) -> None:
+        self._fetch.session_id = 0
+        self._fetch.session_epoch = 0
+        self._in_flight.clear()
+        for followed in self._followed.values():
+            followed.asked = None
+
+    def _retry_later(self, seconds: float) -> None:
+        if self._reconnect is None and not self._closed:
+            self._reconnect = self._clock.call_later(seconds, self._retry)
+
+    def _retry(self) -> None:
+        self._reconnect = None
+        self._go()
+
+    def lost(self) -> None:
+        self._connection = None
+        self._begin_session()
+        self._failures += 1
+        self._retry_later(min(CONNECT_PAUSE_S * 2**self._failures, CONNECT_PAUSE_S_MAX))
+
+    def _look(self) -> None:
+        """A leader that does not answer for long is asked on another connection."""
+        self._watch = self._clock.call_later(WATCH_S, self._look)
+        patience_s = self._around.settings().integer("replica.socket.timeout.ms") / 1000
+        if self._connection is not None and self._in_flight and self._clock.monotonic() - self._heard_at > patience_s:
+            log.warning("node %d has not answered a fetch for %.0f s", self.leader, patience_s)
+            self._connection.close()
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def answered(self, frame: memoryview) -> None:
+        try:
+            request_id, answer = read_response(frame)
+        except MalformedRequest as problem:
+            log.error("node %d answers a fetch with nonsense: %s", self.leader, problem)
+            request_id, answer = -1, None
+        if answer is None or not self._in_flight or self._in_flight.popleft() != request_id:
+            if self._connection is not None:
+                self._connection.close()
+            return
+        self._heard_at = self._clock.monotonic()
+        self._failures = 0
+        if answer.error_code:
+            # The session is gone: begin another, on a connection whose order is beyond doubt.
+            log.info("node %d refuses a fetch session with error %d", self.leader, answer.error_code)
+            if self._connection is not None:
+                self._connection.close()
+            return
+        if self._fetch.session_epoch == 0:
+            self._fetch.session_id = answer.session_id
+            self._fetch.session_epoch = 1 if answer.session_id else 0
+        now_ms = self._clock.wall_ms()
+        for row in answer.rows:
+            followed = self._followed.get((row[0], row[1]))
+            # What was asked for in another epoch, or not any more, is nobody's concern.
+            if followed is not None and followed.asked is not None and request_id >= followed.asked_in:
+                self._take(followed, row, now_ms)
+        self._go()
+
+    def _take(self, followed: Followed, row: Row, now_ms: int) -> None:
+        _, _, code, mark, leader_start, diverging, records = row
+        partition = followed.partition
+        try:
+            if code or diverging is not None:
+                self._act(followed, self._decide(partition, code, diverging, leader_start))
+                return
+            if records is not None:
+                self._append(followed, records, now_ms)
+            held = partition.log
+            partition.take_mark(mark)
+            if leader_start > held.start_offset:
+                held.advance_start(min(leader_start, held.end_offset))
+                self._changed[followed] = None
+            self._around.fetched(partition, mark)
+        except (CorruptMessage, InvalidRecord) as refusal:
+            log.error("%s-%d: node %d sent what cannot be appended: %s",
+                      partition.topic, partition.index, self.leader, refusal)  # fmt: skip
+            self._pause(followed, self._backoff_s())
+        except (StorageError, Corruption, OSError) as error:
+            log.error("%s-%d is not followed: %s", partition.topic, partition.index, error)
+            self._failed(followed)
+        except Refusal as refusal:
+            log.error("%s-%d is not followed: %s", partition.topic, partition.index, refusal)
+            self._pause(followed, self._backoff_s())
+
+    def _append(self, followed: Followed, records: memoryview, now_ms: int) -> None:
+        partition = followed.partition
+        partition.append_fetched(records, now_ms=now_ms)
+        self._changed[followed] = None
+        held = partition.log
+        if held.durable_offset < held.end_offset:
+            self._holding[followed] = None
+        throttle = self._around.follower_throttle
+        if throttle.watches(partition, partition.node_id, is_member=partition.node_id in partition.isr):
+            throttle.spend(len(records))
+
+    def _decide(self, partition: Partition, code: int, diverging: tuple[int, int] | None, leader_start: int) -> Step:
+        if diverging is not None and not code:
+            return follower.on_divergence(partition.log, epoch=diverging[0], end_offset=diverging[1])
+        return follower.on_error(partition.log, code, leader_start=leader_start, backoff_s=self._backoff_s())
+
+    def _act(self, followed: Followed, step: Step) -> None:
+        partition = followed.partition
+        held = partition.log
+        if step.kind is Kind.PAUSE:
+            self._pause(followed, step.pause_s)
+            return
+        log.warning(
+            "%s-%d: %s at offset %d, as its leader, node %d, says; it reached from %d to %d, and the mark was %d",
+            partition.topic, partition.index, "cut" if step.kind is Kind.CUT else "begun anew", step.offset,
+            self.leader, held.start_offset, held.end_offset, partition.high_watermark,
+        )  # fmt: skip
+        if step.kind is Kind.CUT:
+            partition.cut(step.offset)
+        else:
+            partition.begin_anew(step.offset)
+        self._changed[followed] = None
+        self._hold(followed)
+
+    def _hold(self, followed: Followed) -> None:
+        """Ask for no more before what is left of the log is held."""
+        held = followed.partition.log
+        if held.durable_offset >= held.end_offset:
+            self._holding.pop(followed, None)
+        else:
+            self._holding[followed] = None
+            held.flusher.start()
+
+    def _failed(self, followed: Followed) -> None:
+        self._pause(followed, self._backoff_s())
+        if followed.partition.log.damage is not None:
+            self._around.damaged(followed.partition)
+
+    def _backoff_s(self) -> float:
+        return self._around.settings().integer("replica.fetch.backoff.ms") / 1000
+
+
+class _Link:
+    """The fetcher as the session of one connection; one that came before has no say any more."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher: Fetcher | None = fetcher
+        self.frame: Callable[[memoryview], None] = fetcher.answered
+
+    def lost(self, error: Exception | None) -> None:
+        fetcher, self._fetcher = self._fetcher, None
+        if fetcher is not None:
+            fetcher.lost()

@@ -1,0 +1,90 @@
+"""What a follower does with one partition of its leader's answer. Pure.
+
+Ordinary answers (records, no error, no divergence) are appended by fetcher.py without asking here.
+This module decides the rest: where to cut, when to begin anew, how long to wait. The table of truncation
+stands in docs/internals/replication.md; a high watermark is no point to cut at (KIP-101, KIP-279).
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from penstock.model.errors import (
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+
+SHORT_PAUSE_S: Final = 0.05
+"""Nodes hear of a new leader some milliseconds apart: who asks too early asks again soon."""
+
+WAITS_FOR_THE_IMAGE: Final = frozenset(
+    {
+        NotLeaderOrFollower.code,
+        FencedLeaderEpoch.code,
+        UnknownLeaderEpoch.code,
+        UnknownTopicId.code,
+        UnknownTopicOrPartition.code,
+    }
+)
+
+
+class Kind(IntEnum):
+    GO_ON = 0
+    CUT = 1
+    """Truncate to the offset: the logs part there."""
+    BEGIN_ANEW = 2
+    """Drop everything and begin at the offset: nothing that is here is in the leader's log any more."""
+    PAUSE = 3
+    """Leave the partition alone for a while."""
+
+
+class Step(NamedTuple):
+    kind: Kind
+    offset: int = -1
+    pause_s: float = 0.0
+
+
+class OwnLog(Protocol):
+    """What is asked of the follower's log."""
+
+    start_offset: int
+    end_offset: int
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]: ...
+
+
+GO_ON: Final = Step(Kind.GO_ON)
+
+
+def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
+    """The leader's largest epoch that is not above our last one, and where it ended there."""
+    own_epoch, own_end = log.epoch_end(epoch)
+    if own_end < 0:
+        # Nothing at or below that epoch is known here, so all that is here came later.
+        target = end_offset
+    elif own_epoch == epoch:
+        target = min(own_end, end_offset)
+    else:
+        # That epoch never reached this log. What came before it may still differ: the next fetch tells.
+        target = min(own_end, end_offset) if own_epoch < epoch else end_offset
+    if target >= log.end_offset:
+        return GO_ON
+    if target < log.start_offset:
+        return Step(Kind.BEGIN_ANEW, target)
+    return Step(Kind.CUT, target)
+
+
+def on_error(log: OwnLog, code: int, *, leader_start: int, backoff_s: float) -> Step:
+    """What to do about an error; `leader_start` is -1 where the answer does not say."""
+    if code == OffsetOutOfRange.code:
+        below = log.end_offset < leader_start
+        empty = log.start_offset == log.end_offset
+        if leader_start >= 0 and (below or empty) and log.end_offset != leader_start:
+            return Step(Kind.BEGIN_ANEW, leader_start)
+        return Step(Kind.PAUSE, pause_s=backoff_s)
+    if code in WAITS_FOR_THE_IMAGE:
+        return Step(Kind.PAUSE, pause_s=SHORT_PAUSE_S)
+    return Step(Kind.PAUSE, pause_s=backoff_s)

@@ -1,0 +1,158 @@
+"""Fetch as a follower speaks it, version 17: request writer and response reader.
+
+The other side of `fetch.py`. Records stay in the frame: rows hold slices of it. Version 17 knows topic ids,
+the replica's broker epoch (KIP-903) and diverging epochs; every broker that could be a leader here serves it.
+Refuses: MalformedRequest for an answer that is cut short.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct, error
+from typing import Final
+
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot.primitives import NO_TAGS, pack_i32, pack_uvarint, read_count, read_i32, read_uvarint, skip_tags
+
+VERSION: Final = 17
+_DIVERGING_TAG: Final = 0
+
+Asked = tuple[bytes, int, int, int, int, int, int]
+"""Topic id, index, leader epoch, offset, epoch of the last batch, log start, most bytes."""
+Row = tuple[bytes, int, int, int, int, tuple[int, int] | None, memoryview | None]
+"""Topic id, index, error, high watermark, log start, diverging epoch and its end, records."""
+
+_pack_head: Final = Struct(">hhih").pack
+_pack_limits: Final = Struct(">iiibii").pack
+_pack_partition: Final = Struct(">iiqiqiB").pack
+_pack_replica_state: Final = Struct(">BBBiqB").pack
+_read_top: Final = Struct(">ihi").unpack_from
+_read_partition: Final = Struct(">ihqqq").unpack_from
+_read_diverging: Final = Struct(">iq").unpack_from
+_REPLICA_STATE_SIZE: Final = 13
+
+
+class Fetch:
+    """What goes into one request besides its partitions."""
+
+    __slots__ = ("broker_epoch", "max_bytes", "max_wait_ms", "min_bytes", "replica_id", "session_epoch", "session_id")
+
+    def __init__(self, replica_id: int) -> None:
+        self.replica_id = replica_id
+        self.broker_epoch = -1
+        self.max_wait_ms = 0
+        self.min_bytes = 1
+        self.max_bytes = 0
+        self.session_id = 0
+        self.session_epoch = 0
+
+
+def write_request(
+    fetch: Fetch,
+    correlation_id: int,
+    client_id: bytes,
+    asked: Sequence[Asked],
+    forgotten: Sequence[tuple[bytes, int]] = (),
+) -> bytes:
+    """The whole frame with its size. Partitions of one topic stand together."""
+    parts = [
+        b"",
+        _pack_head(ApiKey.FETCH, VERSION, correlation_id, len(client_id)),
+        client_id,
+        NO_TAGS,
+        _pack_limits(
+            fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch
+        ),
+    ]
+    topics = _grouped(asked)
+    parts.append(pack_uvarint(len(topics) + 1))
+    for topic, rows in topics:
+        parts.append(topic)
+        parts.append(pack_uvarint(len(rows) + 1))
+        parts.extend([_pack_partition(*row[1:], 0) for row in rows])
+        parts.append(NO_TAGS)
+    gone = _grouped(forgotten)
+    parts.append(pack_uvarint(len(gone) + 1))
+    for topic, indexes in gone:
+        parts.append(topic)
+        parts.append(pack_uvarint(len(indexes) + 1))
+        parts.extend([pack_i32(row[1]) for row in indexes])
+        parts.append(NO_TAGS)
+    # An empty rack, then the replica state as the one tagged field.
+    parts.append(b"\x01")
+    parts.append(_pack_replica_state(1, 1, _REPLICA_STATE_SIZE, fetch.replica_id, fetch.broker_epoch, 0))
+    parts[0] = pack_i32(sum(map(len, parts)))
+    return b"".join(parts)
+
+
+def _grouped(rows: Iterable[tuple[bytes, ...]] | Sequence[Asked] | Sequence[tuple[bytes, int]]) -> list[
+    tuple[bytes, list[tuple[bytes, int]]]
+]:
+    topics: dict[bytes, list[tuple[bytes, int]]] = {}
+    for row in rows:
+        topics.setdefault(row[0], []).append(row)  # type: ignore[arg-type]
+    return list(topics.items())
+
+
+class Answer:
+    """One response: an error of the whole, or rows."""
+
+    __slots__ = ("error_code", "rows", "session_id", "throttle_ms")
+
+    def __init__(self, throttle_ms: int, error_code: int, session_id: int, rows: list[Row]) -> None:
+        self.throttle_ms = throttle_ms
+        self.error_code = error_code
+        self.session_id = session_id
+        self.rows = rows
+
+
+def read_response(frame: memoryview) -> tuple[int, Answer]:
+    """The correlation id and the answer. The records live as long as the frame."""
+    try:
+        correlation_id: int = read_i32(frame, 0)[0]
+        position = skip_tags(frame, 4)
+        throttle_ms, error_code, session_id = _read_top(frame, position)
+        rows: list[Row] = []
+        topic_count, position = read_count(frame, position + 10, flexible=True)
+        for _ in range(topic_count):
+            topic = bytes(frame[position : position + 16])
+            partition_count, position = read_count(frame, position + 16, flexible=True)
+            for _ in range(partition_count):
+                position = _read_row(frame, position, topic, rows)
+            position = skip_tags(frame, position)
+        return correlation_id, Answer(throttle_ms, error_code, session_id, rows)
+    except (error, IndexError) as early_end:
+        raise MalformedRequest(f"Fetch response ends too early: {early_end}") from None
+
+
+def _read_row(frame: memoryview, position: int, topic: bytes, rows: list[Row]) -> int:
+    index, code, mark, _, start = _read_partition(frame, position)
+    count, position = read_uvarint(frame, position + 30)
+    for _ in range(count - 1):
+        position = skip_tags(frame, position + 16)
+    # The preferred replica is for consumers.
+    size, position = read_uvarint(frame, position + 4)
+    records = None
+    if size > 1:
+        records = frame[position : position + size - 1]
+        if len(records) != size - 1:
+            raise MalformedRequest("Fetch response ends within records")
+        position += size - 1
+    diverging = None
+    if frame[position]:
+        diverging, position = _read_tags(frame, position)
+    else:
+        position += 1
+    rows.append((topic, index, code, mark, start, diverging, records))
+    return position
+
+
+def _read_tags(frame: memoryview, position: int) -> tuple[tuple[int, int] | None, int]:
+    diverging = None
+    count, position = read_uvarint(frame, position)
+    for _ in range(count):
+        tag, position = read_uvarint(frame, position)
+        size, position = read_uvarint(frame, position)
+        if tag == _DIVERGING_TAG:
+            diverging = _read_diverging(frame, position)
+        position += size
+    return diverging, position

@@ -1,0 +1,104 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.replication.follower import GO_ON, Kind, Step, on_divergence, on_error
+from penstock.sim.disk import SimDisk
+from penstock.storage.epoch_cache import EpochCache
+
+OUT_OF_RANGE, NOT_LEADER, FENCED, STORAGE = 1, 6, 74, 56
+
+
+class Own:
+    def __init__(self, *epochs: tuple[int, int], end: int, start: int = 0) -> None:
+        self.start_offset = start
+        self.end_offset = end
+        self.cache = EpochCache(SimDisk(), "/data/a-0")
+        for epoch, offset in epochs:
+            self.cache.assign(epoch, offset)
+
+    def epoch_end(self, epoch: int) -> tuple[int, int]:
+        return self.cache.end_of(epoch, self.end_offset)
+
+
+def test_the_epoch_that_both_know_is_cut_at_the_smaller_end() -> None:
+    own = Own((0, 0), (3, 10), end=25)
+    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.CUT, 20)
+    assert on_divergence(own, epoch=0, end_offset=8) == Step(Kind.CUT, 8)
+    assert on_divergence(own, epoch=0, end_offset=12) == Step(Kind.CUT, 10)
+
+
+def test_an_epoch_that_never_came_here_is_cut_where_the_one_before_ended() -> None:
+    own = Own((0, 0), (5, 10), end=25)
+    assert on_divergence(own, epoch=3, end_offset=20) == Step(Kind.CUT, 10)
+
+
+def test_nothing_is_cut_that_is_not_there() -> None:
+    assert on_divergence(Own((0, 0), end=5), epoch=0, end_offset=9) == GO_ON
+
+
+def test_a_divergence_before_the_start_begins_anew() -> None:
+    own = Own((4, 50), end=60, start=50)
+    assert on_divergence(own, epoch=3, end_offset=40) == Step(Kind.BEGIN_ANEW, 40)
+
+
+def test_a_log_that_ends_before_the_leaders_start_begins_there() -> None:
+    assert on_error(Own((0, 0), end=5), OUT_OF_RANGE, leader_start=9, backoff_s=1.0) == Step(Kind.BEGIN_ANEW, 9)
+
+
+def test_an_empty_log_begins_where_the_leader_does() -> None:
+    assert on_error(Own(end=9, start=9), OUT_OF_RANGE, leader_start=4, backoff_s=1.0) == Step(Kind.BEGIN_ANEW, 4)
+
+
+def test_out_of_range_for_no_reason_cuts_nothing() -> None:
+    own = Own((0, 0), end=50)
+    assert on_error(own, OUT_OF_RANGE, leader_start=4, backoff_s=1.0).kind is Kind.PAUSE
+    assert on_error(own, OUT_OF_RANGE, leader_start=-1, backoff_s=1.0).kind is Kind.PAUSE
+
+
+@pytest.mark.parametrize("code", [NOT_LEADER, FENCED])
+def test_who_asked_too_early_asks_again_soon(code: int) -> None:
+    step = on_error(Own(end=0), code, leader_start=-1, backoff_s=1.0)
+    assert step.kind is Kind.PAUSE
+    assert step.pause_s < 0.1
+
+
+def test_other_errors_wait_as_long_as_the_setting_says() -> None:
+    assert on_error(Own(end=0), STORAGE, leader_start=-1, backoff_s=1.0) == Step(Kind.PAUSE, pause_s=1.0)
+
+
+# A log as the epochs of its records; two that share a prefix and then part, as logs do.
+parted = st.tuples(
+    st.lists(st.integers(0, 3), max_size=6),
+    st.lists(st.integers(4, 9), max_size=6),
+    st.lists(st.integers(4, 9), max_size=6),
+).map(lambda parts: (sorted(parts[0]), sorted(parts[1]), sorted(parts[2])))
+
+
+def of(records: list[int]) -> Own:
+    starts: dict[int, int] = {}
+    for offset, epoch in enumerate(records):
+        starts.setdefault(epoch, offset)
+    return Own(*starts.items(), end=len(records))
+
+
+@given(parted)
+def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple[list[int], ...]) -> None:
+    """Epochs are written by one leader each, so equal epochs at equal offsets mean equal records."""
+    shared, led, followed = parts
+    # An epoch that both have beyond the shared part would be two leaders in one epoch.
+    followed = [epoch for epoch in followed if epoch not in led]
+    leader, records = of([*shared, *led, 10]), [*shared, *followed]
+    for _ in range(len(records) + 1):
+        own = of(records)
+        last = records[-1] if records else -1
+        if last < 0:
+            break
+        epoch, end_offset = leader.epoch_end(last)
+        if epoch == last and end_offset >= len(records):
+            break
+        step = on_divergence(own, epoch=epoch, end_offset=end_offset)
+        assert step.kind in (Kind.CUT, Kind.BEGIN_ANEW)
+        assert step.offset < len(records)
+        records = records[: step.offset]
+    assert records == shared

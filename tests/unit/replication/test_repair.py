@@ -1,0 +1,58 @@
+from uuid import UUID
+
+from penstock.metadata.image import PartitionImage
+from penstock.model.ids import LeaderEpoch, NodeId
+from penstock.replication.repair import LOST, MIGRATING, UNASSIGNED, Next, directory_of, is_usable, next_step
+
+OWN, OTHER = UUID(int=77), UUID(int=78)
+
+
+def step(
+    *, damaged: bool = False, directory: UUID = OWN, has_other_leader: bool = True, caught_up: bool = False
+) -> Next:
+    return next_step(
+        damaged=damaged,
+        directory=directory,
+        own_directory=OWN,
+        has_other_leader=has_other_leader,
+        caught_up=caught_up,
+    )
+
+
+def test_a_damaged_replica_is_first_said_to_be_lost() -> None:
+    assert step(damaged=True) is Next.SAY_LOST
+    assert step(damaged=True, has_other_leader=False) is Next.SAY_LOST
+
+
+def test_it_is_replaced_only_when_another_leads() -> None:
+    assert step(damaged=True, directory=LOST) is Next.REPLACE
+    assert step(damaged=True, directory=LOST, has_other_leader=False) is Next.NOTHING
+
+
+def test_a_refilled_replica_is_given_back_when_it_has_caught_up() -> None:
+    assert step(directory=LOST) is Next.NOTHING
+    assert step(directory=LOST, caught_up=True) is Next.SAY_HERE
+    assert step(directory=OTHER, caught_up=True) is Next.SAY_HERE
+    assert step(directory=OTHER, caught_up=True, has_other_leader=False) is Next.NOTHING
+
+
+def test_a_replica_in_its_place_needs_nothing_and_one_without_a_place_is_given_it() -> None:
+    assert step() is Next.NOTHING
+    assert step(directory=MIGRATING) is Next.NOTHING
+    assert step(directory=UNASSIGNED) is Next.SAY_HERE
+
+
+def test_which_directories_can_be_relied_on() -> None:
+    assert is_usable(OWN, (OWN,))
+    assert is_usable(OWN, ())
+    assert is_usable(UNASSIGNED, (OWN,))
+    assert not is_usable(OTHER, (OWN,))
+    assert not is_usable(LOST, (OWN,))
+
+
+def test_the_directory_of_a_replica_stands_at_its_place() -> None:
+    replicas = (NodeId(3), NodeId(1))
+    state = PartitionImage(
+        leader=NodeId(3), leader_epoch=LeaderEpoch(0), replicas=replicas, isr=replicas, directories=(OTHER, OWN)
+    )
+    assert directory_of(state, NodeId(1)) == OWN

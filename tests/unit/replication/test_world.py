@@ -1,0 +1,324 @@
+"""Stories of three nodes, told with the real code on a network in memory."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from uuid import UUID
+
+import pytest
+
+from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
+from penstock.model.ids import NodeId
+from tests.unit.replication.world import NODES, World
+
+
+def story(tell: Callable[[World], Awaitable[None]], **options: object) -> World:
+    async def run() -> World:
+        world = World(**options)  # type: ignore[arg-type]
+        await world.settle()
+        await tell(world)
+        world.check()
+        return world
+
+    return asyncio.run(run())
+
+
+def test_a_write_is_acknowledged_when_all_hold_it_and_all_hold_the_same() -> None:
+    async def tell(world: World) -> None:
+        world.send(1, count=3)
+        assert world.acked == {}
+        await world.settle()
+        assert sorted(world.acked) == [0, 1, 2]
+        world.send(1)
+        await world.settle(seconds=1)
+        assert all(node.values() == world.nodes[NodeId(1)].values() for node in world.nodes.values())
+        assert {node.partition.high_watermark for node in world.nodes.values()} == {4}
+
+    story(tell)
+
+
+def test_nothing_is_acknowledged_before_a_followers_disk_has_it() -> None:
+    async def tell(world: World) -> None:
+        world.syncs_at_once = True  # the world finishes no sync by itself
+        world.send(1)
+        for _ in range(5):
+            await world.settle()
+        leader, *followers = world.nodes.values()
+        assert [each.partition.log.end_offset for each in followers] == [1, 1]
+        while leader.disk.finish_sync():
+            pass
+        while followers[0].disk.finish_sync():
+            pass
+        await world.settle()
+        assert world.acked == {}
+        while followers[1].disk.finish_sync():
+            pass
+        await world.settle()
+        assert sorted(world.acked) == [0]
+
+    story(tell, syncs_at_once=False)
+
+
+def test_a_silent_follower_leaves_the_set_and_comes_back() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 3), (2, 3)}
+        world.send(1)
+        await world.settle(seconds=5)
+        assert world.acked == {}
+        await world.settle(seconds=60)
+        assert world.state.isr == (1, 2)
+        assert sorted(world.acked) == [0]
+        world.network.cut = set()
+        await world.settle(seconds=40)
+        assert sorted(world.state.isr) == [1, 2, 3]
+        assert world.nodes[NodeId(3)].values() == {0: b"0"}
+
+    story(tell)
+
+
+def test_too_small_a_set_refuses_before_and_after_the_append() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 2), (1, 3)}
+        world.send(1)
+        world.elect(1, isr=(1,))
+        await world.settle()
+        assert world.refused == [NotEnoughReplicasAfterAppend.code]
+        with pytest.raises(NotEnoughReplicas):
+            world.send(1)
+        world.send(1, acks=1)
+        await world.settle()
+        assert world.nodes[NodeId(1)].partition.high_watermark == 0
+
+    story(tell)
+
+
+def test_a_follower_with_batches_of_a_deposed_leader_drops_them_and_nothing_else() -> None:
+    async def tell(world: World) -> None:
+        world.send(1, count=2)
+        await world.settle()
+        world.network.cut = {(1, 2), (1, 3)}
+        world.send(1, count=5)
+        world.elect(2, isr=(2, 3))
+        world.hear(2, 3)
+        await world.settle(hear=False)
+        world.send(2)
+        await world.settle(hear=False)
+        assert sorted(world.acked) == [0, 1, 2]
+        world.network.cut = set()
+        await world.settle(seconds=40)
+        assert world.refused == [NotLeaderOrFollower.code]
+        assert world.nodes[NodeId(1)].values() == world.nodes[NodeId(2)].values()
+        assert world.nodes[NodeId(1)].partition.log.end_offset == 3
+        assert sorted(world.state.isr) == [1, 2, 3]
+
+    story(tell)
+
+
+def test_a_leader_that_was_cut_off_never_acknowledges() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 2), (1, 3)}
+        world.elect(2, isr=(2, 3))
+        world.hear(2, 3)
+        world.send(1)
+        await world.settle(seconds=20, hear=False)
+        assert world.acked == {}
+
+    story(tell)
+
+
+def test_a_restart_with_a_new_broker_epoch_is_admitted_again_only_under_it() -> None:
+    async def tell(world: World) -> None:
+        world.send(1)
+        await world.settle()
+        world.nodes[NodeId(3)].crash(power=True)
+        world.elect(1, isr=(1, 2))
+        world.send(1)
+        await world.settle(seconds=1)
+        node = world.nodes[NodeId(3)]
+        node.start()
+        world.register(node, fenced=True)
+        await world.settle(seconds=2)
+        assert world.state.isr == (1, 2)
+        assert node.values() == {0: b"0", 1: b"1"}
+        world.register(node)
+        await world.settle(seconds=2)
+        assert sorted(world.state.isr) == [1, 2, 3]
+
+    story(tell)
+
+
+def test_an_empty_disk_is_filled_before_the_replica_counts() -> None:
+    async def tell(world: World) -> None:
+        for _ in range(20):
+            world.send(1, count=5)
+        await world.settle()
+        node = world.nodes[NodeId(2)]
+        node.crash(power=False)
+        world.elect(1, isr=(1, 3))
+        await world.settle()
+        node.disk.remove_folder("/data")
+        world.restart(2)
+        await world.settle(seconds=3)
+        assert node.values() == world.nodes[NodeId(1)].values()
+        assert world.state.directories[1] == node.store.directory_id
+        assert sorted(world.state.isr) == [1, 2, 3]
+
+    story(tell)
+
+
+def test_rot_in_a_followers_log_is_set_aside_and_refilled() -> None:
+    async def tell(world: World) -> None:
+        for _ in range(5):
+            world.send(1, count=5)
+        await world.settle()
+        node = world.nodes[NodeId(2)]
+        node.crash(power=False)
+        world.elect(1, isr=(1, 3))
+        node.disk.flip("/data/orders-0/00000000000000000000.log", 150)
+        world.restart(2)
+        await world.settle(seconds=3)
+        assert node.partition.log.damage is None
+        assert node.values() == world.nodes[NodeId(1)].values()
+        assert sorted(world.state.isr) == [1, 2, 3]
+        assert world.state.directories[1] == node.store.directory_id
+
+    story(tell)
+
+
+def test_rot_without_a_healthy_leader_is_kept() -> None:
+    async def tell(world: World) -> None:
+        for _ in range(5):
+            world.send(1, count=5)
+        await world.settle()
+        for node_id in NODES:
+            world.nodes[node_id].crash(power=False)
+        node = world.nodes[NodeId(2)]
+        world.elect(-1, isr=(2,))
+        node.disk.flip("/data/orders-0/00000000000000000000.log", 150)
+        world.restart(2)
+        await world.settle(seconds=3)
+        assert node.partition.log.damage is not None
+        assert [name for name in node.disk.list("/data") if name.startswith("orders")] == ["orders-0"]
+
+    story(tell)
+
+
+def test_a_replica_that_was_moved_away_is_deleted() -> None:
+    async def tell(world: World) -> None:
+        world.send(1)
+        await world.settle()
+        node = world.nodes[NodeId(3)]
+        world.change(replicas=(NodeId(1), NodeId(2)), isr=(NodeId(1), NodeId(2)),
+                     directories=world.state.directories[:2])  # fmt: skip
+        await world.settle()
+        assert not node.disk.exists("/data/orders-0")
+        world.send(1)
+        await world.settle()
+        assert sorted(world.acked) == [0, 1]
+
+    story(tell)
+
+
+def test_deleted_records_go_from_followers_too() -> None:
+    async def tell(world: World) -> None:
+        for _ in range(5):
+            world.send(1)
+        await world.settle(seconds=1)
+        leader = world.nodes[NodeId(1)].partition
+        leader.log.advance_start(3)
+        world.send(1)
+        await world.settle(seconds=2)
+        assert [node.partition.log.start_offset for node in world.nodes.values()] == [3, 3, 3]
+        assert leader.lead is not None
+        assert leader.lead.low_watermark(3, is_alive=lambda node_id: True) == 3
+
+    story(tell)
+
+
+def test_a_follower_far_behind_the_leaders_start_begins_there() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 3), (2, 3)}
+        world.elect(1, isr=(1, 2))
+        for _ in range(5):
+            world.send(1)
+        await world.settle()
+        world.nodes[NodeId(1)].partition.log.advance_start(4)
+        world.network.cut = set()
+        await world.settle(seconds=40)
+        follower = world.nodes[NodeId(3)].partition.log
+        assert (follower.start_offset, follower.end_offset) == (4, 5)
+        assert sorted(world.state.isr) == [1, 2, 3]
+
+    story(tell)
+
+
+def test_a_new_leader_does_not_say_where_its_log_ends_before_it_knows() -> None:
+    async def tell(world: World) -> None:
+        world.send(1)
+        await world.settle()
+        world.network.cut = {(2, 3), (1, 2), (1, 3)}
+        world.elect(2, isr=(2, 3))
+        await world.settle()
+        leader = world.nodes[NodeId(2)].partition
+        assert leader.is_leader
+        assert leader.high_watermark == 0
+        assert not leader.mark_is_known
+        world.network.cut = set()
+        await world.settle(seconds=30)
+        assert leader.high_watermark == 1
+        assert leader.mark_is_known
+
+    story(tell)
+
+
+def test_a_throttled_replica_catches_up_slowly() -> None:
+    async def tell(world: World) -> None:
+        world.nodes[NodeId(1)].settings = world.nodes[NodeId(1)].settings.with_dynamic(
+            cluster={}, node={"leader.replication.throttled.rate": "2000"}
+        )
+        replicas = world.nodes[NodeId(1)].replicas
+        replicas.leader_throttle.configure(world.nodes[NodeId(1)].settings)
+        world.configure("leader.replication.throttled.replicas", "*")
+        world.elect(1, isr=(1, 2))
+        world.network.cut = {(1, 3)}
+        for _ in range(100):
+            world.send(1, count=30)
+            await world.settle()
+        size = world.nodes[NodeId(1)].partition.log.size
+        world.network.cut = set()
+        await world.settle(seconds=4)
+        behind = world.nodes[NodeId(3)].partition.log.size
+        assert 0 < behind < size
+        await world.settle(seconds=size / 2000 + 10)
+        assert world.nodes[NodeId(3)].partition.log.size == size
+        assert len(world.acked) == 3000
+
+    story(tell, replica_fetch_max_bytes="4000")
+
+
+def test_a_proposal_that_was_refused_is_made_again() -> None:
+    async def tell(world: World) -> None:
+        world.controller_is_away = True
+        world.network.cut = {(1, 3), (2, 3)}
+        world.send(1)
+        await world.settle(seconds=70)
+        assert world.acked == {}
+        world.controller_is_away = False
+        await world.settle(seconds=2)
+        assert sorted(world.acked) == [0]
+
+    story(tell)
+
+
+def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
+    async def tell(world: World) -> None:
+        world.send(1)
+        await world.settle()
+        node = world.nodes[NodeId(2)]
+        node.crash(power=False)
+        node.disk.make_folder("/data/stranger-0")
+        world.restart(2)
+        await world.settle(seconds=2)
+        assert node.disk.exists("/data/stranger-0")
+        assert UUID(int=1) not in world.state.directories
+
+    story(tell)

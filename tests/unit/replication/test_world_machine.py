@@ -1,0 +1,116 @@
+"""Three nodes under any order of writes, crashes, cuts and elections: nothing acknowledged is lost, all ends in sync.
+
+The invariants 13 to 20 and 23 of the reliability notes that a world of one partition can show.
+"""
+
+import asyncio
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
+from penstock.model.ids import NodeId
+from tests.unit.replication.world import NODES, TOPIC, World
+
+node_ids = st.sampled_from([int(each) for each in NODES])
+steps = st.one_of(
+    st.tuples(st.just("send"), node_ids, st.sampled_from([-1, -1, 1])),
+    st.tuples(st.just("run"), st.sampled_from([0, 0, 1, 20]), st.booleans()),
+    st.tuples(st.just("crash"), node_ids, st.booleans()),
+    st.tuples(st.just("restart"), node_ids, st.just(0)),
+    st.tuples(st.just("cut"), node_ids, node_ids),
+    st.tuples(st.just("join"), node_ids, node_ids),
+    st.tuples(st.just("elect"), node_ids, st.just(0)),
+    st.tuples(st.just("hear"), node_ids, st.just(0)),
+    st.tuples(st.just("frames"), st.integers(1, 3), st.booleans()),
+)
+
+
+class Run:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.leaders: dict[int, int] = {0: 1}
+
+    def alive(self, node_id: int) -> bool:
+        return self.world.nodes[NodeId(node_id)].up
+
+    async def take(self, kind: str, one: int, other: int) -> None:
+        world = self.world
+        if kind == "send":
+            self.send(one, other)
+        elif kind == "run":
+            await world.settle(seconds=one, hear=bool(other))
+        elif kind == "frames":
+            for _ in range(one):
+                world.network.step()
+                if other:
+                    for node in world.nodes.values():
+                        node.disk.finish_sync() if node.up else None
+                await asyncio.sleep(0)
+        elif kind == "crash" and self.alive(one):
+            world.nodes[NodeId(one)].crash(power=bool(other))
+        elif kind == "restart" and not self.alive(one):
+            world.restart(one)
+        elif kind == "cut" and one != other:
+            world.network.cut.add((one, other))
+        elif kind == "join":
+            world.network.cut -= {(one, other), (other, one)}
+        elif kind == "elect":
+            await self.elect(one)
+        elif kind == "hear":
+            world.hear(one)
+
+    def send(self, node_id: int, acks: int) -> None:
+        node = self.world.nodes[NodeId(node_id)]
+        if not node.up or node.replicas.find(TOPIC, 0) is None:
+            return
+        try:
+            self.world.send(node_id, acks=acks)
+        except (NotEnoughReplicas, NotLeaderOrFollower):
+            return
+
+    async def elect(self, node_id: int) -> None:
+        """As a controller would: from the in-sync set alone, and only of who is there."""
+        world = self.world
+        if node_id not in world.state.isr or not self.alive(node_id):
+            return
+        world.hear(node_id)
+        world.elect(node_id)
+        epoch = world.state.leader_epoch
+        assert self.leaders.setdefault(epoch, node_id) == node_id, "two leaders in one epoch"
+        world.hear(node_id)
+        world.check_leader_has_all(node_id)
+
+    async def heal(self) -> None:
+        world = self.world
+        world.network.cut.clear()
+        for node_id in NODES:
+            if not self.alive(node_id):
+                world.restart(node_id)
+        await world.settle(seconds=2)
+        if world.state.leader not in world.state.isr:
+            await self.elect(world.state.isr[0])
+        await world.settle(seconds=100)
+        assert sorted(world.state.isr) == list(NODES), "not everybody is in sync again"
+        world.send(world.state.leader)
+        await world.settle(seconds=2)
+        values = [node.values() for node in world.nodes.values()]
+        assert values[0] == values[1] == values[2]
+        marks = {node.partition.high_watermark for node in world.nodes.values()}
+        assert marks == {world.nodes[NodeId(1)].partition.log.end_offset}
+        world.check_leader_has_all(world.state.leader)
+
+
+async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
+    run = Run(World(min_isr=min_isr, syncs_at_once=False))
+    await run.world.settle()
+    for kind, one, other in story:
+        await run.take(kind, one, other)
+        run.world.check()
+    await run.heal()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
+def test_nothing_acknowledged_is_lost_and_all_end_in_sync(story: list[tuple[str, int, int]], min_isr: int) -> None:
+    asyncio.run(play(story, min_isr=min_isr))
