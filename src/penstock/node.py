@@ -9,16 +9,17 @@ import errno
 import logging
 import sys
 
+from penstock.client.channel import ControllerChannel
+from penstock.client.peers import Peers
 from penstock.config.settings import BrokerSettings
-from penstock.controller.brokers import Registration, decide_registration
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL, OWN_FEATURES
-from penstock.controller.heartbeats import Heartbeat, decide_heartbeat
-from penstock.controller.leaders import Rules
-from penstock.controller.producer_ids import ProducerIds
-from penstock.controller.sessions import Sessions
+from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
+from penstock.handlers.local import ask_here
+from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
+from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
@@ -72,6 +73,8 @@ class Node:
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self._janitor: Janitor | None = None
+        self._peers: Peers | None = None
+        self._lifecycle: Lifecycle | None = None
         self._children = children
         self._cleaner: Cleaner | None = None
 
@@ -106,7 +109,12 @@ class Node:
             await self._build(store)
         except BaseException:
             self._server.stop()
+            if self._lifecycle is not None:
+                self._lifecycle.stop()
+            if self._peers is not None:
+                self._peers.close()
             if self._context is not None:
+                self._context.monitor.stop()
                 self._context.transactions.close()
                 self._context.groups.close()
             store.close(clean=False)
@@ -125,11 +133,40 @@ class Node:
             directory=store.directory,
         )
         controller = Controller(quorum)
+        self._peers = peers = Peers(
+            network=self._network,
+            clock=self._clock,
+            random=self._entropy.stream("peers"),
+            address_of=self._address_of,
+            client_id=f"penstock-node-{self.node_id}",
+        )
+        channel = ControllerChannel(
+            node_id=self.node_id,
+            peers=peers,
+            clock=self._clock,
+            leader=lambda: quorum.leader,
+            local=lambda api_key, request: ask_here(self.context, api_key, request),
+        )
+        monitor = Monitor(
+            node_id=self.node_id,
+            cluster_id=store.cluster_id,
+            controller=controller,
+            peers=peers,
+            clock=self._clock,
+            current_settings=lambda: self.settings,
+        )
+        self._lifecycle = lifecycle = Lifecycle(
+            self._identity(store),
+            channel=channel,
+            clock=self._clock,
+            current_settings=lambda: self.settings,
+            seen_offset=lambda: quorum.image.offset,
+        )
         replicas = Replicas(self.node_id, store, self._clock, lambda: self.settings)
         groups = Groups(
             node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
         )
-        producer_ids = ProducerIds(controller, self.node_id)
+        producer_ids = ProducerIds(channel, self.node_id, lambda: lifecycle.broker_epoch)
         marker_writer = MarkerWriter(replicas=replicas, clock=self._clock, end_offsets=groups.end_transaction)
         transactions = Transactions(
             node_id=self.node_id,
@@ -143,6 +180,7 @@ class Node:
             settings=self.settings,
             replicas=replicas,
             controller=controller,
+            monitor=monitor,
             producer_ids=producer_ids,
             quorum=quorum,
             groups=groups,
@@ -162,8 +200,11 @@ class Node:
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
+        quorum.subscribe(lifecycle.image_changed)
+        quorum.on_leadership(monitor.leadership_changed)
+        await lifecycle.register()
         await replicas.settled()
-        await self._register(controller, store)
+        await lifecycle.serve()
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)
         quorum.subscribe(transactions.image_changed)
@@ -180,10 +221,18 @@ class Node:
             log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
 
     async def stop(self) -> None:
-        """Stop serving, then leave the data folder clean: the next start scans nothing."""
+        """Hand over, stop serving, then leave the data folder clean: the next start scans nothing."""
+        broker_epoch = NOT_REGISTERED
+        if self._lifecycle is not None:
+            await self._lifecycle.leave()
+            broker_epoch = self._lifecycle.broker_epoch
+            self._lifecycle.stop()
         self._server.stop()
         if self._context is not None:
             context, self._context = self._context, None
+            context.monitor.stop()
+            if self._peers is not None:
+                self._peers.close()
             context.transactions.close()
             context.groups.close()
             context.replicas.stop()
@@ -194,7 +243,7 @@ class Node:
             if self._children is not None:
                 await self._children.stop()
             await context.quorum.close()
-            context.store.close()
+            context.store.close(broker_epoch=broker_epoch)
 
     def _bind(self) -> None:
         advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
@@ -210,32 +259,27 @@ class Node:
             shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
             self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))
 
-    async def _register(self, controller: Controller, store: LogStore) -> None:
-        """Register this process, and serve at once: nobody else could."""
-        rules = Rules(self.settings)
-        registration = self._registration(store)
-        epoch = await controller.run(
-            lambda image: decide_registration(
-                image, registration, cluster_id=store.cluster_id, rules=rules, former_self_lives=False
-            )
-        )
-        heartbeat = Heartbeat(node_id=self.node_id, broker_epoch=epoch, metadata_offset=epoch)
-        sessions = Sessions(self.settings.integer("broker.session.timeout.ms") / 1000)
-        await controller.run(lambda image: decide_heartbeat(image, heartbeat, sessions=sessions, rules=rules))
-
-    def _registration(self, store: LogStore) -> Registration:
-        return Registration(
+    def _identity(self, store: LogStore) -> Identity:
+        return Identity(
             node_id=self.node_id,
             cluster_id=store.cluster_id,
-            features=OWN_FEATURES,
             incarnation_id=self._entropy.uuid(),
             end_points=tuple(
                 BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)
                 for each in self._endpoints
             ),
+            features=OWN_FEATURES,
             rack=self.settings["broker.rack"],
             log_dirs=(store.directory_id,),
+            previous_broker_epoch=store.previous_broker_epoch,
         )
+
+    def _address_of(self, node_id: int) -> tuple[str, int] | None:
+        """Where another broker is to be reached: at the first of the addresses that it has registered."""
+        broker = self.context.quorum.image.brokers.get(NodeId(node_id))
+        if broker is None or not broker.end_points:
+            return None
+        return broker.end_points[0].host, broker.end_points[0].port
 
     def _settings_changed(self, delta: Delta, image: Image) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):
@@ -254,6 +298,8 @@ class Node:
         store = self.context.store
         log.critical("the data folder %s is offline: %s", store.folder, store.failure)
         self.context.replicas.directory_failed()
+        if self._lifecycle is not None:
+            self._lifecycle.directory_failed(store.directory_id)
 
 
 def _data_folder(settings: BrokerSettings) -> str:

@@ -1,19 +1,29 @@
 """Drives decisions about the cluster: one at a time, each on the image that the one before it left.
 
-Calls the deciding functions of this folder, then metadata/quorum.py. Decides nothing itself.
-A caller that goes away does not stop a decision whose records are on their way.
+Calls the deciding functions of this folder, then metadata/quorum.py. Decides nothing itself, and nothing at all where
+this node is not the active controller. A caller that goes away does not stop a decision whose records are on their way.
+Refuses: NotController.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from penstock.controller.decision import Decision
+from penstock.controller.leaders import is_unclean
+from penstock.metadata.records import NO_CHANGE, PartitionChangeRecord
+from penstock.model.errors import NotController
+from penstock.model.ids import NO_NODE
 
 if TYPE_CHECKING:
     from penstock.metadata.image import Image
     from penstock.metadata.records import MetadataRecord
 
+SHOWN_MAX: Final = 5
+
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
@@ -23,16 +33,37 @@ class Quorum(Protocol):
     @property
     def image(self) -> "Image": ...
 
+    @property
+    def is_active(self) -> bool: ...
+
     async def commit(self, records: "Sequence[MetadataRecord]") -> None:
         """Return once the records are durable, applied and published."""
         ...
 
 
+@dataclass(slots=True)
+class Tally:
+    """What this controller has done since the process began."""
+
+    elections: int = 0
+    unclean_elections: int = 0
+    isr_changes: int = 0
+
+
 class Controller:
     def __init__(self, quorum: Quorum) -> None:
+        self.tally = Tally()
         self._quorum = quorum
         self._turn = asyncio.Lock()
         self._under_way: set[asyncio.Task[object]] = set()
+
+    @property
+    def image(self) -> "Image":
+        return self._quorum.image
+
+    @property
+    def is_active(self) -> bool:
+        return self._quorum.is_active
 
     async def run(self, decide: "Callable[[Image], Decision[T]]") -> T:
         """Decide on the newest image, commit the records, then return the reply.
@@ -48,7 +79,33 @@ class Controller:
 
     async def _take_turn(self, decide: "Callable[[Image], Decision[T]]") -> T:
         async with self._turn:
-            decision = decide(self._quorum.image)
+            if not self._quorum.is_active:
+                raise NotController
+            image = self._quorum.image
+            decision = decide(image)
             if decision.records:
                 await self._quorum.commit(decision.records)
+                self._count(image, decision.records)
             return decision.reply
+
+    def _count(self, image: "Image", records: "Sequence[MetadataRecord]") -> None:
+        unclean = []
+        for record in records:
+            topic = image.topics_by_id.get(record.topic_id) if isinstance(record, PartitionChangeRecord) else None
+            if topic is None or not isinstance(record, PartitionChangeRecord):
+                continue
+            before = topic.partitions[record.partition_id]
+            self.tally.isr_changes += record.isr is not None
+            if record.leader in (NO_CHANGE, NO_NODE) or record.leader == before.leader:
+                continue
+            self.tally.elections += 1
+            if is_unclean(before, record):
+                self.tally.unclean_elections += 1
+                unclean.append(f"{topic.name}-{record.partition_id} (node {record.leader})")
+        if unclean:
+            more = f" and {len(unclean) - SHOWN_MAX} more" if len(unclean) > SHOWN_MAX else ""
+            log.warning(
+                "led again after an unclean stop or election, records may be lost: %s%s",
+                ", ".join(unclean[:SHOWN_MAX]),
+                more,
+            )

@@ -14,8 +14,9 @@ from penstock.handlers.metadata_views import MetadataViews
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
     from penstock.controller.controller import Controller
-    from penstock.controller.producer_ids import ProducerIds
+    from penstock.controller.monitor import Monitor
     from penstock.groups.service import Groups
+    from penstock.membership.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
     from penstock.model.ids import NodeId
     from penstock.ports.clock import Clock
@@ -46,6 +47,7 @@ class Context:
     settings: "BrokerSettings"
     replicas: "Replicas"
     controller: "Controller"
+    monitor: "Monitor"
     producer_ids: "ProducerIds"
     quorum: "Quorum"
     groups: "Groups"

@@ -7,6 +7,7 @@ them at run time; these functions say so to the type checker and cost next to no
 from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, cast
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, GroupId
@@ -26,6 +27,14 @@ TOPIC_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 4, 5, 6, 7
 GROUP_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 6, 8, 10, 11)))
 OPERATIONS_UNKNOWN: Final = i32(-(2**31))
 CLUSTER_OPERATIONS: Final = i32(sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12)))
+
+
+ZERO_UUID: Final = UUID(int=0)
+
+
+def present(value: UUID | None) -> UUID:
+    """A UUID as Kafka knows it, to whom none is zero."""
+    return ZERO_UUID if value is None else value
 
 
 def failed(refusal: Refusal) -> ErrorCode:

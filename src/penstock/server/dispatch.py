@@ -130,6 +130,10 @@ class Dispatcher:
         else:
             parked.ready(parts)
 
+    def connection_lost(self, connection: Connection) -> None:
+        """It may have carried the heartbeats of a broker."""
+        self._context.monitor.connection_lost(connection)
+
     def stop(self) -> None:
         self._fetch_handler.deadlines.stop()
         for task in self._tasks:

@@ -130,7 +130,8 @@ class Server:
 
     def _accept(self, name: str, connection: Connection) -> Session | None:
         host = connection.peer_host
-        assert self._dispatcher is not None, "connections come only once the listeners are served"
+        dispatcher = self._dispatcher
+        assert dispatcher is not None, "connections come only once the listeners are served"
         if not self._admission.admit(host):
             return None
         bucket = self._throttle.connections(host)
@@ -139,12 +140,14 @@ class Server:
             return Held(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
         if bucket is not None:
             bucket.take(1, self._clock.monotonic())
-        session = ClientSession(connection, name, self._dispatcher, lambda: self._left(host, session))
+        session = ClientSession(connection, name, dispatcher, lambda: self._left(connection, session))
         return session
 
-    def _left(self, host: str, session: ClientSession) -> None:
-        self._admission.leave(host)
+    def _left(self, connection: Connection, session: ClientSession) -> None:
+        self._admission.leave(connection.peer_host)
         self._throttle.forget(session)
+        if self._dispatcher is not None:
+            self._dispatcher.connection_lost(connection)
 
     def stop(self) -> None:
         for _, listener in self._listeners:

@@ -39,6 +39,7 @@ from penstock.storage.retention_clock import RetentionClock
 logger = logging.getLogger(__name__)
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+NO_BROKER_EPOCH: Final = -1
 SYNC_FAILED: Final = ".sync_failed"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
@@ -69,6 +70,8 @@ class LogStore:
         self.folder = directory.path
         self.meta = meta
         self.was_clean = clean
+        self.previous_broker_epoch = NO_BROKER_EPOCH
+        """The epoch under which the last process stopped cleanly; the controller then knows that nothing was lost."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_failure: Callable[[], None] = lambda: None
         self._disk = directory.disk
@@ -107,10 +110,12 @@ class LogStore:
             in_use = any(_PARTITION_FOLDER.fullmatch(name) for name in disk.list(folder))
             meta = claim_folder(disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use)
             clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
+            broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
             if clean:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
                 disk.sync_folder(folder)
             store = cls(LogDirectory(disk, folder), clock, entropy, meta, lock, clean=clean)
+            store.previous_broker_epoch = broker_epoch
             store._doomed = [(0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)]
             return store
         except OSError as error:
@@ -348,7 +353,7 @@ class LogStore:
                 raise StorageError(f"{self._path(name)}: {error}") from error
         return dict(new)
 
-    def close(self, clean: bool = True) -> None:
+    def close(self, clean: bool = True, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Leave the folder. After a clean close the next start scans nothing."""
         try:
             if clean and self.directory.failure is None:
@@ -359,7 +364,7 @@ class LogStore:
                 self.checkpoint_retention_clock()
                 self._disk.remove(self._path(SYNC_FAILED))
                 self._disk.replace_file(
-                    self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                    self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
                 )
         except (OSError, StorageError):
             # The start after this one scans: slower, and just as right.
@@ -371,6 +376,14 @@ class LogStore:
 
     def _path(self, name: str) -> str:
         return f"{self.folder}/{name}"
+
+
+def _read_broker_epoch(disk: Disk, path: str) -> int:
+    """The epoch in a clean-shutdown file; older releases, and Kafka's, left it empty."""
+    try:
+        return int(json.loads(disk.read_file(path))["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return NO_BROKER_EPOCH
 
 
 def _make_folder(disk: Disk, folder: str) -> None:

@@ -167,6 +167,21 @@ def _transactions_from_fields(old: Any, latest: Any) -> Any:
     return replace(latest, transactions=(only,))
 
 
+def _members_without_epochs(old: Any, latest: Any) -> Any:
+    """AlterPartition v2 names the members of an ISR alone; their broker epochs then are not checked."""
+    topics = []
+    for old_topic, topic in zip(old.topics, latest.topics, strict=True):
+        partitions = []
+        for old_partition, partition in zip(old_topic.partitions, topic.partitions, strict=True):
+            members = shape_of(type(partition)).find("new_isr_with_epochs")
+            assert members is not None and members.entity is not None
+            member = members.entity
+            isr = tuple(member(broker_id=node_id) for node_id in old_partition.new_isr)
+            partitions.append(replace(partition, new_isr_with_epochs=isr))
+        topics.append(replace(topic, partitions=tuple(partitions)))
+    return replace(latest, topics=tuple(topics))
+
+
 _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
     **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
@@ -174,6 +189,7 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     **{(ApiKey.LEAVE_GROUP, version): _members_from_member for version in range(3)},
     **{(ApiKey.ADD_PARTITIONS_TO_TXN, version): _transactions_from_fields for version in range(4)},
     (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
+    (ApiKey.ALTER_PARTITION, 2): _members_without_epochs,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }
 """Where an older version says the same in another field: `(entity of that version, latest) -> latest`."""

@@ -16,6 +16,7 @@ class SlowQuorum:
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
+        self.is_active = True
         self.may_commit = asyncio.Event()
         self.committed: list[Sequence[MetadataRecord]] = []
 

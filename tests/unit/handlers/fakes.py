@@ -10,9 +10,11 @@ from uuid import UUID
 from penstock.config.settings import BrokerSettings, topic_settings
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
-from penstock.controller.producer_ids import ProducerIds
+from penstock.controller.monitor import Monitor
 from penstock.handlers.context import Context, Endpoint, Request
+from penstock.handlers.local import ask_here
 from penstock.handlers.reply import Encoded, Parked
+from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -32,6 +34,7 @@ class FakeQuorum:
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
+        self.is_active = True
         self.stuck = False
         self.refusal: Refusal | None = None
 
@@ -250,6 +253,23 @@ class FakeMarkerWriter:
         self.written.append((topic, *marker))
 
 
+class FakePeers:
+    """Everybody answers that nobody is gone."""
+
+    async def probe(self, node: int, *, timeout_s: float) -> None:
+        return None
+
+
+class FakeChannel:
+    """This node is the controller."""
+
+    def __init__(self, node: "FakeNode") -> None:
+        self._node = node
+
+    async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
+        return await ask_here(self._node.context, api_key, request)
+
+
 class FakeConnection:
     peer_host = "10.1.2.3"
 
@@ -268,11 +288,20 @@ class FakeNode:
         self.transactions = FakeTransactions()
         self.marker_writer = FakeMarkerWriter()
         controller = Controller(self.quorum)
+        static = BrokerSettings(settings)
         self.context = Context(
-            settings=BrokerSettings(settings),
+            settings=static,
             replicas=self.replicas,  # type: ignore[arg-type]
             controller=controller,
-            producer_ids=ProducerIds(controller, NodeId(1)),
+            monitor=Monitor(
+                node_id=NodeId(1),
+                cluster_id="the-cluster",
+                controller=controller,
+                peers=FakePeers(),  # type: ignore[arg-type]
+                clock=self.clock,
+                current_settings=lambda: static,
+            ),
+            producer_ids=ProducerIds(FakeChannel(self), NodeId(1), lambda: self.image.brokers[NodeId(1)].epoch),
             quorum=self.quorum,  # type: ignore[arg-type]
             groups=self.groups,  # type: ignore[arg-type]
             transactions=self.transactions,  # type: ignore[arg-type]

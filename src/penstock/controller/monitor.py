@@ -1,0 +1,237 @@
+"""Watches over the brokers while this node is the active controller.
+
+Owns the sessions: takes registrations and heartbeats, fences who is silent for too long and, at once, whose process is
+gone; brings preferred leaders back from time to time. A connection that breaks is news, not proof: the broker's
+machine is asked whether anybody still listens. Goes to controller.py and client/. Refuses: NotController, and what
+heartbeats.py and brokers.py refuse.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.client.asking import PeerGone, PeerUnavailable
+from penstock.controller.brokers import Registration, check_broker_epoch, decide_fencing, decide_registration
+from penstock.controller.elections import decide_balance
+from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
+from penstock.controller.leaders import Rules
+from penstock.controller.sessions import Sessions
+from penstock.model.errors import NotController, Refusal
+from penstock.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from penstock.client.asking import Peers
+    from penstock.config.settings import BrokerSettings
+    from penstock.controller.controller import Controller
+    from penstock.controller.decision import Decision
+    from penstock.metadata.image import BrokerImage, Image
+    from penstock.ports.clock import Clock, Timer
+
+TICK_S: Final = 0.25
+PROBE_S_MAX: Final = 2.0
+BALANCE_AGAIN_S: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Monitor:
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        cluster_id: str,
+        controller: "Controller",
+        peers: "Peers",
+        clock: "Clock",
+        current_settings: "Callable[[], BrokerSettings]",
+    ) -> None:
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._controller = controller
+        self._peers = peers
+        self._clock = clock
+        self._current_settings = current_settings
+        self._sessions = self._new_sessions()
+        self._carriers: dict[object, NodeId] = {}
+        self._probed: set[NodeId] = set()
+        self._fenced: set[NodeId] = set()
+        self._active = False
+        self._tick_timer: Timer | None = None
+        self._balance_timer: Timer | None = None
+        # Dicts for their order: the simulator must see the same one every time.
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(self._current_settings())
+
+    def leadership_changed(self, active: bool, _epoch: int) -> None:
+        """This node has become the active controller, or is it no more."""
+        self.stop()
+        if not active:
+            return
+        self._active = True
+        self._sessions = self._new_sessions()
+        self._sessions.begin(self._controller.image.brokers.values(), self._clock.monotonic())
+        # Who died together with the controller before this one left nobody who could tell.
+        self._tick()
+        self._balance_in(self._current_settings().integer("leader.imbalance.check.interval.seconds"))
+
+    def stop(self) -> None:
+        self._active = False
+        self._carriers.clear()
+        self._probed.clear()
+        self._fenced.clear()
+        for timer in (self._tick_timer, self._balance_timer):
+            if timer is not None:
+                timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+
+    # -- what brokers say ------------------------------------------------------------------
+
+    async def register(self, registration: Registration, connection: object) -> int:
+        """Register a process, fenced, and return its broker epoch."""
+        self._check_active()
+
+        def decide(image: "Image") -> "Decision[int]":
+            return decide_registration(
+                image,
+                registration,
+                cluster_id=self._cluster_id,
+                rules=self.rules,
+                former_self_lives=self._lives(image.brokers.get(registration.node_id), registration),
+            )
+
+        epoch = await self._controller.run(decide)
+        self._sessions.touch(registration.node_id, epoch, self._clock.monotonic())
+        self._carried_by(connection, registration.node_id)
+        self._tell(registration.node_id, f"registered with epoch {epoch}")
+        return epoch
+
+    async def heartbeat(self, heartbeat: Heartbeat, connection: object) -> HeartbeatReply:
+        self._check_active()
+        node_id = heartbeat.node_id
+        check_broker_epoch(self._controller.image, node_id, heartbeat.broker_epoch)
+        # Now, not when its turn comes: a controller with much to decide must not take that for silence.
+        self._sessions.touch(
+            node_id, heartbeat.broker_epoch, self._clock.monotonic(), metadata_offset=heartbeat.metadata_offset
+        )
+        self._carried_by(connection, node_id)
+
+        def decide(image: "Image") -> "Decision[HeartbeatReply]":
+            return decide_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
+
+        decision = decide(self._controller.image)
+        reply = await self._controller.run(decide) if decision.records else decision.reply
+        if reply.leaving:
+            self._sessions.note_leaving(node_id, self._controller.image.offset)
+        if decision.records:
+            self._tell(node_id, _state(reply))
+        return reply
+
+    def connection_lost(self, connection: object) -> None:
+        """A connection broke. If it carried a broker's heartbeats, ask whether the broker is still there."""
+        node_id = self._carriers.pop(connection, None)
+        if node_id is not None and self._active and node_id not in self._carriers.values():
+            self._probe(node_id)
+
+    def _tell(self, node_id: NodeId, what: str) -> None:
+        # Of a broker in this process people hear when they start and stop it.
+        log.log(logging.DEBUG if node_id == self._node_id else logging.INFO, "broker %d is %s", node_id, what)
+
+    def _carried_by(self, connection: object, node_id: NodeId) -> None:
+        if self._active:
+            self._carriers[connection] = node_id
+
+    def _lives(self, present: "BrokerImage | None", registration: Registration) -> bool:
+        if present is None or present.fenced or not self._sessions.is_heard(present.node_id, self._clock.monotonic()):
+            return False
+        # Ports are bound before anybody registers: whoever holds one has no living namesake on it.
+        return _addresses(present.end_points) != _addresses(registration.end_points)
+
+    def _check_active(self) -> None:
+        if not self._active or not self._controller.is_active:
+            raise NotController
+
+    def _new_sessions(self) -> Sessions:
+        return Sessions(self._current_settings().integer("broker.session.timeout.ms") / 1000)
+
+    # -- what time brings ------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._tick_timer = self._clock.call_later(TICK_S, self._tick)
+        image = self._controller.image
+        for node_id in self._sessions.expired(image, self._clock.monotonic()):
+            self._fence(image.brokers[node_id], "its session is over")
+        carried = set(self._carriers.values())
+        for broker in image.brokers.values():
+            if not broker.fenced and broker.node_id not in carried:
+                self._probe(broker.node_id)
+
+    def _probe(self, node_id: NodeId) -> None:
+        broker = self._controller.image.brokers.get(node_id)
+        if broker is None or broker.fenced or node_id == self._node_id or node_id in self._probed:
+            return
+        self._probed.add(node_id)
+        self._spawn(self._probe_once(broker))
+
+    async def _probe_once(self, broker: "BrokerImage") -> None:
+        try:
+            await self._peers.probe(broker.node_id, timeout_s=PROBE_S_MAX)
+        except PeerGone:
+            self._fence(broker, "nobody listens where it was")
+        except PeerUnavailable:
+            pass  # Silence is not proof: the session decides.
+        finally:
+            self._probed.discard(broker.node_id)
+
+    def _fence(self, broker: "BrokerImage", why: str) -> None:
+        if broker.node_id not in self._fenced:
+            self._fenced.add(broker.node_id)
+            self._spawn(self._fence_now(broker, why))
+
+    async def _fence_now(self, broker: "BrokerImage", why: str) -> None:
+        def decide(image: "Image") -> "Decision[bool]":
+            return decide_fencing(image, broker.node_id, epoch=broker.epoch, rules=self.rules)
+
+        try:
+            if await self._controller.run(decide):
+                log.warning("broker %d is fenced: %s", broker.node_id, why)
+        except Refusal as refusal:
+            log.warning("broker %d cannot be fenced now: %s", broker.node_id, refusal)
+        finally:
+            self._fenced.discard(broker.node_id)
+
+    def _balance_in(self, seconds: float) -> None:
+        self._balance_timer = self._clock.call_later(seconds, lambda: self._spawn(self._balance()))
+
+    async def _balance(self) -> None:
+        settings = self._current_settings()
+        more = False
+        try:
+            if settings.flag("auto.leader.rebalance.enable"):
+                more = await self._controller.run(lambda image: decide_balance(image, self.rules))
+        except Refusal as refusal:
+            log.warning("leaders cannot be balanced now: %s", refusal)
+        if self._active:
+            self._balance_in(BALANCE_AGAIN_S if more else settings.integer("leader.imbalance.check.interval.seconds"))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        if not self._active:
+            work.close()
+            return
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(lambda done: self._tasks.pop(done, None))
+
+
+def _addresses(end_points: Any) -> list[tuple[str, int]]:
+    return sorted((end_point.host, end_point.port) for end_point in end_points)
+
+
+def _state(reply: HeartbeatReply) -> str:
+    if reply.should_shut_down:
+        return "fenced and may stop"
+    return "leaving" if reply.leaving else "fenced" if reply.is_fenced else "serving"

@@ -1,0 +1,46 @@
+"""Answers a question of this node to itself: the handler is called as if a connection had brought the request.
+
+The active controller may be in the same process as the broker that asks it. Goes to table.py. Refuses nothing.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.table import COLD
+from penstock.wire.api import APIS
+from penstock.wire.frame import Header
+
+if TYPE_CHECKING:
+    from penstock.ports.network import Part
+
+CLIENT_ID: Final = "local"
+
+
+class _NoConnection:
+    """A connection to oneself: nothing is ever sent over it, and it never breaks."""
+
+    peer_host = "localhost"
+    peer_port = 0
+    local_port = 0
+
+    def send(self, parts: "Sequence[Part]") -> None:
+        raise AssertionError("the answer is returned")
+
+    def unsent_size(self) -> int:
+        return 0
+
+    def pause_frames(self) -> None: ...
+
+    def resume_frames(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_HERE: Final = _NoConnection()
+
+
+async def ask_here(context: Context, api_key: int, request: Any) -> Any:
+    """Answer an entity of the API's latest version with another one."""
+    header = Header(api_key, APIS[api_key].max_version, 0, CLIENT_ID, 0)
+    return await COLD[api_key](context, Request(header, request, _HERE))

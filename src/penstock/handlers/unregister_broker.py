@@ -1,0 +1,26 @@
+"""UnregisterBroker, version 0: forgets a broker that is not to come back.
+
+Meant for one that has been drained and stopped; one that still runs registers again by itself. Goes to
+controller/brokers.py. Refuses: BROKER_ID_NOT_REGISTERED, NOT_CONTROLLER.
+"""
+
+from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
+from kio.schema.unregister_broker.v0.response import UnregisterBrokerResponse
+
+from penstock.controller.brokers import decide_unregistration
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.model.errors import Refusal
+from penstock.model.ids import NodeId
+
+
+async def handle(context: Context, request: Request) -> UnregisterBrokerResponse:
+    body: UnregisterBrokerRequest = request.body
+    rules = context.monitor.rules
+    try:
+        await context.controller.run(lambda image: decide_unregistration(image, NodeId(body.broker_id), rules))
+    except Refusal as refusal:
+        return UnregisterBrokerResponse(
+            throttle_time=NO_THROTTLE, error_code=failed(refusal), error_message=refusal.message
+        )
+    return UnregisterBrokerResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None)

@@ -1,0 +1,61 @@
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.client.asking import PeerUnavailable
+from penstock.membership.producer_ids import ProducerIds
+from penstock.model.errors import RequestTimedOut, UnknownProducerId
+from penstock.model.ids import NodeId
+
+BLOCK_SIZE = 100
+
+
+class Controller:
+    """Gives out blocks in order, or an error."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.error = ErrorCode.none
+        self.silent = False
+
+    async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
+        await asyncio.sleep(0)
+        if self.silent:
+            raise PeerUnavailable("nobody")
+        self.asked.append(request)
+        first = (len(self.asked) - 1) * BLOCK_SIZE
+        return SimpleNamespace(error_code=self.error, producer_id_start=first, producer_id_len=BLOCK_SIZE)
+
+
+def of(controller: Controller) -> ProducerIds:
+    return ProducerIds(controller, NodeId(1), lambda: 7)
+
+
+async def test_ids_are_handed_out_once_each_across_blocks_and_callers() -> None:
+    controller = Controller()
+    ids = of(controller)
+    taken = await asyncio.gather(*(ids.take() for _ in range(2 * BLOCK_SIZE + 1)))
+    assert sorted(taken) == list(range(2 * BLOCK_SIZE + 1))
+    assert [(request.broker_id, request.broker_epoch) for request in controller.asked] == [(1, 7)] * 3
+
+
+async def test_a_node_that_starts_again_begins_a_new_block() -> None:
+    controller = Controller()
+    assert await of(controller).take() == 0
+    assert await of(controller).take() == BLOCK_SIZE
+
+
+async def test_without_a_controller_there_are_no_ids() -> None:
+    controller = Controller()
+    controller.silent = True
+    with pytest.raises(RequestTimedOut):
+        await of(controller).take()
+    controller.silent, controller.error = False, ErrorCode.stale_broker_epoch
+    with pytest.raises(RequestTimedOut):
+        await of(controller).take()
+    controller.error = ErrorCode.unknown_producer_id
+    with pytest.raises(UnknownProducerId):
+        await of(controller).take()
