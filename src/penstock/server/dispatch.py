@@ -130,7 +130,7 @@ class Dispatcher:
         else:
             parked.ready(parts)
 
-    def connection_lost(self, connection: Connection) -> None:
+    def connection_lost(self, connection: object) -> None:
         """It may have carried the heartbeats of a broker."""
         self._context.monitor.connection_lost(connection)
 
