@@ -1,0 +1,246 @@
+"""The faults: one coroutine of the world for each kind that a seed has, until the world heals.
+
+A fault that lasts undoes itself. What takes a node down says when it may come back; the world's
+supervisor starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from penstock.ports.network import Connection
+from penstock.sim.host import DATA, Host
+from penstock.sim.network import NetworkPort, Weather
+
+if TYPE_CHECKING:
+    from penstock.sim.world import World
+
+DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+DERIVED_CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
+_BATCH_LEAST = 61
+
+
+class Faults:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = Random(f"{world.plan.seed}:faults")
+        self._loop = world.loop
+        self._trace = world.trace
+
+    def start(self) -> list[asyncio.Task[Any]]:
+        return [asyncio.ensure_future(self._keep_doing(name, mean)) for name, mean in self._world.plan.faults.items()]
+
+    async def _keep_doing(self, name: str, mean_s: float) -> None:
+        act: Callable[[Host], Coroutine[Any, Any, None]] = getattr(self, name)
+        while True:
+            await asyncio.sleep(self._random.expovariate(1 / mean_s))
+            await act(self._random.choice(self._world.hosts))
+
+    def _away(self) -> float:
+        return self._random.choice((0.05, 1.0, 5.0, 12.0)) * (0.5 + self._random.random())
+
+    # -- nodes -----------------------------------------------------------------------------
+
+    async def kill(self, host: Host) -> None:
+        if host.state != "down":
+            self._world.down_for(host, self._away())
+            host.kill()
+
+    async def power_loss(self, host: Host) -> None:
+        if host.state != "down":
+            self._world.down_for(host, self._away())
+            host.lose_power()
+
+    async def clean_stop(self, host: Host) -> None:
+        if host.is_up:
+            self._world.down_for(host, self._away())
+            await host.stop()
+
+    async def crash_point(self, host: Host) -> None:
+        """The node dies at some disk call soon, wherever that is."""
+        if host.is_up:
+            host.disk.crash_at = host.disk.calls + self._random.randrange(1, 60)
+            self._world.power_at_crash[host.name] = self._random.random() < 0.5
+            self._trace.fault("crash point", host.name)
+
+    async def pause(self, host: Host) -> None:
+        if host.is_up:
+            seconds = self._random.choice((0.2, 2.0, 10.0, 25.0)) * self._random.random()
+            self._trace.fault("pause", host.name, round(seconds, 3))
+            self._loop.pause(host.owner, seconds)
+
+    async def all_down(self, _: Host) -> None:
+        power = self._random.random() < 0.5
+        for host in self._world.hosts:
+            self._world.down_for(host, self._away())
+            if power:
+                host.lose_power()
+            else:
+                host.kill()
+        self._trace.fault("all down", "world", power)
+
+    # -- disks -----------------------------------------------------------------------------
+
+    async def slow_disk(self, host: Host) -> None:
+        self._trace.fault("slow disk", host.name)
+        host.disk.sync_s = self._random.choice((0.05, 0.3, 1.5))
+        await asyncio.sleep(self._random.random() * 8)
+        host.disk.sync_s = 0.002
+
+    async def sync_fails(self, host: Host) -> None:
+        self._trace.fault("sync fails", host.name)
+        host.disk.syncs_fail = True
+        await asyncio.sleep(self._random.random() * 0.5)
+        host.disk.syncs_fail = False
+
+    async def disk_full(self, host: Host) -> None:
+        self._trace.fault("disk full", host.name)
+        host.disk.capacity = host.disk.used() + self._random.randrange(400)
+        await asyncio.sleep(self._random.random() * 10)
+        host.disk.capacity = None
+
+    async def write_fails(self, host: Host) -> None:
+        kind = self._random.choice(("write", "open", "rename", "truncate", "read"))
+        code = self._random.choice((errno.EIO, errno.EMFILE if kind == "open" else errno.EIO))
+        self._trace.fault("call fails", host.name, kind)
+        host.disk.failing[kind] = code
+        await asyncio.sleep(self._random.random() * 1.0)
+        host.disk.failing.pop(kind, None)
+
+    async def _down(self, host: Host) -> bool:
+        """Take the node down for a change of its files; False if somebody else has it down."""
+        if not host.is_up:
+            return False
+        self._world.down_for(host, 30.0)
+        if self._random.random() < 0.5:
+            await host.stop()
+        else:
+            host.kill()
+        return host.state == "down"
+
+    async def derived_files(self, host: Host) -> None:
+        """Lose or spoil files that say nothing which the logs do not say."""
+        if not await self._down(host):
+            return
+        for path in host.disk.files():
+            name = path.rpartition("/")[2]
+            if not (name.endswith(DERIVED) or name in DERIVED_CHECKPOINTS) or "__cluster_metadata" in path:
+                continue
+            dice = self._random.random()
+            if dice < 0.2:
+                self._trace.fault("derived file lost", host.name, path)
+                host.disk.remove(path)
+            elif dice < 0.4 and host.disk.size_of(path):
+                self._trace.fault("derived file rots", host.name, path)
+                host.disk.flip(path, self._random.randrange(host.disk.size_of(path)), 1 << self._random.randrange(8))
+        self._world.down_for(host, 0.5)
+
+    async def rot(self, host: Host) -> None:
+        """Flip a bit of a record that others follow: what ends a log cannot be told from a torn write."""
+        if not await self._down(host):
+            return
+        logs = [
+            path
+            for path in host.disk.files()
+            if path.endswith(".log") and "/topic" in path and host.disk.size_of(path) > 6 * _BATCH_LEAST
+        ]
+        if logs:
+            path = self._random.choice(logs)
+            position = self._random.randrange(host.disk.size_of(path) // 3)
+            self._trace.fault("rot", host.name, path, position)
+            host.disk.flip(path, position, 1 << self._random.randrange(8))
+            self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
+        self._world.down_for(host, 0.5)
+
+    # -- time and network ------------------------------------------------------------------
+
+    async def clock_jump(self, host: Host) -> None:
+        jump = self._random.choice((-600_000, -3_000, 2_000, 60_000, 900_000))
+        host.skew_ms = max(min(host.skew_ms + jump, 1_800_000), -1_800_000)
+        if host.clock is not None:
+            host.clock.skew_ms = host.skew_ms
+        self._trace.fault("clock jump", host.name, jump)
+
+    async def reset(self, host: Host) -> None:
+        count = self._world.hub.reset_some(host.name, self._random.choice((0.2, 1.0)))
+        self._trace.fault("reset", host.name, count)
+
+    async def client_partition(self, host: Host) -> None:
+        victims = [each.name for each in self._world.clients if self._random.random() < 0.5]
+        edges: set[tuple[str, str]] = set()
+        for victim in victims:
+            both = self._random.random()
+            if both < 0.7:
+                edges.add((victim, host.name))
+            if both > 0.3:
+                edges.add((host.name, victim))
+        await self._block("client partition", edges)
+
+    async def partition(self, host: Host) -> None:
+        """Two sides, or a ring, or one node alone."""
+        names = [each.name for each in self._world.hosts]
+        side = {host.name} | {name for name in names if self._random.random() < 0.3}
+        edges = {(a, b) for a in names for b in names if (a in side) != (b in side)}
+        await self._block("partition", edges)
+
+    async def one_way_partition(self, host: Host) -> None:
+        names = [each.name for each in self._world.hosts]
+        edges = {(a, b) for a in names for b in names if a != b and self._random.random() < 0.3}
+        await self._block("one-way partition", edges)
+
+    async def _block(self, what: str, edges: set[tuple[str, str]]) -> None:
+        hub = self._world.hub
+        self._trace.fault(what, "world", *sorted(edges)[:6])
+        hub.set_blocked(hub.blocked | edges)
+        await asyncio.sleep(self._random.choice((0.5, 4.0, 15.0)) * (0.3 + self._random.random()))
+        hub.set_blocked(hub.blocked - edges)
+
+    async def bad_weather(self, _: Host) -> None:
+        self._trace.fault("bad weather", "world")
+        self._world.hub.weather = Weather(
+            latency_s=self._random.choice((0.0005, 0.02, 0.1)),
+            jitter_s=self._random.choice((0.001, 0.05, 0.3)),
+            spike_chance=self._random.choice((0.0, 0.02, 0.1)),
+            spike_s=self._random.choice((0.5, 3.0, 10.0)),
+            send_delay_chance=self._random.choice((0.0, 0.2)),
+        )
+        await asyncio.sleep(self._random.random() * 10)
+        self._world.hub.weather = Weather()
+
+    async def late_requests(self, _: Host) -> None:
+        """A request of long ago arrives again, over a connection of its own."""
+        late = self._world.shared.late
+        if not late:
+            return
+        data, address = self._random.choice(late)
+        self._trace.fault("late request", address[0])
+        port = NetworkPort(self._world.hub, self._world.loop.owner("ghost"), "ghost")
+        port.connect(*address, lambda connection: _say(connection, data))
+
+    async def client_pause(self, _: Host) -> None:
+        if self._world.clients:
+            client = self._random.choice(self._world.clients)
+            seconds = self._random.random() * 20
+            self._trace.fault("client pause", client.name, round(seconds, 3))
+            self._loop.pause(client.owner, seconds)
+
+
+class _Ghost:
+    """Hears nothing."""
+
+    def frame(self, frame: memoryview) -> None:
+        return
+
+    def lost(self, error: Exception | None) -> None:
+        return
+
+
+def _say(connection: Connection | OSError, data: bytes) -> _Ghost | None:
+    if isinstance(connection, OSError):
+        return None
+    connection.send((data,))
+    return _Ghost()

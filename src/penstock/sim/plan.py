@@ -1,0 +1,116 @@
+"""What one seed is about: how many nodes, which topics and clients, which faults and how often.
+
+A swarm: each seed switches on some of everything, so that rare combinations get a run of their own.
+Faults stay within what is promised; seeds with rot of committed data on a single replica are marked
+`beyond`, and must end in refusals, never in wrong answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+from types import MappingProxyType
+
+SINGLE_FAULTS: Mapping[str, float] = MappingProxyType(
+    {
+        "kill": 15.0,
+        "power_loss": 15.0,
+        "clean_stop": 25.0,
+        "crash_point": 12.0,
+        "pause": 15.0,
+        "slow_disk": 15.0,
+        "sync_fails": 30.0,
+        "disk_full": 25.0,
+        "write_fails": 25.0,
+        "derived_files": 20.0,
+        "rot": 30.0,
+        "clock_jump": 15.0,
+        "reset": 8.0,
+        "client_partition": 20.0,
+        "bad_weather": 15.0,
+        "late_requests": 6.0,
+        "client_pause": 15.0,
+    }
+)
+"""Each fault of a single node with its mean pause in seconds."""
+
+CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
+    {
+        "partition": 15.0,
+        "one_way_partition": 20.0,
+        "all_down": 40.0,
+    }
+)
+
+
+@dataclass(slots=True)
+class TopicPlan:
+    name: str
+    partitions: int
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Plan:
+    seed: int
+    nodes: int = 1
+    safety_s: float = 40.0
+    heal_s: float = 90.0
+    """By when after the last fault everything must work again."""
+    topics: list[TopicPlan] = field(default_factory=list)
+    plain_producers: int = 1
+    idempotent_producers: int = 1
+    consumers: int = 2
+    members: int = 0
+    transactors: int = 0
+    zombies: bool = False
+    trims: bool = False
+    churn: bool = False
+    dawdles: bool = False
+    pause_s: float = 0.4
+    faults: dict[str, float] = field(default_factory=dict)
+    clock_rates: bool = False
+    last_power_loss: bool = False
+
+    @property
+    def beyond(self) -> bool:
+        return self.nodes == 1 and "rot" in self.faults
+
+    def summary(self) -> str:
+        faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
+        return (
+            f"nodes={self.nodes} topics={len(self.topics)} producers={self.plain_producers}+"
+            f"{self.idempotent_producers} consumers={self.consumers} members={self.members} "
+            f"transactors={self.transactors} faults: {faults}"
+        )
+
+
+def draw(seed: int, *, nodes: int | None = None) -> Plan:
+    """The plan of a seed."""
+    random = Random(f"{seed}:plan")
+    plan = Plan(seed)
+    plan.nodes = nodes if nodes is not None else 1
+    plan.safety_s = random.choice((20.0, 40.0, 60.0))
+    for index in range(random.choice((1, 1, 2))):
+        configs = {"internal.segment.bytes": str(random.choice((700, 2000, 20_000)))}
+        configs["index.interval.bytes"] = str(random.choice((1, 200, 4096)))
+        plan.topics.append(TopicPlan(f"topic{index}", random.choice((1, 1, 2, 3)), configs))
+    plan.plain_producers = random.choice((0, 1, 1, 2))
+    plan.idempotent_producers = random.choice((0, 1, 1, 2))
+    plan.consumers = random.choice((1, 2, 2))
+    plan.members = random.choice((0, 0, 1, 2, 3))
+    plan.transactors = random.choice((0, 0, 1, 2))
+    plan.zombies = random.random() < 0.4
+    plan.trims = random.random() < 0.25
+    plan.dawdles = random.random() < 0.4
+    plan.churn = random.random() < 0.2
+    plan.pause_s = random.choice((0.15, 0.4, 0.8))
+    plan.clock_rates = random.random() < 0.3
+    plan.last_power_loss = random.random() < 0.5
+    if random.random() < 0.93:
+        pool = SINGLE_FAULTS if plan.nodes == 1 else {**SINGLE_FAULTS, **CLUSTER_FAULTS}
+        chance = random.choice((0.15, 0.3, 0.5))
+        for name, mean in pool.items():
+            likely = chance if name != "rot" else chance / 4
+            if random.random() < likely:
+                plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
+    return plan

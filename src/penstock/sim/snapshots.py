@@ -1,0 +1,64 @@
+"""What nodes hold, compared with what their logs say: all that is derived must follow from the log.
+
+Invariant 21: epochs, producers, open transactions and indexes are a pure function of the batches.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from penstock.sim.host import Host
+from penstock.storage import snapshots
+from penstock.storage.epoch_cache import EpochCache
+from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerState
+from penstock.wire.batch import BatchHeader, iter_batches
+
+
+def check_derived_state(hosts: Sequence[Host]) -> list[str]:
+    found: list[str] = []
+    for host in hosts:
+        if host.is_up and host.node is not None:
+            for log in host.node.context.store:
+                if log.damage is None and log.directory.failure is None:
+                    found.extend(f"inv_21: {host.name} {log.topic_partition}: {each}" for each in _compare(log))
+    return found
+
+
+def _compare(log: Log) -> Iterator[str]:
+    headers: list[BatchHeader] = []
+    for segment in log.segments:
+        position = 0
+        for view in iter_batches(segment.file.read(segment.size, 0)):
+            header = BatchHeader.at(view)
+            headers.append(header)
+            if segment.find(header.base_offset) != position:
+                yield f"offset {header.base_offset} is at {position}, the index leads to {segment.find(header.base_offset)}"
+            position += len(view)
+    epochs = EpochCache(log.directory.disk, "/nowhere")
+    for header in headers:
+        epochs.assign(header.leader_epoch, header.base_offset)
+    epochs.truncate_start(log.start_offset)
+    if log.epochs.entries() != epochs.entries():
+        yield f"epochs are {log.epochs.entries()}, the log says {epochs.entries()}"
+    if headers and headers[0].base_offset == 0 and log.start_offset == 0:
+        replayed = ProducerState()
+        snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
+        if _producers(log.producer_state) != _producers(replayed):
+            yield f"producers are {_producers(log.producer_state)}, the log says {_producers(replayed)}"
+        if log.producer_state.open_transactions != replayed.open_transactions:
+            yield (
+                f"open transactions are {log.producer_state.open_transactions}, "
+                f"the log says {replayed.open_transactions}"
+            )
+
+
+def _producers(state: ProducerState) -> dict[int, tuple[object, ...]]:
+    return {
+        each.producer_id: (
+            each.epoch,
+            each.next_sequence,
+            tuple(each.batches),
+            each.coordinator_epoch,
+            each.txn_first_offset,
+        )
+        for each in state
+    }

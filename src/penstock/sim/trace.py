@@ -1,0 +1,58 @@
+"""What happened, in order: a hash of all of it, and the last events of each owner.
+
+Same seed and same commit, same hash. Events are kept as values and put into words only when
+somebody wants to read them.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable
+from hashlib import blake2b
+from struct import Struct
+
+EVENTS_KEPT = 50
+_pack = Struct(">dI").pack
+
+
+class Trace:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._hash = blake2b(digest_size=8)
+        self._last: dict[str, deque[tuple[float, str, tuple[object, ...]]]] = {}
+        self.faults: Counter[str] = Counter()
+        self.sometimes: Counter[str] = Counter()
+        """Rare states that were reached. A campaign that never reaches one of them proves little about it."""
+        self.on_event: Callable[[float, str, str, tuple[object, ...]], None] | None = None
+
+    def packet(self, source: str, target: str, size: int, checksum: int) -> None:
+        now = self._now()
+        self._hash.update(_pack(now, checksum))
+        self._keep(target, (now, "receives", (size, "bytes from", source, f"{checksum:08x}")))
+
+    def event(self, owner: str, kind: str, *detail: object) -> None:
+        now = self._now()
+        self._hash.update(f"{now}{owner}{kind}{detail}".encode())
+        self._keep(owner, (now, kind, detail))
+        if self.on_event is not None:
+            self.on_event(now, owner, kind, detail)
+
+    def fault(self, kind: str, owner: str, *detail: object) -> None:
+        self.faults[kind] += 1
+        self.event(owner, kind, *detail)
+
+    def _keep(self, owner: str, event: tuple[float, str, tuple[object, ...]]) -> None:
+        kept = self._last.get(owner)
+        if kept is None:
+            kept = self._last[owner] = deque(maxlen=EVENTS_KEPT)
+        kept.append(event)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def tail(self, owner: str, count: int = EVENTS_KEPT) -> list[str]:
+        """The last events of an owner in words."""
+        events = list(self._last.get(owner, ()))[-count:]
+        return [f"{at:9.3f}s {kind} {' '.join(map(str, detail))}" for at, kind, detail in events]
+
+    def owners(self) -> list[str]:
+        return sorted(self._last)
