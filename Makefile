@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: fuzz crash diff help run setup test check format bench docs lock clean
+.PHONY: fuzz crash diff sim help run setup test check format bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at e
 
 diff: $(DEV_READY) ## Ask Apache Kafka and Penstock the same, field by field; needs Java and Maven (ARGS=)
 	@$(BIN)/python -m tests.differential $(ARGS)
+
+SEEDS ?= 200
+FIRST ?= 1
+BUG ?=
+sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
+	@$(BIN)/python -m penstock.sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links

@@ -24,7 +24,7 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.records import BrokerEndpoint
-from penstock.model.errors import StartupError
+from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock
@@ -107,7 +107,7 @@ class Node:
         try:
             self._bind()
             await self._build(store)
-        except BaseException:
+        except BaseException as problem:
             self._server.stop()
             if self._lifecycle is not None:
                 self._lifecycle.stop()
@@ -118,6 +118,8 @@ class Node:
                 self._context.transactions.close()
                 self._context.groups.close()
             store.close(clean=False)
+            if isinstance(problem, OSError | Refusal):
+                raise StartupError(f"The node cannot start with the data in {store.folder}: {problem}") from problem
             raise
 
     async def _build(self, store: LogStore) -> None:
@@ -242,7 +244,10 @@ class Node:
                 self._cleaner.stop()
             if self._children is not None:
                 await self._children.stop()
-            await context.quorum.close()
+            try:
+                await context.quorum.close()
+            except (OSError, Refusal) as problem:
+                log.warning("the metadata is not closed cleanly, the next start scans it: %s", problem)
             context.store.close(broker_epoch=broker_epoch)
 
     def _bind(self) -> None:
@@ -295,9 +300,11 @@ class Node:
 
     def _storage_failed(self) -> None:
         """A sync failed: nothing that is written from here on could be trusted to stay."""
-        store = self.context.store
+        if self._context is None:
+            return  # It stops already: nobody waits for it any more.
+        store = self._context.store
         log.critical("the data folder %s is offline: %s", store.folder, store.failure)
-        self.context.replicas.directory_failed()
+        self._context.replicas.directory_failed()
         if self._lifecycle is not None:
             self._lifecycle.directory_failed(store.directory_id)
 

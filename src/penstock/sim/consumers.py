@@ -22,7 +22,10 @@ FETCH_VERSION = 17
 LIST_VERSION = 10
 OUT_OF_RANGE = 1
 EARLIEST, LATEST = -2, -1
-READ_BACK_S_MAX = 120.0
+READ_BACK_S_MAX = 60.0
+STORAGE_ERROR = 56
+REFUSALS_MAX = 20
+"""So many refusals in a row of a healed node: the partition is damaged."""
 
 
 def read_batches(data: bytes) -> list[Batch]:
@@ -114,9 +117,7 @@ async def list_offset(client: Client, topic: str, partition: int, timestamp: int
     (found,) = reply.topics[0].partitions
     if int(found.error_code):
         return -1
-    client.history.listed.append(
-        Listed(client.name, place, timestamp, committed_only, found.offset, began, client.now)
-    )
+    client.history.listed.append(Listed(client.name, place, timestamp, committed_only, found.offset, began, client.now))
     return int(found.offset)
 
 
@@ -243,6 +244,7 @@ async def _read_all(
     batches: list[Batch] = []
     place = Place(topic, "", partition)
     poll: Poll | None = None
+    refusals = 0
     while reader.now < deadline:
         try:
             _, _, place = await reader.leader_of(topic, partition)
@@ -252,6 +254,10 @@ async def _read_all(
             await reader.backoff()
             continue
         if last is None:
+            if reader.failed.get((topic, partition)) == STORAGE_ERROR:
+                refusals += 1
+                if refusals >= REFUSALS_MAX:
+                    break
             continue
         poll = last
         batches.extend(reader.last_batches())

@@ -12,16 +12,17 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from penstock.model.errors import Refusal
 from penstock.ports.network import Connection
 from penstock.sim.host import DATA, Host
 from penstock.sim.network import NetworkPort, Weather
+from penstock.wire.batch import iter_batches
 
 if TYPE_CHECKING:
     from penstock.sim.world import World
 
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 DERIVED_CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
-_BATCH_LEAST = 61
 
 
 class Faults:
@@ -143,14 +144,11 @@ class Faults:
         """Flip a bit of a record that others follow: what ends a log cannot be told from a torn write."""
         if not await self._down(host):
             return
-        logs = [
-            path
-            for path in host.disk.files()
-            if path.endswith(".log") and "/topic" in path and host.disk.size_of(path) > 6 * _BATCH_LEAST
-        ]
-        if logs:
-            path = self._random.choice(logs)
-            position = self._random.randrange(host.disk.size_of(path) // 3)
+        logs = [path for path in host.disk.files() if path.endswith(".log") and "/topic" in path]
+        spots = [(path, *spot) for path in logs for spot in _rottable(host.disk.read_file(path))]
+        if spots:
+            path, start, end = self._random.choice(spots)
+            position = self._random.randrange(start, end)
             self._trace.fault("rot", host.name, path, position)
             host.disk.flip(path, position, 1 << self._random.randrange(8))
             self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
@@ -227,6 +225,19 @@ class Faults:
             seconds = self._random.random() * 20
             self._trace.fault("client pause", client.name, round(seconds, 3))
             self._loop.pause(client.owner, seconds)
+
+
+def _rottable(content: bytes) -> list[tuple[int, int]]:
+    """The ranges whose rot must be found out: all of a batch that another follows, but for the leader epoch,
+    which its checksum does not cover."""
+    ranges: list[tuple[int, int]] = []
+    try:
+        for view in list(iter_batches(content))[:-1]:
+            start = ranges[-1][1] if ranges else 0
+            ranges += [(start, start + 12), (start + 16, start + len(view))]
+    except Refusal:
+        return []
+    return ranges
 
 
 class _Ghost:

@@ -125,6 +125,7 @@ class Host:
         """down, starting, up, stopping"""
         self.last_problem: BaseException | None = None
         self.step_cost = 0.0
+        self.complaints: list[str] = []
         self.on_up: Callable[[Host], None] = lambda host: None
 
     # -- starting --------------------------------------------------------------------------
@@ -155,9 +156,11 @@ class Host:
             await node.start()
         except Crashed:
             return
-        except (StartupError, OSError) as problem:
+        except Exception as problem:
             if owner.alive:
                 self._trace.event(self.name, "start failed", problem)
+                if not isinstance(problem, StartupError):
+                    self.complaints.append(f"inv_52: {self.name} did not say why it could not start: {problem!r}")
                 self.last_problem = problem
                 self._end(power_lost=False)
             return
@@ -206,24 +209,25 @@ class Host:
         owner = self.owner
         stopped = self._loop.create_future()
         self._loop.spawn(owner, self._stop(self.node, stopped))
-        timer = self._loop.call_later(STOP_S_MAX, lambda: stopped.done() or stopped.set_result(False))
-        clean = await stopped
-        timer.cancel()
-        if self.owner is not owner or not owner.alive:
-            return
-        if not clean:
-            self._trace.event(self.name, "stop takes too long")
-        self._end(power_lost=False)
+        timer = self._loop.call_later(STOP_S_MAX, self._loop.settle, stopped, False)
+        try:
+            if not await stopped:
+                self._trace.event(self.name, "stop takes too long")
+        finally:
+            # Whoever waited may be called off; the process ends all the same.
+            timer.cancel()
+            if self.owner is owner and owner.alive:
+                self._end(power_lost=False)
 
     async def _stop(self, node: Node, stopped: asyncio.Future[bool]) -> None:
         try:
             await node.stop()
-            clean = True
-        except OSError as problem:
-            self._trace.event(self.name, "stop failed", problem)
-            clean = True
+        except Crashed:
+            return
+        except Exception as problem:
+            self.complaints.append(f"inv_52: {self.name} failed to stop: {problem!r}")
         # The world waits for it, so the news goes there.
-        self._loop.as_owner(self._loop.world, lambda: stopped.done() or stopped.set_result(clean))
+        self._loop.as_owner(self._loop.world, self._loop.settle, stopped, True)
 
     @property
     def is_up(self) -> bool:

@@ -100,7 +100,6 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.world = Owner("world")
         self.current = self.world
         self.errors: list[tuple[str, str, BaseException | None]] = []
-        self.after_step: Callable[[Owner], None] | None = None
         self._steps_max = steps_max
         self._random = random
         self._turns: list[Owner] = []
@@ -108,6 +107,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._count = 0
         self._owners: list[Owner] = [self.world]
         self._running = False
+        self._nothing = SimHandle(self.world, lambda: None, (), None)
+        self._nothing.cancel()
 
     # -- owners ----------------------------------------------------------------------------
 
@@ -194,6 +195,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         error = context.get("exception")
         self.errors.append((self.current.name, str(context.get("message")), error))
 
+    def settle(self, future: asyncio.Future[Any], result: Any) -> None:
+        """Give a future its result, unless it has one."""
+        if not future.done():
+            future.set_result(result)
+
     # -- running ---------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
@@ -226,19 +232,31 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def _step(self) -> None:
         heap = self._heap
-        while heap and heap[0][0] <= self.now:
+        now = self.now
+        while heap and heap[0][0] <= now:
             handle = heappop(heap)[2]
             if not handle.cancelled_:
                 self._enqueue(handle)
-        owner = self._next_owner()
-        if owner is None:
+        turns = self._turns
+        if not turns:
+            self._move_time()
             return
-        handle = owner.ready.popleft()
-        if not owner.ready:
+        owner = turns[int(self._random.random() * len(turns))] if len(turns) > 1 else turns[0]
+        if owner.not_before > now:
+            able = [each for each in turns if each.not_before <= now]
+            if not able:
+                self._move_time()
+                return
+            owner = able[int(self._random.random() * len(able))]
+        ready = owner.ready
+        handle = ready.popleft() if ready else self._nothing
+        if not ready:
             owner.queued = False
-            self._turns.remove(owner)
-        if handle.cancelled_:
-            return
+            turns.remove(owner)
+        if not handle.cancelled_:
+            self._run(owner, handle)
+
+    def _run(self, owner: Owner, handle: SimHandle) -> None:
         self.steps += 1
         if self.steps > self._steps_max:
             raise Stuck(f"{self.steps} steps at {self.now:.1f} s")
@@ -255,27 +273,15 @@ class SimLoop(asyncio.AbstractEventLoop):
             self.errors.append((owner.name, "a callback raised", error))
         finally:
             self.current = self.world
-        if self.after_step is not None:
-            self.after_step(owner)
 
-    def _next_owner(self) -> Owner | None:
-        """Draw who runs next; move time if nobody can."""
-        turns = self._turns
-        for owner in [each for each in turns if not each.ready]:
-            owner.queued = False
-            turns.remove(owner)
-        if len(turns) == 1 and turns[0].not_before <= self.now:
-            return turns[0]
-        able = [each for each in turns if each.not_before <= self.now]
-        if able:
-            return able[int(self._random.random() * len(able))]
-        times = [each.not_before for each in turns]
+    def _move_time(self) -> None:
+        """Nobody can run now: go on to when somebody can."""
+        times = [each.not_before for each in self._turns]
         if self._heap:
             times.append(self._heap[0][0])
         if not times:
             raise Stuck(f"nobody has anything to do at {self.now:.1f} s")
         self.now = max(self.now, min(times))
-        return None
 
     def _close_tasks(self) -> None:
         """End what was left hanging, without a word: its owners' ports no longer answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.sim.client import Lost, Shared, Unavailable, seconds
 from penstock.sim.consumers import Consumer
@@ -62,7 +63,7 @@ class Member(Consumer):
 
     async def _join(self) -> bool:
         address = await self.coordinator(0, self.group)
-        fields = {
+        fields: dict[str, Any] = {
             "group_id": self.group,
             "session_timeout": seconds(self._session_s),
             "rebalance_timeout": seconds(10),
@@ -85,9 +86,7 @@ class Member(Consumer):
         if reply.leader == self._member_id:
             for index, member in enumerate(members):
                 part = self._all[index :: len(members)]
-                deal.append(
-                    {"member_id": member, "assignment": json.dumps({"all": members, "part": part}).encode()}
-                )
+                deal.append({"member_id": member, "assignment": json.dumps({"all": members, "part": part}).encode()})
         reply = await self.ask(
             address,
             ApiKey.SYNC_GROUP,

@@ -78,7 +78,7 @@ class SimConnection:
         if self.closed or not self.owner.alive:
             return
         # The caller may reuse its buffers; files are read when the bytes leave.
-        self._parts.extend(part if type(part) is FileSlice else bytes(part) for part in parts)  # type: ignore[arg-type]
+        self._parts.extend(part if isinstance(part, FileSlice) else bytes(part) for part in parts)
         if not self._flush_asked:
             self._flush_asked = True
             delay = self._hub.send_delay()
@@ -88,7 +88,7 @@ class SimConnection:
                 self._hub.loop.as_owner(self.owner, self._flush)
 
     def unsent_size(self) -> int:
-        return sum(part.size if type(part) is FileSlice else len(part) for part in self._parts)  # type: ignore[arg-type]
+        return sum(part.size if isinstance(part, FileSlice) else len(part) for part in self._parts)
 
     def _flush(self) -> None:
         self._flush_asked = False
@@ -97,7 +97,7 @@ class SimConnection:
         parts, self._parts = self._parts, []
         data = bytearray()
         for part in parts:
-            if type(part) is FileSlice:
+            if isinstance(part, FileSlice):
                 try:
                     read = part.file.read(part.size, part.position)
                 except OSError as error:
@@ -110,7 +110,7 @@ class SimConnection:
                     return
                 data += read
             else:
-                data += part  # type: ignore[arg-type]
+                data += part
         if self.owner.alive and self.out is not None:
             self._hub.transmit(self.out, bytes(data))
 
@@ -274,9 +274,7 @@ class Hub:
                 loop.as_owner(owner, opened, TimeoutError(errno.ETIMEDOUT, "no answer"))
             else:
                 again = loop.now + CONNECT_RETRY_S
-                loop.as_owner_at(
-                    loop.world, again, self._arrive, owner, machine, host, port, opened, deadline
-                )
+                loop.as_owner_at(loop.world, again, self._arrive, owner, machine, host, port, opened, deadline)
             return
         listener = self._listeners.get((host, port))
         answer_at = loop.now + self._latency()

@@ -89,7 +89,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     random = Random(f"{seed}:plan")
     plan = Plan(seed)
     plan.nodes = nodes if nodes is not None else 1
-    plan.safety_s = random.choice((20.0, 40.0, 60.0))
+    plan.safety_s = random.choice((12.0, 25.0, 40.0))
     for index in range(random.choice((1, 1, 2))):
         configs = {"internal.segment.bytes": str(random.choice((700, 2000, 20_000)))}
         configs["index.interval.bytes"] = str(random.choice((1, 200, 4096)))

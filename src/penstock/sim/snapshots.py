@@ -30,8 +30,9 @@ def _compare(log: Log) -> Iterator[str]:
         for view in iter_batches(segment.file.read(segment.size, 0)):
             header = BatchHeader.at(view)
             headers.append(header)
-            if segment.find(header.base_offset) != position:
-                yield f"offset {header.base_offset} is at {position}, the index leads to {segment.find(header.base_offset)}"
+            found = segment.find(header.base_offset)
+            if found != position:
+                yield f"offset {header.base_offset} is at {position}, the index leads to {found}"
             position += len(view)
     epochs = EpochCache(log.directory.disk, "/nowhere")
     for header in headers:

@@ -42,12 +42,14 @@ class OpenFiles:
 class LogDirectory:
     """A data folder that all of its logs share."""
 
-    __slots__ = ("disk", "failure", "on_failure", "open_files", "path")
+    __slots__ = ("disk", "failed_before", "failure", "on_failure", "open_files", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
         self.path = path
         self.failure: OSError | None = None
+        self.failed_before = False
+        """Whether the last process here stopped on a failed sync: what the cache shows may not be on disk."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
         self.open_files = OpenFiles(disk)
 

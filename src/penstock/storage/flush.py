@@ -29,7 +29,7 @@ class Flusher:
         self._stopped = False
         # Folders with names, and small files, that a power loss could still take back.
         self.folders: dict[str, None] = {}
-        self.files: list[File] = []
+        self.files: list[str] = []
         # Closed segments with bytes that are not synced yet, each with the offset behind it.
         self.rolled: deque[tuple[File, int]] = deque()
         # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
@@ -109,7 +109,9 @@ class Flusher:
 
     def _sync_names(self) -> None:
         while self.files:
-            self.files[-1].sync()
+            file = self._log.directory.disk.open(self.files[-1])
+            file.sync()
+            file.close()
             self.files.pop()
         while self.folders:
             self._log.directory.disk.sync_folder(next(iter(self.folders)))

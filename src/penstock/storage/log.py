@@ -73,7 +73,6 @@ class Log(RollingLog):
         clean: bool,
         recovery_point: int = 0,
         log_start: int = 0,
-        sync_failed: bool = False,
         directory: LogDirectory | None = None,
     ) -> Log:
         """Open the log in a folder, which is made if it is missing; recovers it unless it was closed cleanly."""
@@ -86,7 +85,6 @@ class Log(RollingLog):
             clean=clean,
             recovery_point=recovery_point,
             log_start=log_start,
-            sync_failed=sync_failed,
         )
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
         if clean and not state.notes:

@@ -55,7 +55,6 @@ class _Plan:
     clean: bool
     recovery_point: int
     log_start: int
-    sync_failed: bool
     state: Recovered
 
     @property
@@ -72,19 +71,14 @@ def recover(
     clean: bool,
     recovery_point: int,
     log_start: int,
-    sync_failed: bool,
 ) -> Recovered:
-    """Return the state of the log in a folder, which is made if it is missing. Raises OSError.
-
-    `sync_failed`: the folder's last process stopped on a failed sync, so what the page cache
-    shows may not be on the disk.
-    """
+    """Return the state of the log in a folder, which is made if it is missing. Raises OSError."""
     disk = directory.disk
     disk.make_folder(folder)
     notes = finish_swaps(disk, folder)
     state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
     state.notes += notes
-    plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, sync_failed, state)
+    plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, state)
     if not state.segments:
         _begin_at(plan, log_start)
     scan_from = damage.quarantined_from(disk, folder)
@@ -272,7 +266,7 @@ def _settle(plan: _Plan, first: int) -> None:
             state.folder_changed = True
             return
         for segment in scanned:
-            if plan.sync_failed:
+            if plan.directory.failed_before:
                 _write_again(plan.disk, segment)
             segment.file.sync()
         plan.disk.sync_folder(plan.folder)
@@ -300,8 +294,8 @@ def _load_epochs(plan: _Plan, end: int) -> None:
     try:
         epochs.load()
         epochs.truncate_end(end)
-        if all(_epoch_is_true(plan, epoch, offset) for epoch, offset in epochs.entries()) and (
-            epochs.latest >= 0 or end <= plan.state.segments[0].base_offset
+        if all(_epoch_is_true(plan, epoch, offset) for epoch, offset in epochs.entries()) and _none_is_missing(
+            plan, epochs.latest, end
         ):
             return
     except FileNotFoundError:
@@ -326,6 +320,14 @@ def _epoch_is_true(plan: _Plan, epoch: int, offset: int) -> bool:
         return True
     before = _header_at(plan.state.segments, offset - 1)
     return header[0] == offset and (before is None or before[0] >= offset or before[2] < epoch)
+
+
+def _none_is_missing(plan: _Plan, latest: int, end: int) -> bool:
+    """Whether the last epoch before an offset is the latest that is known: rot may have moved one behind the end."""
+    if end <= plan.state.segments[0].base_offset:
+        return True
+    last = _header_at(plan.state.segments, end - 1)
+    return latest >= 0 and (last is None or last[0] >= end or last[2] == latest)
 
 
 def _header_at(segments: Sequence[Segment], offset: int) -> HeaderTuple | None:

@@ -91,7 +91,7 @@ class LogStore:
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
-        self._sync_failed = self._disk.exists(self._path(SYNC_FAILED))
+        directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
 
     @classmethod
@@ -147,7 +147,10 @@ class LogStore:
     def _failed(self, error: OSError) -> None:
         """Tell those who depend on the folder, and leave a word for the next start, if the disk takes one."""
         with suppress(OSError):
-            self._disk.replace_file(self._path(SYNC_FAILED), f"{error}\n".encode())
+            # Unsynced, for no sync can be trusted now: it need only live as long as the cache that it warns of.
+            file = self._disk.open(self._path(SYNC_FAILED), create=True)
+            file.write((f"{error}\n".encode(),), 0)
+            file.close()
         self.on_failure()
 
     # Time
@@ -193,13 +196,13 @@ class LogStore:
             clean=self.was_clean or is_new,
             recovery_point=self._recovery_points.get(place, 0),
             log_start=self._log_starts.get(place, 0),
-            sync_failed=self._sync_failed,
             directory=self.directory,
         )
         if is_new or self._topic_id_in(folder) is None:
             self._write_topic_id(log)
         elif log.end_offset == 0:
-            self._sync_with_first_batch(log, self._disk.open(f"{folder}/{PARTITION_METADATA}"))
+            # An empty log is closed without a sync: nothing of its folder may be on disk yet.
+            self._sync_names_with_first_batch(log)
         for note in log.recovery_notes:
             logger.warning("%s", note)
         if log.damage is not None:
@@ -298,11 +301,11 @@ class LogStore:
         file = self._disk.open(path, create=True)
         file.write((content,), 0)
         file.truncate(len(content))
-        self._sync_with_first_batch(log, file)
+        file.close()
+        self._sync_names_with_first_batch(log)
 
-    def _sync_with_first_batch(self, log: Log, file: File) -> None:
-        """Have names and files of an empty log synced when there is something to lose; an earlier process did not."""
-        log.flusher.files.append(file)
+    def _sync_names_with_first_batch(self, log: Log) -> None:
+        log.flusher.files.append(f"{log.folder}/{PARTITION_METADATA}")
         log.flusher.folders.update({log.folder: None, self.folder: None})
 
     # Checkpoints

@@ -272,3 +272,16 @@ def test_segments_below_the_recovery_point_are_not_read() -> None:
     open_log(disk, recovery_point=log.bases[-1])
     # One header at most: the epoch that is said to begin there is held against it.
     assert sum(kind == "read" and path.endswith(f"{0:020d}.log") for kind, path in disk.trace) <= 1
+
+
+def test_an_epoch_that_rot_has_moved_behind_the_checked_part_is_found_again() -> None:
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=500)
+    for epoch in (1, 2):
+        for _ in range(9):
+            append(log, batch(), epoch=epoch)
+    known, end = log.epochs.entries(), log.end_offset
+    log.close()
+    path = f"{FOLDER}/leader-epoch-checkpoint"
+    disk.replace_file(path, disk.read_file(path).replace(b"2 9", b"2 17"))
+    assert open_log(disk, recovery_point=end, segment_bytes=500).epochs.entries() == known

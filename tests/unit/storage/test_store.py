@@ -288,6 +288,36 @@ def test_a_failed_sync_is_told_and_remembered() -> None:
     assert not disk.exists("/data/.kafka_cleanshutdown")
 
 
+def test_a_failed_sync_is_remembered_even_when_no_sync_works() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    append(log, batch(value=b"kept"))
+    disk.failing["sync"] = errno.EIO
+    with pytest.raises(StorageError):
+        append(log, batch(value=b"in the cache alone"))
+        append(log, batch())
+    del disk.failing["sync"]
+    # The process ends; the cache still shows what the disk never got.
+    disk._locked.clear()
+    again = load(disk).open(PLACE, FIRST_ID, small_settings())
+    shown = [header.crc for header in stored(again)]
+    disk.crash(kept=0.0)
+    assert [header.crc for header in stored(load(disk).open(PLACE, FIRST_ID, small_settings()))] == shown
+
+
+def test_the_first_batch_of_a_log_that_was_closed_empty_survives_a_power_loss() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.close()
+    log = load(disk).open(PLACE, FIRST_ID, small_settings())
+    append(log, batch())
+    assert log.durable_offset == 1
+    disk.crash(kept=0.0)
+    assert load(disk).open(PLACE, FIRST_ID, small_settings()).end_offset == 1
+
+
 def test_long_topic_names_give_way_to_the_suffix() -> None:
     disk = SimDisk()
     store = load(disk)

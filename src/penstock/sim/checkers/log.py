@@ -2,8 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
-from penstock.sim.history import FAIL, OK, History, Place, Poll, Send, View
+from penstock.sim.history import FAIL, OK, History, Place, Poll, Send
 
 
 def _acked(history: History) -> Iterator[tuple[Send, int, bytes]]:
@@ -114,24 +115,23 @@ def inv_06_a_producers_sends_keep_their_order(history: History) -> Iterator[str]
 
 
 def inv_07_consumers_skip_nothing(history: History) -> Iterator[str]:
-    views = {view.place: view for view in history.views if not view.code}
+    views = {view.place: (view, dict(view.records())) for view in history.views if not view.code}
     for poll in history.polls:
         offsets = [offset for offset, _ in poll.records]
-        if any(later <= earlier for earlier, later in zip(offsets, offsets[1:], strict=False)):
+        if any(later <= earlier for earlier, later in pairwise(offsets)):
             yield f"{poll.place}: {poll.client} was given offsets that do not rise: {offsets}"
         if offsets and offsets[0] < poll.position:
             yield f"{poll.place}: {poll.client} asked from {poll.position} and was given {offsets[0]}"
-        view = views.get(poll.place)
-        if view is None or poll.place.topic_id in history.deleted_topics:
+        found = views.get(poll.place)
+        if found is None or poll.place.topic_id in history.deleted_topics:
             continue
-        yield from _compared(poll, view)
+        yield from _compared(poll, found[0].committed if poll.committed_only else found[1], found[0].start)
 
 
-def _compared(poll: Poll, view: View) -> Iterator[str]:
+def _compared(poll: Poll, stands: dict[int, bytes], start: int) -> Iterator[str]:
     """A poll beside the partition as it is at the end: below the mark nothing may differ."""
-    stands = view.committed if poll.committed_only else dict(view.records())
     given = dict(poll.records)
-    for offset in range(max(poll.position, view.start), poll.next_position):
+    for offset in range(max(poll.position, start), poll.next_position):
         if offset in stands and offset not in given and offset >= poll.log_start:
             yield f"{poll.place}: {poll.client} polled {poll.position}..{poll.next_position - 1} and missed {offset}"
         if offset in given and offset not in stands:

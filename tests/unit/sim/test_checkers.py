@@ -1,0 +1,153 @@
+"""Each checker fails on a history that breaks its invariant, and only then."""
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.sim.checkers import CHECKERS, check
+from penstock.sim.history import (
+    FAIL,
+    OK,
+    Assigned,
+    Batch,
+    Commit,
+    FetchedOffset,
+    History,
+    Init,
+    Listed,
+    Place,
+    Poll,
+    Send,
+    Txn,
+    View,
+)
+
+PLACE = Place("orders", "ab", 0)
+
+
+def send(
+    value: bytes = b"a",
+    offset: int = 0,
+    *,
+    outcome: str = OK,
+    client: str = "producer",
+    acks: int = -1,
+    at: float = 1.0,
+) -> Send:
+    return Send(client, PLACE, (value,), acks, at, outcome=outcome, offset=offset, ended=at + 1)
+
+
+def poll(
+    *records: tuple[int, bytes], position: int = 0, mark: int = 10, stable: int | None = None, committed: bool = False
+) -> Poll:
+    end = max([position, *(offset + 1 for offset, _ in records)])
+    lso = mark if stable is None else stable
+    return Poll("consumer", PLACE, committed, position, end, records, mark, lso, 0, 3.0, 4.0)
+
+
+def batch(base: int, *values: bytes, producer: int = -1, epoch: int = -1, sequence: int = -1) -> Batch:
+    numbered = tuple((base + index, value) for index, value in enumerate(values))
+    return Batch(base, base + len(values) - 1, 0, producer, epoch, sequence, producer >= 0, None, numbered)
+
+
+def view(*batches: Batch, committed: dict[int, bytes] | None = None, stable: int | None = None) -> View:
+    records = {offset: value for each in batches for offset, value in each.values}
+    end = max([each.last_offset + 1 for each in batches], default=0)
+    return View(
+        PLACE, 0, end, end if stable is None else stable, list(batches), records if committed is None else committed
+    )
+
+
+def marker(offset: int, *, commit: bool) -> Batch:
+    return Batch(offset, offset, 0, 7, 1, -1, True, commit, ())
+
+
+def txn(*values: bytes, outcome: str = OK, commit: bool = True, epoch: int = 0, at: float = 1.0) -> Txn:
+    made = Txn("transactor", "id", 7, epoch, at, wants_commit=commit, outcome=outcome, end_began=at + 1, ended=at + 2)
+    made.sends = [
+        Send("transactor", PLACE, (value,), -1, at, outcome=OK, offset=index, txn=made)
+        for index, value in enumerate(values)
+    ]
+    return made
+
+
+def with_offsets(made: Txn, offset: int) -> Txn:
+    made.offsets, made.group = {PLACE: offset}, "group"
+    return made
+
+
+def commit(offset: int, *, generation: int = 1, at: float, outcome: str = OK) -> Commit:
+    return Commit("member", "group", generation, PLACE, offset, at, at + 0.5, outcome)
+
+
+def fetched(offset: int, at: float) -> FetchedOffset:
+    return FetchedOffset("reader", "group", PLACE, offset, at, at + 0.1)
+
+
+def dealt(client: str, generation: int, at: float) -> Assigned:
+    return Assigned(client, "group", generation, ("a", "b"), (PLACE,), at, at)
+
+
+BAD: dict[str, Callable[[], History]] = {
+    "inv_01_acknowledged_records_stay": lambda: History(sends=[send(b"a", 1)], views=[view(batch(0, b"x"))]),
+    "inv_02_one_offset_has_one_value": lambda: History(sends=[send(b"a", 0)], polls=[poll((0, b"b"))]),
+    "inv_03_what_failed_is_never_shown": lambda: History(sends=[send(b"a", outcome=FAIL)], polls=[poll((0, b"a"))]),
+    "inv_04_a_record_is_where_its_producer_was_told": lambda: History(sends=[send(b"a", 0)], polls=[poll((1, b"a"))]),
+    "inv_05_idempotent_values_stand_once": lambda: History(
+        views=[view(batch(0, b"a", producer=1, epoch=0, sequence=0), batch(1, b"a", producer=1, epoch=0, sequence=0))]
+    ),
+    "inv_06_a_producers_sends_keep_their_order": lambda: History(sends=[send(b"a", 5), send(b"b", 4)]),
+    "inv_07_consumers_skip_nothing": lambda: History(
+        polls=[poll((0, b"a"), (2, b"c"))], views=[view(batch(0, b"a", b"b", b"c"))]
+    ),
+    "inv_09_nothing_beyond_the_marks_is_shown": lambda: History(polls=[poll((3, b"a"), mark=3)]),
+    "inv_10_marks_never_go_back": lambda: History(polls=[poll(mark=9), poll(mark=8)]),
+    "inv_11_listed_offsets_are_up_to_date": lambda: History(
+        sends=[send(b"a", 4)], listed=[Listed("reader", PLACE, -1, False, 4, 3.0, 3.1)]
+    ),
+    "inv_32_committed_offsets_stay": lambda: History(
+        commits=[commit(3, at=1.0), commit(5, at=2.0)], fetched_offsets=[fetched(3, 3.0)]
+    ),
+    "inv_33_a_stale_generation_commits_nothing": lambda: History(
+        commits=[commit(3, generation=1, at=5.0)], assigned=[dealt("other", 2, 4.0)]
+    ),
+    "inv_34_a_partition_has_one_owner": lambda: History(assigned=[dealt("one", 1, 1.0), dealt("two", 1, 1.0)]),
+    "inv_36_transactions_are_whole": lambda: History(
+        txns=[txn(b"a", b"b")], views=[view(batch(0, b"a", b"b"), committed={0: b"a"})]
+    ),
+    "inv_38_each_input_is_processed_once": lambda: History(
+        txns=[with_offsets(txn(b"out:a"), 1)], views=[view(batch(0, b"out:a", b"out:a"))]
+    ),
+    "inv_39_a_fenced_producer_writes_nothing": lambda: History(
+        txns=[txn(b"a", at=1.0)], inits=[Init("other", "id", 7, 5, 1.1, 1.2)]
+    ),
+    "inv_41_no_transaction_hangs": lambda: History(views=[view(batch(0, b"a"), stable=0)]),
+    "inv_42_a_transaction_is_decided_once": lambda: History(
+        views=[view(marker(0, commit=True), marker(1, commit=False))]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKERS)
+def test_a_checker_fails_on_a_bad_history(name: str) -> None:
+    assert list(CHECKERS[name](BAD[name]())), f"{name} sees nothing wrong"
+
+
+def test_a_good_history_breaks_nothing() -> None:
+    good = History(
+        sends=[send(b"a", 0), send(b"b", 1, at=2.0), send(b"lost", -1, outcome="info")],
+        polls=[poll((0, b"a"), (1, b"b"), mark=2)],
+        views=[view(batch(0, b"a", b"b"))],
+        commits=[commit(1, at=1.0), commit(2, at=2.0, outcome="info")],
+        fetched_offsets=[fetched(1, 3.0), fetched(2, 3.0)],
+        listed=[Listed("reader", PLACE, -1, False, 2, 5.0, 5.1)],
+    )
+    assert check(good) == []
+
+
+def test_an_aborted_value_is_not_for_readers_of_committed_records() -> None:
+    aborted = txn(b"a", commit=False)
+    history = History(txns=[aborted], sends=aborted.sends, polls=[poll((0, b"a"), committed=True)])
+    assert any("aborted" in problem for problem in check(history))
+    history.polls = [poll((0, b"a"))]
+    assert check(history) == []
