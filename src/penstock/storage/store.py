@@ -20,7 +20,7 @@ from penstock.config.settings import TopicSettings
 from penstock.model.errors import PenstockError, StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.ports.clock import Clock
-from penstock.ports.disk import Disk, File, FolderLock
+from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
 from penstock.storage import retention_clock
 from penstock.storage.checkpoint import (
