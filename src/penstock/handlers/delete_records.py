@@ -1,14 +1,15 @@
 """DeleteRecords, versions 0-2: moves the log start forward. The janitor frees the space later.
 
--1 means the high watermark: everything that consumers can see. An offset below the start changes
-nothing and is not an error. A partition that is named twice goes by the later offset, as in Kafka.
-Check and change are one synchronous step. Goes to storage/log.py. Refuses: per partition,
+-1 means the high watermark: everything that consumers can see. An offset below the start changes nothing
+and is not an error. A partition that is named twice goes by the later offset, as in Kafka. The answer waits
+until every living replica has moved its start, and says how far the one that is last has come. Check and
+change are one synchronous step. Goes to replication/partition.py. Refuses: per partition, REQUEST_TIMED_OUT,
 OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for topics that are only compacted,
 INVALID_TOPIC_EXCEPTION for the cluster's own topics, NOT_LEADER_OR_FOLLOWER,
 UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
 from kio.schema.delete_records.v2.response import (
@@ -18,15 +19,27 @@ from kio.schema.delete_records.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
+from penstock.client.channel import pause
 from penstock.handlers.cluster_view import find_partition
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
 from penstock.handlers.shown import until_shown
-from penstock.model.errors import InvalidTopic, NotLeaderOrFollower, OffsetOutOfRange, PolicyViolation, Refusal
+from penstock.model.errors import (
+    InvalidTopic,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    PolicyViolation,
+    Refusal,
+    RequestTimedOut,
+)
 from penstock.model.ids import NO_OFFSET, Offset
 from penstock.model.topic import is_internal
 
+if TYPE_CHECKING:
+    from penstock.replication.partition import Partition
+
 HIGH_WATERMARK: Final = -1
+LOOK_S: Final = 0.01
 
 
 async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
@@ -36,27 +49,51 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
         asked = offsets.setdefault(topic.name, {})
         asked.update((partition.partition_index, partition.offset) for partition in topic.partitions)
     await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked])
+    moved = {
+        name: {index: _advance_start(context, name, index, offset) for index, offset in asked.items()}
+        for name, asked in offsets.items()
+    }
+    deadline = context.clock.monotonic() + body.timeout.total_seconds()
     return DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic_name(name),
-                partitions=tuple(_delete(context, name, index, offset) for index, offset in asked.items()),
-            )
-            for name, asked in offsets.items()
+            [
+                DeleteRecordsTopicResult(
+                    name=topic_name(name),
+                    partitions=tuple(
+                        [await _outcome(context, index, outcome, deadline) for index, outcome in asked.items()]
+                    ),
+                )
+                for name, asked in moved.items()
+            ]
         ),
     )
 
 
-def _delete(context: Context, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+async def _outcome(
+    context: Context, index: int, outcome: "tuple[Partition, int] | Refusal", deadline: float
+) -> DeleteRecordsPartitionResult:
+    """Wait until the start has moved on every living replica."""
+    if isinstance(outcome, Refusal):
+        return _result(index, NO_OFFSET, failed(outcome))
+    partition, start = outcome
+    while partition.low_watermark < start:
+        if context.clock.monotonic() >= deadline:
+            return _result(index, partition.low_watermark, failed(RequestTimedOut()))
+        if not partition.is_leader:
+            return _result(index, NO_OFFSET, failed(NotLeaderOrFollower()))
+        await pause(context.clock, LOOK_S)
+    return _result(index, partition.low_watermark, NO_ERROR)
+
+
+def _advance_start(context: Context, topic: str, index: int, offset: int) -> "tuple[Partition, int] | Refusal":
     try:
-        low_watermark = _advance_start(context, topic, index, offset)
+        return _advance(context, topic, index, offset)
     except Refusal as refusal:
-        return _result(index, NO_OFFSET, failed(refusal))
-    return _result(index, low_watermark, NO_ERROR)
+        return refusal
 
 
-def _advance_start(context: Context, topic: str, index: int, offset: int) -> int:
+def _advance(context: Context, topic: str, index: int, offset: int) -> "tuple[Partition, int]":
     partition = find_partition(context, topic, index)
     if is_internal(topic):
         raise InvalidTopic(f"Cannot delete records of internal topic {topic}")
@@ -69,8 +106,8 @@ def _advance_start(context: Context, topic: str, index: int, offset: int) -> int
     if not 0 <= start <= partition.high_watermark:
         raise OffsetOutOfRange(f"The offset {start} for partition {topic}-{index} is not valid")
     if start > log.start_offset:
-        log.advance_start(start)
-    return log.start_offset
+        partition.delete_before(start)
+    return partition, start
 
 
 def _result(index: int, low_watermark: int, error: ErrorCode) -> DeleteRecordsPartitionResult:

@@ -4,9 +4,9 @@ Timestamps below zero are questions: -1 latest, -2 earliest, -3 the record with 
 timestamp (v7), -4 earliest on local disk (v8), -5 last in tiered storage (v9), -6 first that is
 still to be tiered (v11). There is no tiered storage here, so -4 is the earliest and -5 and -6 are
 -1. A time of zero or more asks for the first record that is not older; (-1, -1) if there is none.
-A consumer sees no further than the high watermark, with read_committed than the last stable
-offset; a replica sees the end of the log. v5 is told OFFSET_NOT_AVAILABLE, older ones
-LEADER_NOT_AVAILABLE. Goes to replication/partition.py and storage/log.py. Refuses: per partition.
+A consumer sees no further than the high watermark, with read_committed than the last stable offset;
+a replica sees the end of the log. While a new leader does not know the high watermark yet, v5 is told
+OFFSET_NOT_AVAILABLE, older ones LEADER_NOT_AVAILABLE. Goes to replication/partition.py and storage/log.py.
 """
 
 from collections import Counter
@@ -96,7 +96,7 @@ def _answer(
         partition = find_partition(context, topic, asked.partition_index)
         if body.replica_id != DEBUGGER:
             partition.check_epoch(asked.current_leader_epoch)
-        found = _find(partition, asked.timestamp, end=_visible_end(partition, body))
+        found = _find(partition, asked.timestamp, body)
     except OffsetNotAvailable as refusal:
         late = version < KNOWS_OFFSET_NOT_AVAILABLE_FROM
         return _reply(asked, ErrorCode.leader_not_available if late else failed(refusal), NOTHING)
@@ -108,18 +108,19 @@ def _answer(
 def _visible_end(partition: "Partition", body: ListOffsetsRequest) -> int:
     if body.replica_id != CONSUMER:
         return partition.log.end_offset
-    return partition.last_stable_offset if body.isolation_level == READ_COMMITTED else partition.high_watermark
+    return partition.end_for_consumers(committed_only=body.isolation_level == READ_COMMITTED)
 
 
-def _find(partition: "Partition", timestamp: int, *, end: int) -> Found:
+def _find(partition: "Partition", timestamp: int, body: ListOffsetsRequest) -> Found:
     log = partition.log
-    if timestamp == LATEST:
-        return Found(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         empty = log.start_offset == log.end_offset
         return Found(-1, log.start_offset, partition.leader_epoch if empty else log.epochs.epoch_at(log.start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
+    end = _visible_end(partition, body)
+    if timestamp == LATEST:
+        return Found(-1, end, partition.leader_epoch)
     found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.lookup_time(timestamp)
     if found is None or not 0 <= found[1] < end:
         return NOTHING

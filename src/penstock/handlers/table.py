@@ -36,6 +36,7 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         28: "txn_offset_commit",
         32: "describe_configs",
         33: "alter_configs",
+        34: "alter_replica_log_dirs",
         35: "describe_log_dirs",
         37: "create_partitions",
         42: "delete_groups",

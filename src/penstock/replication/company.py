@@ -111,6 +111,10 @@ class Company:
             return False
         return is_usable(directory_of(state, node_id), broker.log_dirs)
 
+    def is_alive(self, node_id: NodeId) -> bool:
+        broker = self._replicas.image.brokers.get(node_id)
+        return broker is not None and not broker.fenced
+
     def propose(self, partition: Partition, proposal: Proposal) -> None:
         self._changes.propose(partition, proposal)
 

@@ -7,34 +7,30 @@ part is in following.py. Refuses: other roles, stale and unknown leader epochs, 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from penstock.model.errors import (
-    NO_ERROR,
     FencedLeaderEpoch,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     OffsetNotAvailable,
     OffsetOutOfRange,
-    RequestTimedOut,
-    StorageError,
     UnknownLeaderEpoch,
 )
-from penstock.model.ids import NodeId, Offset, TopicName
+from penstock.model.ids import NodeId, TopicName
 from penstock.ports.network import FileSlice
 from penstock.replication.isr import Leadership, Progress, Proposal, effective_min_isr
-from penstock.replication.waiting import WaitingFetch, WaitingProduce
+from penstock.replication.marks import MarkedLog
+from penstock.replication.waiting import WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
 from penstock.storage.verification import Verification
 
 if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
-    from penstock.replication.feed import Fed
 
 ALL_REPLICAS = -1
 
@@ -51,28 +47,22 @@ class Cluster(Protocol):
         """Whether a replica may be a member of the in-sync set: registered with that epoch, alive, its disk there."""
         ...
 
+    def is_alive(self, node_id: NodeId) -> bool: ...
+
     def propose(self, partition: Partition, proposal: Proposal) -> None:
         """Ask the controller for another in-sync set."""
         ...
 
 
-class Partition:
+class Partition(MarkedLog):
     __slots__ = (
         "_cluster",
         "_enough_in_sync",
-        "_held_size",
-        "_hidden_size",
-        "_stable_mark",
-        "_waiting_fetches",
-        "_waiting_produces",
-        "feeds",
-        "high_watermark",
         "index",
         "isr",
         "lead",
         "leader",
         "leader_epoch",
-        "log",
         "node_id",
         "on_held",
         "partition_epoch",
@@ -100,25 +90,13 @@ class Partition:
         self.topic_id = topic_id
         self.index = index
         self.node_id = node_id
-        self.log = log
+        super().__init__(log, known_mark)
         self._cluster = cluster
         self.leader = node_id
         self.leader_epoch = 0
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
-        mark = log.durable_offset if known_mark is None else max(log.start_offset, min(known_mark, log.end_offset))
-        self.high_watermark = Offset(mark)
-        log.high_watermark_moved(mark)
-        self._stable_mark = self._stable_up_to(mark)
-        # Bytes that nobody sees yet, and bytes that only readers of uncommitted records see.
-        self._hidden_size = 0
-        self._held_size = 0
-        self._waiting_produces: deque[WaitingProduce] = deque()
-        # A dict for its order and its cheap removal; the values mean nothing.
-        self._waiting_fetches: dict[WaitingFetch, None] = {}
-        self.feeds: list[Fed] = []
-        """The sessions of followers that this partition is part of."""
         self.on_held: Callable[[], None] | None = None
         """Told when a follower's log holds more, durably where its topic asks for that."""
         self.lead: Leadership | None = Leadership(
@@ -283,6 +261,20 @@ class Partition:
             cluster.propose(self, proposal)
         self.reconsider()
 
+    def delete_before(self, offset: int) -> None:
+        """Hide the records before an offset, here and, with the next answers, on every other replica."""
+        self.log.advance_start(offset)
+        for fed in self.feeds:
+            fed.changed()
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset below which no living replica keeps anything."""
+        start = self.log.start_offset
+        if self.lead is None or self._cluster is None:
+            return start
+        return self.lead.low_watermark(start, is_alive=self._cluster.is_alive)
+
     # -- writing ---------------------------------------------------------------------------
 
     def append(
@@ -373,29 +365,7 @@ class Partition:
         self.log.truncate_fully_and_start_at(offset)
         self._after_cut()
 
-    def _after_cut(self) -> None:
-        log = self.log
-        self.high_watermark = Offset(min(max(self.high_watermark, log.start_offset), log.end_offset))
-        self._hidden_size = 0
-        self._held_size = 0
-        self._stable_mark = self._stable_up_to(self.high_watermark)
-
     # -- the mark --------------------------------------------------------------------------
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended for good; it never moves back."""
-        # Deleted records hold nobody back, whether or not their transaction was ended.
-        start = self.log.start_offset
-        return self._stable_mark if self._stable_mark >= start else start
-
-    def _stable_up_to(self, mark: int) -> int:
-        first_unstable = self.log.first_unstable_offset
-        return mark if first_unstable is None or first_unstable > mark else first_unstable
-
-    def wait_durable(self, waiting: WaitingProduce) -> None:
-        """Park until the high watermark reaches the offset. Offsets come in about rising order."""
-        self._waiting_produces.append(waiting)
 
     def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
         """Park until consumers are shown all that is written by now; False if there is nothing to wait for.
@@ -420,74 +390,7 @@ class Partition:
             if mark > self.high_watermark:
                 self._move_mark(mark)
 
-    def _move_mark(self, mark: int) -> None:
-        self.high_watermark = Offset(mark)
-        size = self._hidden_size
-        if mark == self.log.end_offset:
-            self._hidden_size = 0
-        if self.log.first_unstable_offset is None and not self._held_size:
-            self._stable_mark = mark
-        else:
-            size = self._advance_stable(mark, size)
-        waiting = self._waiting_produces
-        while waiting and waiting[0].offset <= mark:
-            waiting.popleft().done(NO_ERROR)
-        if self._waiting_fetches:
-            for fetch in list(self._waiting_fetches):
-                fetch.more_bytes(size)
-        for fed in self.feeds:
-            fed.mark_moved()
-
-    def _advance_stable(self, mark: int, size: int) -> int:
-        """Move the stable mark after the high watermark; return how many bytes somebody may see for the first time."""
-        self.log.high_watermark_moved(mark)
-        stable = max(self._stable_mark, self._stable_up_to(mark))
-        if stable == self._stable_mark:
-            self._held_size += size
-            return size
-        # An ended transaction shows its readers all that it held back.
-        held, self._held_size = self._held_size, (0 if stable == mark else self._held_size + size)
-        self._stable_mark = stable
-        return size + held
-
-    # -- who waits -------------------------------------------------------------------------
-
-    def expire_produces(self, now: float) -> None:
-        if self._waiting_produces and self._waiting_produces[0].deadline <= now:
-            self._fail_produces(RequestTimedOut.code, before=now)
-
-    def _fail_produces(self, code: int, *, before: float | None = None) -> None:
-        parked, self._waiting_produces = self._waiting_produces, deque()
-        for waiting in parked:
-            if before is None or waiting.deadline <= before:
-                waiting.done(code)
-            else:
-                self._waiting_produces.append(waiting)
-
-    def fail(self, code: int) -> None:
-        """Nobody will be served here any more: answer all who wait."""
-        self._fail_produces(code)
-        for fetch in list(self._waiting_fetches):
-            fetch.changed()
-        for fed in self.feeds:
-            fed.changed()
-
-    def log_failed(self) -> None:
-        """The log directory went offline: what is not durable by now never will be known to be."""
-        self.fail(StorageError.code)
-
     # -- reading ---------------------------------------------------------------------------
-
-    def read(self, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> FileSlice | None:
-        """Whole batches from the one that contains the offset, up to the mark; None if there are none."""
-        end = self.last_stable_offset if committed_only else self.high_watermark
-        log = self.log
-        if offset >= end:
-            if offset > log.end_offset:
-                raise OffsetOutOfRange
-            if offset >= log.start_offset:
-                return None
-        return log.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | None:
         """Whole batches up to the end of the log; None if there are none."""
@@ -520,9 +423,3 @@ class Partition:
             return True
         epoch, end_offset = log.epoch_end(last_fetched_epoch)
         return epoch == last_fetched_epoch and end_offset >= offset
-
-    def add_waiting(self, fetch: WaitingFetch) -> None:
-        self._waiting_fetches[fetch] = None
-
-    def remove_waiting(self, fetch: WaitingFetch) -> None:
-        self._waiting_fetches.pop(fetch, None)

@@ -40,6 +40,7 @@ class ApiKey:
     TXN_OFFSET_COMMIT: Final = 28
     DESCRIBE_CONFIGS: Final = 32
     ALTER_CONFIGS: Final = 33
+    ALTER_REPLICA_LOG_DIRS: Final = 34
     DESCRIBE_LOG_DIRS: Final = 35
     SASL_AUTHENTICATE: Final = 36
     CREATE_PARTITIONS: Final = 37
@@ -130,6 +131,7 @@ _ROWS: Final = (
     Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, flexible_from=3),
     Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, flexible_from=4),
     Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
+    Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),
     Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, flexible_from=2),
     Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, flexible_from=2),

@@ -157,6 +157,16 @@ class FakePartition:
         self.parked.append(done)
         return True
 
+    def end_for_consumers(self, *, committed_only: bool) -> int:
+        return self.last_stable_offset if committed_only else self.high_watermark
+
+    def delete_before(self, offset: int) -> None:
+        self.log.advance_start(offset)
+
+    @property
+    def low_watermark(self) -> int:
+        return self.log.start_offset
+
     def check_epoch(self, current_leader_epoch: int) -> None:
         if not self.is_leader:
             raise NotLeaderOrFollower

@@ -1,24 +1,32 @@
-"""DescribeCluster, DescribeTopicPartitions, DescribeLogDirs and ListPartitionReassignments."""
+"""DescribeCluster, DescribeTopicPartitions, DescribeLogDirs, AlterReplicaLogDirs and ListPartitionReassignments."""
 
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
+from kio.schema.alter_replica_log_dirs.v2.request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from kio.schema.errors import ErrorCode
 from kio.schema.list_partition_reassignments.v0.request import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
 
 from penstock.handlers import (
+    alter_replica_log_dirs,
     describe_cluster,
     describe_log_dirs,
     describe_topic_partitions,
     list_partition_reassignments,
 )
+from penstock.handlers.entities import int32, topic_name
 from penstock.metadata.records import PartitionRecord, TopicRecord
 from penstock.wire.api import ApiKey
 from tests.unit.controller.cluster import broker
@@ -214,3 +222,37 @@ async def test_only_partitions_that_are_being_moved_are_listed() -> None:
     assert await reassignments(node, everything=True) == moving
     assert await reassignments(node, ("moving", (0, 7, -1)), ("still", (0,)), ("zz", (0,))) == moving
     assert await reassignments(node) == []
+
+
+async def moved(node: FakeNode, path: str, *places: tuple[str, int]) -> dict[tuple[str, int], ErrorCode]:
+    topics: dict[str, list[int]] = {}
+    for name, index in places:
+        topics.setdefault(name, []).append(index)
+    body = AlterReplicaLogDirsRequest(
+        dirs=(
+            AlterReplicaLogDir(
+                path=path,
+                topics=tuple(
+                    AlterReplicaLogDirTopic(name=topic_name(name), partitions=tuple(map(int32, indexes)))
+                    for name, indexes in topics.items()
+                ),
+            ),
+        )
+    )
+    reply = await node.ask(alter_replica_log_dirs.handle, ApiKey.ALTER_REPLICA_LOG_DIRS, body)
+    return {
+        (str(topic.topic_name), int(row.partition_index)): row.error_code
+        for topic in reply.results
+        for row in topic.partitions
+    }
+
+
+async def test_a_replica_can_only_be_moved_to_where_it_is() -> None:
+    node = two_partitions()
+    assert await moved(node, "/data", ("a", 0), ("zz", 0)) == {
+        ("a", 0): ErrorCode.none,
+        ("zz", 0): ErrorCode.unknown_topic_or_partition,
+    }
+    assert await moved(node, "/elsewhere", ("a", 0)) == {("a", 0): ErrorCode.log_dir_not_found}
+    node.context.store.directory.failure = OSError("gone")
+    assert await moved(node, "/data", ("a", 0)) == {("a", 0): ErrorCode.kafka_storage_error}
