@@ -33,6 +33,7 @@ from penstock.ports.entropy import Entropy
 from penstock.ports.network import Limits, Network
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
+from penstock.replication.company import Wiring
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
@@ -164,7 +165,18 @@ class Node:
             current_settings=lambda: self.settings,
             seen_offset=lambda: quorum.image.offset,
         )
-        replicas = Replicas(self.node_id, store, self._clock, lambda: self.settings)
+        replicas = Replicas(
+            self.node_id,
+            store,
+            self._clock,
+            lambda: self.settings,
+            Wiring(
+                network=self._network,
+                channel=channel,
+                broker_epoch=lambda: lifecycle.broker_epoch,
+                address_of=self._address_of,
+            ),
+        )
         groups = Groups(
             node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
         )
