@@ -62,14 +62,6 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Penstock's own option: fsync before an acks=all answer, or leave it to the operating system as Kafka does",
     ),
     Difference(
-        "*",
-        "*",
-        "*configs[min.insync.replicas]*",
-        "Kafka's feature eligible.leader.replicas.version writes a cluster-wide "
-        "min.insync.replicas; "
-        "Penstock has that feature when it has replicas",
-    ),
-    Difference(
         "names of all broker configs",
         "*",
         "*",

@@ -25,6 +25,9 @@ GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 """Level 1 writes flexible records, level 2 raises the epoch with each transaction (KIP-890)."""
 
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+"""Level 1 elects leaders from those who left too small an ISR (KIP-966); they are kept here at any level."""
+
 
 class LevelRange(NamedTuple):
     least: int
@@ -39,6 +42,7 @@ SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
         METADATA_VERSION: LevelRange(7, METADATA_VERSION_4_3),
         GROUP_VERSION: LevelRange(0, 1),
         TRANSACTION_VERSION: LevelRange(0, 2),
+        ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
     }
 )
 

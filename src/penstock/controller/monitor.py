@@ -17,6 +17,7 @@ from penstock.controller.elections import decide_balance
 from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
 from penstock.controller.leaders import Rules
 from penstock.controller.sessions import Sessions
+from penstock.controller.settings import decide_first_settings
 from penstock.model.errors import NotController, Refusal
 from penstock.model.ids import NodeId
 
@@ -74,6 +75,7 @@ class Monitor:
         self._active = True
         self._sessions = self._new_sessions()
         self._sessions.begin(self._controller.image.brokers.values(), self._clock.monotonic())
+        self._spawn(self._first_settings())
         # Who died together with the controller before this one left nobody who could tell.
         self._tick()
         self._balance_in(self._current_settings().integer("leader.imbalance.check.interval.seconds"))
@@ -203,6 +205,12 @@ class Monitor:
             log.warning("broker %d cannot be fenced now: %s", broker.node_id, refusal)
         finally:
             self._fenced.discard(broker.node_id)
+
+    async def _first_settings(self) -> None:
+        try:
+            await self._controller.run(lambda image: decide_first_settings(image, self._current_settings()))
+        except Refusal as refusal:
+            log.warning("the cluster's first settings cannot be written now: %s", refusal)
 
     def _balance_in(self, seconds: float) -> None:
         self._balance_timer = self._clock.call_later(seconds, lambda: self._spawn(self._balance()))

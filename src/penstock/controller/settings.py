@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
@@ -19,12 +19,15 @@ from penstock.config.option import HOUR_MS, Option, Value, parse, render
 from penstock.config.settings import BrokerSettings, base_name, check_broker, closest_names, option_of, resolve_topic
 from penstock.config.topic import TOPIC
 from penstock.controller.decision import Decision
+from penstock.controller.elections import consequences
 from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource, Image
 from penstock.metadata.records import ConfigRecord, MetadataRecord
 from penstock.model.errors import NO_ERROR, InvalidConfig, InvalidRequest, Refusal, UnknownTopicOrPartition
 from penstock.model.ids import NodeId
 from penstock.model.topic import check_name
+
+MIN_ISR: Final = "min.insync.replicas"
 
 
 class Operation(IntEnum):
@@ -98,13 +101,53 @@ def _decide(
             _check_resource(judge, resource)
             _check_changes(request.changes)
             wanted = change(judge, request)
+            _keep_min_isr(judge, request, wanted)
             _check_values(judge, resource, wanted)
         except Refusal as refusal:
             results.append(Result(resource, refusal.code, refusal.message))
             continue
         records.extend(_difference(resource, judge.image.config(resource), wanted))
         results.append(Result(resource, NO_ERROR, None))
-    return Decision(() if validate_only else tuple(records), tuple(results))
+    if validate_only:
+        return Decision((), tuple(results))
+    records.extend(consequences(judge.image, records, judge.settings, judge.node_id))
+    return Decision(tuple(records), tuple(results))
+
+
+def decide_first_settings(image: Image, settings: BrokerSettings) -> Decision[None]:
+    """Give the cluster a min.insync.replicas of its own, so that leaders and controller never differ about it.
+
+    Who is eligible to lead depends on it (KIP-966): a broker whose file says something else would commit records that
+    the controller takes for uncommitted.
+    """
+    records: list[MetadataRecord] = []
+    everywhere = ConfigResource(resources.BROKER, "")
+    if MIN_ISR not in image.config(everywhere):
+        value = str(settings.integer(MIN_ISR))
+        records.append(
+            ConfigRecord(resource_type=everywhere.type, resource_name=everywhere.name, name=MIN_ISR, value=value)
+        )
+    records.extend(
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None)
+        for resource in sorted(image.configs)
+        if resource.type == resources.BROKER and resource.name and MIN_ISR in image.config(resource)
+    )
+    return Decision(records, None)
+
+
+def _keep_min_isr(judge: Judge, request: ResourceChanges, wanted: dict[str, str]) -> None:
+    resource = request.resource
+    if resource.type != resources.BROKER:
+        return
+    named = any(change.name == MIN_ISR for change in request.changes)
+    if resource.name and named:
+        raise InvalidConfig("Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
+    present = judge.image.config(resource).get(MIN_ISR)
+    if not resource.name and MIN_ISR not in wanted and present is not None:
+        if named:
+            raise InvalidConfig("Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
+        # Requests of the older kind give all settings, and cannot know of one that nobody has set.
+        wanted[MIN_ISR] = present
 
 
 def _check_resource(judge: Judge, resource: ConfigResource) -> None:

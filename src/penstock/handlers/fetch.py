@@ -201,9 +201,7 @@ class ParkedFetch(Parked):
             partition = self._find(asked)
             if partition is None:
                 return self._unknown(asked)
-            partition.check_epoch(
-                asked.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM
-            )
+            partition.check_epoch(asked.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM)
             if final and not partition.mark_is_known:
                 # Any mark that was told now would be a step back from what the leader before has told.
                 raise OffsetNotAvailable

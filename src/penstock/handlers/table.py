@@ -64,6 +64,7 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         67: "allocate_producer_ids",
         68: "consumer_group_heartbeat",
         69: "consumer_group_describe",
+        70: "controller_registration",
         73: "assign_replicas_to_dirs",
         74: "list_config_resources",
         75: "describe_topic_partitions",

@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from penstock.metadata.image import EMPTY, TOPIC, BrokerImage, ConfigResource, Image, PartitionImage, TopicImage
+from penstock.metadata.image import (
+    EMPTY,
+    TOPIC,
+    BrokerImage,
+    ConfigResource,
+    ControllerImage,
+    Image,
+    PartitionImage,
+    TopicImage,
+)
 from penstock.metadata.records import (
     NO_CHANGE,
     BrokerRegistrationChangeRecord,
@@ -24,6 +33,7 @@ from penstock.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
@@ -86,6 +96,7 @@ class Builder:
         self._partitions_changed: dict[UUID, set[int]] = {}
         self._topics_removed: set[UUID] = set()
         self._brokers: dict[NodeId, BrokerImage | None] = {}
+        self._controllers: dict[NodeId, ControllerImage] = {}
         self._configs: dict[ConfigResource, dict[str, str]] = {}
         self._features: dict[str, int] = {}
         self._quotas: dict[Entity, dict[str, float]] = {}
@@ -106,6 +117,15 @@ class Builder:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=record.log_dirs,
+        )
+
+    def register_controller(self, record: RegisterControllerRecord) -> None:
+        node_id = NodeId(record.controller_id)
+        self._controllers[node_id] = ControllerImage(
+            node_id=node_id,
+            incarnation_id=record.incarnation_id,
+            end_points=record.end_points,
+            features=record.features,
         )
 
     def unregister_broker(self, record: UnregisterBrokerRecord) -> None:
@@ -236,6 +256,7 @@ class Builder:
             ),
             topics_by_id=self._topic_map(now, before.topics_by_id, lambda topic: topic.id),
             brokers=_merged(before.brokers, self._brokers, gone=lambda broker: broker is None),
+            controllers=_merged(before.controllers, self._controllers, gone=lambda _: False),
             configs=_merged(before.configs, self._configs, gone=lambda values: not values),
             features=_merged(before.features, self._features, gone=lambda level: level == 0),
             quotas=_merged(before.quotas, self._quotas, gone=lambda values: not values),
@@ -323,6 +344,7 @@ def _nodes_or(ids: tuple[int, ...] | None, before: tuple[NodeId, ...]) -> tuple[
 _REPLAY: dict[type[MetadataRecord], Callable[[Builder, Any], None]] = {
     RegisterBrokerRecord: Builder.register_broker,
     UnregisterBrokerRecord: Builder.unregister_broker,
+    RegisterControllerRecord: Builder.register_controller,
     BrokerRegistrationChangeRecord: Builder.change_broker,
     TopicRecord: Builder.make_topic,
     PartitionRecord: Builder.put_partition,

@@ -29,6 +29,7 @@ def difference(before: Image, after: Image) -> Delta:
         partitions_changed=partitions,
         configs_changed=_changed_keys(before.configs, after.configs),
         features_changed=_changed_keys(before.features, after.features),
+        quotas_changed=_changed_keys(before.quotas, after.quotas),
         brokers_changed=_changed_keys(before.brokers, after.brokers),
     )
 

@@ -72,12 +72,21 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerImage:
+    node_id: NodeId
+    incarnation_id: UUID
+    end_points: tuple[BrokerEndpoint, ...]
+    features: tuple[BrokerFeature, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """Everything that is committed up to and with `offset`; -1 when nothing is."""
 
     topics: Mapping[TopicName, TopicImage] = field(default_factory=lambda: _NONE)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=lambda: _NONE)
     brokers: Mapping[NodeId, BrokerImage] = field(default_factory=lambda: _NONE)
+    controllers: Mapping[NodeId, ControllerImage] = field(default_factory=lambda: _NONE)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=lambda: _NONE)
     features: Mapping[str, int] = field(default_factory=lambda: _NONE)
     quotas: Quotas = field(default_factory=lambda: _NONE)

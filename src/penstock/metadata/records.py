@@ -177,6 +177,17 @@ class BrokerRegistrationChangeRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterControllerRecord:
+    """A controller process has come up: replaces what was known of the controller."""
+
+    controller_id: int
+    incarnation_id: UUID
+    zk_migration_ready: bool = False
+    end_points: tuple[BrokerEndpoint, ...] = ()
+    features: tuple[BrokerFeature, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord:
     """Changes nothing; moves the log on."""
 
@@ -193,6 +204,7 @@ MetadataRecord = (
     | ClientQuotaRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
+    | RegisterControllerRecord
     | NoOpRecord
 )
 
@@ -302,6 +314,15 @@ _LAYOUTS: dict[int, Layout] = {
         Field("log_dirs", _UUIDS, since=2, tag=2, default=()),
     ),
     20: Layout(NoOpRecord, 0),
+    27: Layout(
+        RegisterControllerRecord,
+        0,
+        Field("controller_id", INT32),
+        Field("incarnation_id", UUID_),
+        Field("zk_migration_ready", BOOLEAN),
+        Field("end_points", array(_ENDPOINT.kind())),
+        Field("features", array(_FEATURE.kind())),
+    ),
 }
 _API_KEYS = {layout.make: api_key for api_key, layout in _LAYOUTS.items()}
 

@@ -23,6 +23,7 @@ from penstock.metadata.records import (
     ProducerIdsRecord,
     QuotaEntityPart,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     TopicRecord,
     decode,
     encode,
@@ -87,6 +88,13 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
             log_dirs=broker.log_dirs,
+        )
+    for controller in image.controllers.values():
+        yield RegisterControllerRecord(
+            controller_id=controller.node_id,
+            incarnation_id=controller.incarnation_id,
+            end_points=controller.end_points,
+            features=controller.features,
         )
     for topic in image.topics.values():
         yield from _topic_records(topic)

@@ -77,9 +77,7 @@ class IsrChanges:
         if answer.error_code:
             log.warning("the controller refuses to change in-sync sets: %s", answer.error_code.name)
             return False
-        rows = {
-            (topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions
-        }
+        rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
         for partition, proposal in asked.items():
             row = rows.get((partition.topic_id, partition.index))
             if row is not None:

@@ -131,9 +131,7 @@ class Leadership:
             return False
         if replicas != self.replicas:
             known = self.followers
-            self.followers = {
-                each: known.get(each) or Progress(each) for each in replicas if each != self._node_id
-            }
+            self.followers = {each: known.get(each) or Progress(each) for each in replicas if each != self._node_id}
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.isr = isr
@@ -168,15 +166,11 @@ class Leadership:
         for follower in self.followers.values():
             if follower.node_id in self._maximal:
                 follower.joining = False
-        self._counted = tuple(
-            each for each in self.followers.values() if each.joining or each.node_id in self._maximal
-        )
+        self._counted = tuple(each for each in self.followers.values() if each.joining or each.node_id in self._maximal)
 
     # -- proposals -----------------------------------------------------------------------------
 
-    def admit(
-        self, follower: Progress, *, mark: int, now: float, lag_s_max: float, allowed: bool
-    ) -> Proposal | None:
+    def admit(self, follower: Progress, *, mark: int, now: float, lag_s_max: float, allowed: bool) -> Proposal | None:
         """What to propose after a fetch of a follower outside the set. `allowed`: its broker may be a member."""
         close = allowed and now - follower.caught_up_at <= lag_s_max
         if close != follower.joining:
@@ -222,9 +216,7 @@ class Leadership:
         return min([own_start, *starts])
 
 
-def most_caught_up(
-    followers: Mapping[NodeId, Progress], *, among: Sequence[NodeId], offset: int
-) -> NodeId | None:
+def most_caught_up(followers: Mapping[NodeId, Progress], *, among: Sequence[NodeId], offset: int) -> NodeId | None:
     """The replica to read an offset from, of those that hold it: the one that has most (KIP-392)."""
     best: Progress | None = None
     for node_id in among:

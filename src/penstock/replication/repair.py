@@ -39,9 +39,7 @@ class Next(Enum):
     SAY_HERE = "say that the replica is whole, and in this node's directory"
 
 
-def next_step(
-    *, damaged: bool, directory: UUID, own_directory: UUID, has_other_leader: bool, caught_up: bool
-) -> Next:
+def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_leader: bool, caught_up: bool) -> Next:
     """What to do for a replica with others to repair it from. `caught_up`: it has all below its leader's mark."""
     if damaged:
         if directory != LOST:
@@ -169,9 +167,7 @@ class Repairs:
 
     async def _ask(self, wanted: dict[tuple[UUID, int], UUID]) -> None:
         try:
-            answer = await self._channel.ask(
-                ApiKey.ASSIGN_REPLICAS_TO_DIRS, self._request(wanted), timeout_s=TIMEOUT_S
-            )
+            answer = await self._channel.ask(ApiKey.ASSIGN_REPLICAS_TO_DIRS, self._request(wanted), timeout_s=TIMEOUT_S)
         except PeerUnavailable as reason:
             log.info("the controller was not told of directories: %s", reason)
             return

@@ -69,6 +69,7 @@ class ApiKey:
     ALLOCATE_PRODUCER_IDS: Final = 67
     CONSUMER_GROUP_HEARTBEAT: Final = 68
     CONSUMER_GROUP_DESCRIBE: Final = 69
+    CONTROLLER_REGISTRATION: Final = 70
     ASSIGN_REPLICAS_TO_DIRS: Final = 73
     LIST_CONFIG_RESOURCES: Final = 74
     DESCRIBE_TOPIC_PARTITIONS: Final = 75
@@ -160,6 +161,7 @@ _ROWS: Final = (
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, flexible_from=0),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_read=True),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
+    Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, flexible_from=0),
     Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, flexible_from=0),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),

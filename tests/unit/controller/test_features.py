@@ -22,7 +22,12 @@ ONE = NodeId(1)
 
 
 def test_a_new_cluster_begins_at_the_highest_levels() -> None:
-    assert INITIAL == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
+    assert INITIAL == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "transaction.version": 2,
+        "eligible.leader.replicas.version": 1,
+    }
 
 
 def test_a_cluster_from_before_consumer_groups_can_switch_them_on_and_off() -> None:

@@ -12,12 +12,13 @@ from penstock.controller.settings import (
     ResourceChanges,
     Result,
     decide_alter,
+    decide_first_settings,
     decide_incremental_alter,
 )
 from penstock.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC, ConfigResource, Image
-from penstock.metadata.records import ConfigRecord, MetadataRecord, TopicRecord
+from penstock.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, TopicRecord
 from penstock.model.ids import NodeId
-from tests.unit.controller.cluster import apply, cluster
+from tests.unit.controller.cluster import apply, broker, cluster, partition, with_partition
 
 ORDERS = ConfigResource(TOPIC, "orders")
 THIS_BROKER = ConfigResource(BROKER, "1")
@@ -275,3 +276,33 @@ def test_the_older_kind_of_change_replaces_everything() -> None:
     ]
     assert replace(ORDERS, ("retention.ms", "5"), ("flush.mode", "os"), image=image) == []
     assert len(replace(ORDERS, image=image)) == 2
+
+
+MIN_ISR = "min.insync.replicas"
+
+
+def test_min_isr_is_one_for_the_whole_cluster_from_the_first_start_on() -> None:
+    settings = BrokerSettings({MIN_ISR: "2"})
+    first = decide_first_settings(image_with(), settings)
+    assert first.records == [record(ALL_BROKERS, MIN_ISR, "2")]
+    assert decide_first_settings(apply(image_with(), first.records), settings).records == []
+    own = decide_first_settings(apply(image_with(), [*first.records, record(THIS_BROKER, MIN_ISR, "3")]), settings)
+    assert own.records == [record(THIS_BROKER, MIN_ISR, None)]
+
+
+def test_min_isr_of_a_single_broker_cannot_be_set_nor_that_of_the_cluster_taken_away() -> None:
+    image = apply(image_with(), [record(ALL_BROKERS, MIN_ISR, "2")])
+    for resource, operation in ((THIS_BROKER, SET), (THIS_BROKER, DELETE), (ALL_BROKERS, DELETE)):
+        records, result = change(resource, (MIN_ISR, operation, "1"), image=image)
+        assert not records
+        assert (result.code, "while ELR is enabled" in str(result.message)) == (40, True)
+    assert change(ALL_BROKERS, (MIN_ISR, SET, "1"), image=image)[0] == [record(ALL_BROKERS, MIN_ISR, "1")]
+    assert replace(ALL_BROKERS, image=image) == []
+
+
+def test_changed_settings_bring_their_consequences_along() -> None:
+    image = with_partition(cluster(broker(1), broker(2)), leader=1, replicas=(1, 2), isr=(1,), elr=(2,))
+    image = apply(image, [record(ALL_BROKERS, MIN_ISR, "2")])
+    records, _ = change(ConfigResource(TOPIC, "t"), (MIN_ISR, SET, "1"), image=image)
+    assert [type(each) for each in records] == [ConfigRecord, PartitionChangeRecord]
+    assert partition(apply(image, records)).eligible_leader_replicas == ()

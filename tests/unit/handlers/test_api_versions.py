@@ -31,8 +31,10 @@ async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
         ("metadata.version", 7, 30),
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
+        ("eligible.leader.replicas.version", 0, 1),
     ]
     assert [(each.name, each.min_version_level, each.max_version_level) for each in reply.finalized_features] == [
+        ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
         ("metadata.version", 30, 30),
         ("transaction.version", 2, 2),
@@ -41,7 +43,7 @@ async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
     assert not reply.zk_migration_ready
     older = await node.ask(api_versions.handle, ApiKey.API_VERSIONS, body, version=3)
     assert [each.name for each in older.supported_features] == ["metadata.version"]
-    assert len(older.finalized_features) == 3
+    assert len(older.finalized_features) == 4
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,7 @@ def write_request(
         _pack_head(ApiKey.FETCH, VERSION, correlation_id, len(client_id)),
         client_id,
         NO_TAGS,
-        _pack_limits(
-            fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch
-        ),
+        _pack_limits(fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch),
     ]
     topics = _grouped(asked)
     parts.append(pack_uvarint(len(topics) + 1))
@@ -84,9 +82,9 @@ def write_request(
     return b"".join(parts)
 
 
-def _grouped(rows: Iterable[tuple[bytes, ...]] | Sequence[Asked] | Sequence[tuple[bytes, int]]) -> list[
-    tuple[bytes, list[tuple[bytes, int]]]
-]:
+def _grouped(
+    rows: Iterable[tuple[bytes, ...]] | Sequence[Asked] | Sequence[tuple[bytes, int]],
+) -> list[tuple[bytes, list[tuple[bytes, int]]]]:
     topics: dict[bytes, list[tuple[bytes, int]]] = {}
     for row in rows:
         topics.setdefault(row[0], []).append(row)  # type: ignore[arg-type]
