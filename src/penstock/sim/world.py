@@ -100,6 +100,7 @@ class World:
         settings = {
             "node.id": str(node_id),
             "log.dirs": DATA,
+            "cluster.id": "U2ltdWxhdGVkQ2x1c3RlcmE",
             "listeners": f"PLAINTEXT://{name}:{PORT}",
             "offsets.topic.num.partitions": "2",
             "transaction.state.log.num.partitions": "2",
@@ -108,6 +109,9 @@ class World:
             "log.retention.check.interval.ms": "10000",
             "log.flush.offset.checkpoint.interval.ms": "7000",
             "log.segment.delete.delay.ms": "2000",
+            "controller.quorum.voters": ",".join(
+                f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
+            ),
             "metadata.log.max.record.bytes.between.snapshots": str(self.random.choice((300, 2000, 20_000))),
         }
         host = Host(

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
-from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
 from penstock.model.errors import InvalidProducerEpoch, Refusal
 from penstock.model.ids import TopicPartition
 from penstock.ports.clock import Clock
@@ -170,10 +169,8 @@ class MarkerDriver:
             try:
                 await self._complete(index, MarkersWritten(markers))
                 return
-            except (NotCoordinator, CoordinatorLoadInProgress):
-                # The load finds the transaction decided and starts again.
-                return
             except Refusal as refusal:
+                # A full disk among others. When the shard goes away or is loaded again, this job is abandoned.
                 log.info("the end of %s is tried again: %s", markers.transactional_id, refusal)
             except Exception:
                 log.exception("the end of %s failed and is tried again", markers.transactional_id)
