@@ -123,13 +123,17 @@ class SyncThreads:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._under_way: _SyncGroup | None = None
+        self._is_lonely = True
         self._impatience: asyncio.TimerHandle | None = None
 
     def ask(self, file: File, done: Done) -> None:
         self._asked.append((file, done))
         if len(self._asked) > 1:
             return
-        if self._under_way is None:
+        if self._under_way is None and self._is_lonely:
+            # The last one came alone too: waiting for the end of the turn would only cost time.
+            self._share_out()
+        elif self._under_way is None:
             self._loop.call_soon(self._share_out)
         else:
             self._impatience = self._loop.call_later(GROUP_WAIT_S_MAX, self._share_out)
@@ -141,6 +145,7 @@ class SyncThreads:
         if not self._asked:
             return
         group, self._asked = _SyncGroup(self._asked), []
+        self._is_lonely = group.left == 1
         self._under_way = group
         # All at once: a thread that is busy with a long sync must not be the only one.
         while len(self._threads) < SYNC_THREADS:
