@@ -1,0 +1,90 @@
+"""The sink with a fault built in: its processes die at a chosen point, the first time that they come there.
+
+Registered with Spark under the name `faulty`; its options `fault` and `marker` (a file that remembers) choose.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from pyspark_penstock import writers
+from pyspark_penstock.options import SinkOptions, sink_options
+from pyspark_penstock.protocol.coordination import Transaction, init_producer
+from pyspark_penstock.writers import PenstockStreamWriter
+
+FAULTS = (
+    "task dies with its transaction open",
+    "driver dies before the decision",
+    "driver dies after the decision",
+    "driver dies between two commits",
+    "driver dies after the commits",
+    "transactions time out after the decision",
+)
+
+
+class FaultySource(DataSource):
+    """Only its stream writer is of use."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "faulty"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        options = dict(self.options)
+        fault, marker = options.pop("fault"), options.pop("marker")
+        return FaultyWriter(sink_options(options), fault, marker)
+
+
+class FaultyWriter(PenstockStreamWriter):
+    """Dies as death does: no exception, nothing is cleaned up."""
+
+    def __init__(self, options: SinkOptions, fault: str, marker: str) -> None:
+        super().__init__(options)
+        self._fault = fault
+        self._marker = marker
+
+    def _dies_here(self, fault: str) -> bool:
+        if self._fault != fault or Path(self._marker).exists():
+            return False
+        Path(self._marker).touch()
+        return True
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        message = super().write(iterator)
+        context = TaskContext.get()
+        assert context is not None
+        if context.attemptNumber() == 0 and self._dies_here("task dies with its transaction open"):
+            os._exit(9)
+        return message
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        if self._dies_here("driver dies before the decision"):
+            os._exit(9)
+        end_all = writers.end_all
+
+        def dying(cluster: Any, transactions: list[Transaction], *, commit: bool) -> list[Transaction]:
+            if transactions and self._dies_here("driver dies after the decision"):
+                os._exit(9)
+            if transactions and self._dies_here("driver dies between two commits"):
+                end_all(cluster, transactions[:1], commit=commit)
+                os._exit(9)
+            if transactions and self._dies_here("transactions time out after the decision"):
+                for one in transactions[:1]:
+                    init_producer(cluster, one.transactional_id, 60_000)
+                os._exit(9)
+            return end_all(cluster, transactions, commit=commit)
+
+        writers.end_all = dying
+        super().commit(messages, batchId)
+        if self._dies_here("driver dies after the commits"):
+            os._exit(9)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """A driver that is dead takes nothing back."""

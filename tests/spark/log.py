@@ -1,0 +1,107 @@
+"""A topic as other clients see it: filled and read with librdkafka, so that Spark's side is checked by another hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+
+class Log:
+    """Short forms for one cluster."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        # It must outlive the futures that it hands out.
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
+        self._admin.create_topics([topic])[name].result(30)
+
+    def delete(self, name: str) -> None:
+        self._admin.delete_topics([name])[name].result(30)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        self._admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+
+    def trim(self, name: str, partition: int, offset: int) -> None:
+        """Remove what stands before an offset."""
+        where = TopicPartition(name, partition, offset)
+        self._admin.delete_records([where])[where].result(30)
+
+    def fill(
+        self,
+        topic: str,
+        values: Iterable[str],
+        *,
+        partition: int | None = None,
+        timestamp: int = 0,
+        transaction: str | None = None,
+        commit: bool = True,
+        headers: list[tuple[str, bytes]] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Write records whose key is their value; in a transaction if one is named, which then commits or aborts."""
+        given = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0, **settings}
+        if transaction is not None:
+            given["transactional.id"] = transaction
+        producer = Producer(given)
+        if transaction is not None:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for value in values:
+            kwargs: dict[str, Any] = {"timestamp": timestamp}
+            if partition is not None:
+                kwargs["partition"] = partition
+            while True:
+                try:
+                    producer.produce(topic, key=value, value=value, headers=headers or [], **kwargs)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+        assert producer.flush(30) == 0, "everything was delivered"
+        if transaction is not None:
+            producer.commit_transaction() if commit else producer.abort_transaction()
+
+    def committed_values(self, topic: str) -> Counter[str]:
+        """How often each value is seen by a read_committed consumer, from beginning to end."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "look",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "log_level": 0,
+            }
+        )
+        try:
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
+            seen: Counter[str] = Counter()
+            ended = set()
+            while len(ended) < len(partitions):
+                for message in consumer.consume(1000, timeout=5):
+                    error = message.error()
+                    if error is None:
+                        value = message.value()
+                        seen[value.decode() if isinstance(value, bytes) else str(value)] += 1
+                    else:
+                        assert error.name() == "_PARTITION_EOF", error
+                        ended.add(message.partition())
+            return seen
+        finally:
+            consumer.close()
