@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -54,7 +54,7 @@ def fetch_rows(options: SourceOptions, wanted: Range, topic_id: bytes, columns: 
     with options.connect.cluster() as cluster:
         fetcher = _Fetcher(cluster, options, wanted, topic_id)
         for fetched, batches in fetcher.run():
-            yield from rows_of(fetched.data, batches, wanted, columns, options.rows_per_batch)
+            yield from rows_of(fetched.data, batches, fetcher.wanted, columns, options.rows_per_batch)
 
 
 def rows_of(
@@ -90,7 +90,7 @@ class _Fetcher:
     def __init__(self, cluster: Cluster, options: SourceOptions, wanted: Range, topic_id: bytes) -> None:
         self._cluster = cluster
         self._options = options
-        self._wanted = wanted
+        self.wanted = wanted
         self._topic_id = topic_id
         self._next = wanted.start
         self._trouble_since: float | None = None
@@ -98,14 +98,14 @@ class _Fetcher:
 
     def run(self) -> Iterator[tuple[Fetched, list[Batch]]]:
         connection: Connection | None = None
-        while self._next < self._wanted.end:
+        while self._next < self.wanted.end:
             try:
                 if connection is None:
                     connection = self._connect()
                     self._send(connection)
                 fetched = _read_fetch(connection.receive())
                 batches = self._accept(fetched)
-                if self._next < self._wanted.end:
+                if self._next < self.wanted.end:
                     self._send(connection)
             except ConnectionLost as error:
                 connection = None
@@ -122,10 +122,10 @@ class _Fetcher:
 
     def _connect(self) -> Connection:
         if self._trouble_since is not None:
-            self._cluster.refresh([self._wanted.topic])
-        leader = self._cluster.leader(self._wanted.topic, self._wanted.partition)
-        self._cluster.drop(leader)
-        return self._cluster.to_node(leader)
+            self._cluster.refresh([self.wanted.topic])
+        leader = self._cluster.leader(self.wanted.topic, self.wanted.partition)
+        self._cluster.drop(leader, "fetch")
+        return self._cluster.to_node(leader, "fetch")
 
     def _wait(self, what: str) -> None:
         now = time.monotonic()
@@ -134,7 +134,7 @@ class _Fetcher:
             self._trouble_since = now
         elif now - self._trouble_since > self._options.connect.deadline_s:
             raise ConnectionLost(
-                f"{self._wanted.topic}-{self._wanted.partition} could not be read for "
+                f"{self.wanted.topic}-{self.wanted.partition} could not be read for "
                 f"{self._options.connect.deadline_s:.0f} s: {what}"
             )
         time.sleep(0.1)
@@ -142,14 +142,14 @@ class _Fetcher:
     def _send(self, connection: Connection) -> None:
         body = Writer(compact=True).int32(-1).int32(500).int32(1).int32(max(self._options.fetch_bytes, 1 << 20))
         body.int8(self._options.isolation).int32(0).int32(-1)
-        body.raw(b"\x02").raw(self._topic_id).raw(b"\x02").int32(self._wanted.partition).int32(-1).int64(self._next)
+        body.raw(b"\x02").raw(self._topic_id).raw(b"\x02").int32(self.wanted.partition).int32(-1).int64(self._next)
         body.int32(-1).int64(-1).int32(self._options.fetch_bytes).tags().tags()
         body.raw(b"\x01").string("").tags()
         connection.send(FETCH, 13, body)
 
     def _accept(self, fetched: Fetched) -> list[Batch]:
         """The batches to open; moves on past everything that was seen."""
-        where = f"{self._wanted.topic}-{self._wanted.partition}"
+        where = f"{self.wanted.topic}-{self.wanted.partition}"
         if fetched.code == OFFSET_OUT_OF_RANGE:
             return self._lost()
         if fetched.code in (UNKNOWN_TOPIC, UNKNOWN_TOPIC_ID):
@@ -161,24 +161,26 @@ class _Fetcher:
         found: list[Batch] = []
         before = self._next
         for batch in scan(view, fetched.start, fetched.end):
-            if batch.base_offset >= self._wanted.end:
-                self._next = self._wanted.end
+            if batch.base_offset >= self.wanted.end:
+                self._next = self.wanted.end
                 break
             self._next = batch.last_offset + 1
             if batch.last_offset >= before and visible(batch, view) and batch.record_count:
                 found.append(batch)
         if self._next == before:
-            self._wait(f"{where} gives nothing at offset {before}, though its end is {self._wanted.end}")
+            self._wait(f"{where} gives nothing at offset {before}, though its end is {self.wanted.end}")
         else:
             self._trouble_since = None
         return found
 
     def _lost(self) -> list[Batch]:
-        where = (self._wanted.topic, self._wanted.partition)
+        where = (self.wanted.topic, self.wanted.partition)
         earliest = self._cluster.list_offsets({where: EARLIEST})[where]
         if self._options.fail_on_data_loss:
             raise out_of_range(where, self._next, earliest, self._cluster.list_offsets({where: LATEST})[where])
-        self._next = earliest if earliest > self._next else self._wanted.end
+        # A batch may begin before the log does: its first rows were removed, though they are still sent.
+        self._next = earliest if earliest > self._next else self.wanted.end
+        self.wanted = replace(self.wanted, start=min(self._next, self.wanted.end))
         return []
 
     def _topic_gone(self, code: int) -> list[Batch]:
@@ -187,13 +189,13 @@ class _Fetcher:
         if self._trouble_since is None or now - self._trouble_since < _GONE_FOR_GOOD_S:
             self._trouble_since = self._trouble_since or now
             time.sleep(0.2)
-            self._cluster.refresh([self._wanted.topic])
+            self._cluster.refresh([self.wanted.topic])
             return []
         if not self._options.fail_on_data_loss:
-            self._next = self._wanted.end
+            self._next = self.wanted.end
             return []
         raise DataLoss(
-            f"topic {self._wanted.topic!r} was deleted, or deleted and made again, while it was read "
+            f"topic {self.wanted.topic!r} was deleted, or deleted and made again, while it was read "
             f"(the broker answers {'UNKNOWN_TOPIC_ID' if code == UNKNOWN_TOPIC_ID else 'UNKNOWN_TOPIC_OR_PARTITION'}). "
             "Start with a new checkpointLocation, or set failOnDataLoss=false to go on with what is there."
         )

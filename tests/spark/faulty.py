@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_penstock import writers
 from pyspark_penstock.options import SinkOptions, sink_options
+from pyspark_penstock.protocol import coordination
 from pyspark_penstock.protocol.coordination import Transaction, init_producer
 from pyspark_penstock.writers import PenstockStreamWriter
 
@@ -67,7 +68,7 @@ class FaultyWriter(PenstockStreamWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         if self._dies_here("driver dies before the decision"):
             os._exit(9)
-        end_all = writers.end_all
+        end_all = coordination.end_all
 
         def dying(cluster: Any, transactions: list[Transaction], *, commit: bool) -> list[Transaction]:
             if transactions and self._dies_here("driver dies after the decision"):
@@ -81,7 +82,7 @@ class FaultyWriter(PenstockStreamWriter):
                 os._exit(9)
             return end_all(cluster, transactions, commit=commit)
 
-        writers.end_all = dying
+        vars(writers)["end_all"] = dying
         super().commit(messages, batchId)
         if self._dies_here("driver dies after the commits"):
             os._exit(9)

@@ -51,11 +51,11 @@ class Log:
         timestamp: int = 0,
         transaction: str | None = None,
         commit: bool = True,
-        headers: list[tuple[str, bytes]] | None = None,
-        **settings: Any,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         """Write records whose key is their value; in a transaction if one is named, which then commits or aborts."""
-        given = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0, **settings}
+        given = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0, **(settings or {})}
         if transaction is not None:
             given["transactional.id"] = transaction
         producer = Producer(given)
@@ -92,7 +92,7 @@ class Log:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
             consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
             seen: Counter[str] = Counter()
-            ended = set()
+            ended: set[int | None] = set()
             while len(ended) < len(partitions):
                 for message in consumer.consume(1000, timeout=5):
                     error = message.error()

@@ -140,7 +140,7 @@ def test_each_row_is_there_once_though(
 
     from tests.spark import faulty
 
-    cloudpickle.register_pickle_by_value(faulty)
+    cloudpickle.register_pickle_by_value(faulty)  # type: ignore[no-untyped-call]
     spark.dataSource.register(faulty.FaultySource)
     stream, target = flow
     marker = tmp_path / "died"

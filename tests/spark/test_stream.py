@@ -15,7 +15,7 @@ from tests.support.eventually import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 NewTopic = Callable[..., str]
 

@@ -64,7 +64,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[tuple[int, str], Connection] = {}
         self._seed: Connection | None = None
         self._coordinators: dict[tuple[int, str], int] = {}
         self.topics: dict[str, Topic] = {}
@@ -92,9 +92,9 @@ class Cluster:
 
     # Connections
 
-    def to_node(self, node: int) -> Connection:
-        """The connection to a broker, made now if there is none that lives."""
-        found = self._connections.get(node)
+    def to_node(self, node: int, lane: str = "calls") -> Connection:
+        """The connection to a broker, made now if there is none. Pipelined requests have a lane of their own."""
+        found = self._connections.get((node, lane))
         if found is not None and found.fileno() >= 0:
             return found
         if node not in self._addresses:
@@ -103,12 +103,12 @@ class Cluster:
             raise ConnectionLost(f"broker {node} is not in the cluster's metadata")
         host, port = self._addresses[node]
         made = Connection(host, port, self.settings, timeout_s=self.request_timeout_s)
-        self._connections[node] = made
+        self._connections[node, lane] = made
         return made
 
-    def drop(self, node: int) -> None:
+    def drop(self, node: int, lane: str = "calls") -> None:
         """Forget a connection, whatever is still outstanding on it."""
-        found = self._connections.pop(node, None)
+        found = self._connections.pop((node, lane), None)
         if found is not None:
             found.close()
 
@@ -121,8 +121,8 @@ class Cluster:
         """A connection to whichever broker answers."""
         if self._seed is not None and self._seed.fileno() >= 0:
             return self._seed
-        for connection in self._connections.values():
-            if connection.fileno() >= 0 and not connection.waiting_count:
+        for (_, lane), connection in self._connections.items():
+            if lane == "calls" and connection.fileno() >= 0:
                 return connection
         reasons = []
         known = list(self._addresses.values())

@@ -21,6 +21,7 @@ from pyspark_penstock.protocol.wire import Buffer, Reader, Writer
 
 PRODUCE: Final = 0
 _IN_FLIGHT_MAX: Final = 4
+_LANE: Final = "produce"
 _SEQUENCES: Final = 1 << 31
 
 
@@ -68,7 +69,7 @@ class Producer:
                 flights = self._flights.setdefault(node, deque())
                 while len(flights) >= _IN_FLIGHT_MAX:
                     self._land(node)
-                self._cluster.to_node(node).send(PRODUCE, 8, self._request(ones))
+                self._cluster.to_node(node, _LANE).send(PRODUCE, 8, self._request(ones))
                 flights.append(ones)
         except (ConnectionLost, BrokerError) as error:
             self._recover(error)
@@ -106,7 +107,7 @@ class Producer:
     def _land(self, node: int) -> None:
         """Take the oldest reply of a node."""
         flights = self._flights[node]
-        reply = self._cluster.to_node(node).receive()
+        reply = self._cluster.to_node(node, _LANE).receive()
         flights.popleft()
         trouble = self._acknowledge(reply)
         if trouble is not None:
@@ -163,6 +164,6 @@ class Producer:
             if waiting:
                 by_node.setdefault(self._cluster.leader(*where), []).append(waiting[0])
         for node, ones in by_node.items():
-            trouble = self._acknowledge(self._cluster.to_node(node).call(PRODUCE, 8, self._request(ones)))
+            trouble = self._acknowledge(self._cluster.to_node(node, _LANE).call(PRODUCE, 8, self._request(ones)))
             if trouble is not None:
                 raise trouble
