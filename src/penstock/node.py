@@ -18,12 +18,14 @@ from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
 from penstock.handlers.local import ask_here
+from penstock.handlers.relay import Relay
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.records import BrokerEndpoint
+from penstock.metadata.voters import VoterEndpoint
 from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.ports.child import Children
@@ -134,6 +136,9 @@ class Node:
             settings=self.settings,
             initial_features=INITIAL,
             directory=store.directory,
+            network=self._network,
+            cluster_id=store.cluster_id,
+            endpoints=self._voter_endpoints,
         )
         controller = Controller(quorum)
         self._peers = peers = Peers(
@@ -145,7 +150,7 @@ class Node:
         )
         channel = ControllerChannel(
             node_id=self.node_id,
-            peers=peers,
+            peers=quorum.peers or peers,
             clock=self._clock,
             leader=lambda: quorum.leader,
             local=lambda api_key, request: ask_here(self.context, api_key, request),
@@ -207,9 +212,15 @@ class Node:
             node_id=self.node_id,
             cluster_id=store.cluster_id,
             endpoints=self._endpoints,
+            relay=Relay(quorum=quorum, clock=self._clock),
             throttle=self._throttle,
         )
         store.on_failure = self._storage_failed
+        dispatcher = Dispatcher(context, is_held=not quorum.is_alone)
+        if not quorum.is_alone:
+            # The quorum needs this node before clients may have it.
+            self._server.serve(dispatcher)
+            await quorum.ready()
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
@@ -228,7 +239,10 @@ class Node:
         worker = InlineWorker(self._disk, self._clock) if self._children is None else ChildWorker(self._children)
         self._cleaner = Cleaner(store, self._clock, lambda: self.settings, replicas.last_stable_offset, worker)
         self._cleaner.start()
-        self._server.serve(Dispatcher(context))
+        if quorum.is_alone:
+            self._server.serve(dispatcher)
+        else:
+            dispatcher.open()
         for stray in store.strays():
             if stray == str(METADATA_PARTITION):
                 continue
@@ -261,6 +275,12 @@ class Node:
             except (OSError, Refusal) as problem:
                 log.warning("the metadata is not closed cleanly, the next start scans it: %s", problem)
             context.store.close(broker_epoch=broker_epoch)
+
+    def _voter_endpoints(self) -> tuple[VoterEndpoint, ...]:
+        """Where the other nodes of the quorum reach this one."""
+        named = [name.upper() for name in self.settings.words("controller.listener.names")]
+        shown = [each for each in self._endpoints if each.listener in named] or self._endpoints
+        return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
 
     def _bind(self) -> None:
         advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from penstock.controller.controller import Controller
     from penstock.controller.monitor import Monitor
     from penstock.groups.service import Groups
+    from penstock.handlers.relay import Relay
     from penstock.membership.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
     from penstock.model.ids import NodeId
@@ -60,6 +61,7 @@ class Context:
     node_id: "NodeId"
     cluster_id: str
     endpoints: Sequence[Endpoint]
+    relay: "Relay"
     throttle: "Throttle"
     metadata_views: MetadataViews = field(default_factory=MetadataViews)
 

@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from penstock.client.asking import PeerUnavailable
 from penstock.config.settings import topic_settings
-from penstock.controller.topics import CreatedTopic, CreationRules, NewTopic, RefusedTopic, decide_create
+from penstock.controller.topics import CreationRules, NewTopic, decide_create
+from penstock.handlers.entities import int16, int32, topic_name
 from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from penstock.wire.api import ApiKey
 
 if TYPE_CHECKING:
+    from kio.schema.create_topics.v7.request import CreateTopicsRequest
+
     from penstock.config.settings import BrokerSettings
     from penstock.handlers.context import Context
     from penstock.metadata.image import TopicImage
@@ -31,15 +36,34 @@ def creation_rules(context: "Context") -> CreationRules:
     )
 
 
-async def create_by_themselves(
-    context: "Context", names: Sequence[TopicName]
-) -> tuple[CreatedTopic | RefusedTopic, ...]:
-    """Create topics that were only asked about."""
+async def create_by_themselves(context: "Context", names: Sequence[TopicName]) -> None:
+    """Create topics that were only asked about; what cannot be created is not there afterwards."""
     topics = [_as_configured(context.settings, name) for name in names]
-    rules = creation_rules(context)
-    outcomes = await context.controller.run(lambda image: decide_create(image, topics, rules))
+    if context.relay.is_needed:
+        with suppress(PeerUnavailable):
+            await context.relay.ask(ApiKey.CREATE_TOPICS, _request(topics))
+    else:
+        rules = creation_rules(context)
+        await context.controller.run(lambda image: decide_create(image, topics, rules))
     await context.replicas.settled()
-    return outcomes
+
+
+def _request(topics: Sequence[NewTopic]) -> "CreateTopicsRequest":
+    """The topics as the controller of another node is asked for them."""
+    from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+
+    return CreateTopicsRequest(
+        topics=tuple(
+            CreatableTopic(
+                name=topic_name(topic.name),
+                num_partitions=int32(topic.partition_count),
+                replication_factor=int16(topic.replication_factor),
+                assignments=(),
+                configs=tuple(CreatableTopicConfig(name=name, value=value) for name, value in topic.configs),
+            )
+            for topic in topics
+        )
+    )
 
 
 async def make_sure_of(context: "Context", name: TopicName) -> "TopicImage | None":

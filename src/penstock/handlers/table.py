@@ -53,6 +53,7 @@ MODULES: Final[Mapping[int, str]] = MappingProxyType(
         55: "describe_quorum",
         56: "alter_partition",
         57: "update_features",
+        58: "envelope",
         59: "fetch_snapshot",
         60: "describe_cluster",
         61: "describe_producers",

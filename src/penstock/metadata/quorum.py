@@ -117,6 +117,7 @@ class Quorum:
         self._leadership: list[LeadershipSubscriber] = []
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
+        self._is_alone = opened.core.voters == {opened.core.node_id}
         self.messenger = Messenger(
             place=place,
             peers=peers,
@@ -181,7 +182,7 @@ class Quorum:
             quorum._watch(opened.log.directory)
             opened.log.on_durable = quorum._became_durable
             quorum.step(Started())
-            if opened.core.voters == {node_id}:
+            if quorum.is_alone:
                 await quorum.ready()
         except (OSError, Refusal, Corruption) as problem:
             raise StartupError(f"The metadata in {data_folder} cannot be opened: {problem}") from problem
@@ -215,6 +216,11 @@ class Quorum:
     def is_active(self) -> bool:
         """Whether this node is the active controller: it leads, and has applied all that was committed before."""
         return self._told_active
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this node was its own quorum when it started: it leads from the start."""
+        return self._is_alone
 
     @property
     def is_voter(self) -> bool:

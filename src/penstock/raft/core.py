@@ -176,7 +176,8 @@ class Core:
 
     def _start(self, now: float) -> None:
         state = self._state
-        deadline = state.election_deadline(now)
+        # Whoever leads names itself in the answer to the question whether this voter could: no need to wait for it.
+        deadline = state.gone_deadline(now)
         led = state.election.leader == state.node_id
         state.role = Resigned(deadline=deadline) if led else Unattached(deadline=deadline)
         if not state.may_stand:

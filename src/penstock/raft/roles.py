@@ -37,6 +37,8 @@ class Prospective:
     retry_at: float
     granted: set[NodeId] = field(default_factory=set)
     refused: set[NodeId] = field(default_factory=set)
+    lacks_voters: bool = False
+    """It cannot be won because processes are gone: worth another try soon."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -58,7 +58,8 @@ def pass_time(state: State, role: Prospective | Candidate, now: float) -> None:
         if isinstance(role, Candidate):
             stand(state, now)
         else:
-            state.enter(Unattached(deadline=state.backoff_deadline(now)), state.election)
+            pause = state.gone_deadline(now) if role.lacks_voters else state.backoff_deadline(now)
+            state.enter(Unattached(deadline=pause), state.election)
     elif now >= role.retry_at:
         role.retry_at = now + state.timing.request_timeout
         _ask(state, tuple(voter for voter in state.others if voter not in role.granted | role.refused))
@@ -118,3 +119,5 @@ def hear_lost(state: State, role: Prospective | Candidate, node: NodeId, now: fl
         role.refused.add(node)
         if _is_lost(state, role):
             role.deadline = min(role.deadline, state.gone_deadline(now))
+            if isinstance(role, Prospective):
+                role.lacks_voters = True

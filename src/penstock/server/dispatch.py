@@ -18,10 +18,12 @@ from penstock.handlers.context import ColdHandler, Context, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.handlers.produce import ProduceHandler
+from penstock.handlers.relay import RELAYED, address_bytes, is_for_this_node
 from penstock.handlers.reply import Encoded, Parked, Parts
 from penstock.handlers.table import COLD
 from penstock.handlers.throttled import throttled
 from penstock.quotas.limits import Table
+from penstock.server.gate import Dispatch, Gate
 from penstock.server.session import ClientSession
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
@@ -41,7 +43,8 @@ _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
 
 
 class Dispatcher:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, *, is_held: bool = False) -> None:
+        """`is_held` while only the other nodes are answered, until `open`."""
         self._context = context
         self._clock = context.clock
         self._throttle = context.throttle
@@ -50,8 +53,17 @@ class Dispatcher:
         self._produce = ProduceHandler(context).handle
         self._offset_commit = OffsetCommitHandler(context).handle
         self._tasks: set[asyncio.Task[None]] = set()
+        self._relay = context.relay
+        self._gate: Gate | None = Gate(self._dispatch) if is_held else None
+        self.dispatch: Dispatch = self._dispatch if self._gate is None else self._gate.dispatch
 
-    def dispatch(self, frame: memoryview, session: ClientSession) -> Parts | Parked:
+    def open(self) -> None:
+        """The node is ready for clients: answer what was held, and hold nothing any more."""
+        gate, self._gate, self.dispatch = self._gate, None, self._dispatch
+        if gate is not None:
+            gate.open()
+
+    def _dispatch(self, frame: memoryview, session: ClientSession) -> Parts | Parked:
         header = parse_header(frame)
         if self._throttle.table is not None:
             return self._within_quotas(frame, header, session, self._throttle.table)
@@ -96,7 +108,10 @@ class Dispatcher:
     def _begin_cold(self, frame: memoryview, header: Header, session: ClientSession) -> Parked:
         request = Request(header, self._read(frame, header), session.connection, session.listener)
         parked = Parked()
-        answering = self._answer(COLD[header.api_key], request, parked)
+        if header.api_key in RELAYED and self._relay.is_needed and not is_for_this_node(request):
+            answering = self._forward(bytes(frame), request, parked)
+        else:
+            answering = self._answer(COLD[header.api_key], request, parked)
         try:
             # Most are answered before they would wait for anything: a task would cost more than the answer.
             waits_for = answering.send(None)
@@ -114,6 +129,13 @@ class Dispatcher:
         if header.api_key == ApiKey.API_VERSIONS:
             return None  # its handler answers any version (KIP-511)
         raise MalformedRequest(f"{api.name} has no version {header.version} here")
+
+    async def _forward(self, frame: bytes, request: Request, parked: Parked) -> None:
+        answer = await self._relay.forward(frame, request.header.api_key, address_bytes(request.connection.peer_host))
+        if answer is None:
+            await self._answer(COLD[request.header.api_key], request, parked)
+        else:
+            parked.ready((len(answer).to_bytes(4, "big"), answer))
 
     async def _answer(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
         header = request.header

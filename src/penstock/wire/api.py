@@ -58,6 +58,7 @@ class ApiKey:
     DESCRIBE_QUORUM: Final = 55
     ALTER_PARTITION: Final = 56
     UPDATE_FEATURES: Final = 57
+    ENVELOPE: Final = 58
     FETCH_SNAPSHOT: Final = 59
     DESCRIBE_CLUSTER: Final = 60
     DESCRIBE_PRODUCERS: Final = 61
@@ -150,6 +151,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, flexible_from=0),
     Api(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, flexible_from=0),
     Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
+    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, flexible_from=0),
     Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),

@@ -50,6 +50,12 @@ class FakeQuorum:
         _, self.image = delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
 
 
+class FakeRelay:
+    """This node is the active controller."""
+
+    is_needed = False
+
+
 class FakeTimer:
     def __init__(self, callback: Callable[[], None]) -> None:
         self.callback: Callable[[], None] | None = callback
@@ -323,6 +329,7 @@ class FakeNode:
             node_id=NodeId(1),
             cluster_id="the-cluster",
             endpoints=(Endpoint("PLAINTEXT", "host1", 9092),),
+            relay=FakeRelay(),  # type: ignore[arg-type]
             throttle=Throttle(self.clock, Spans),
         )
 

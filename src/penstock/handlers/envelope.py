@@ -1,0 +1,39 @@
+"""Envelope, version 0: a request that another node's client has sent there, for the active controller (KIP-590).
+
+Answers with the frame that the client is to get. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
+so that the sender looks again; INVALID_REQUEST for what is not relayed or cannot be read.
+"""
+
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.envelope.v0.response import EnvelopeResponse
+from kio.schema.errors import ErrorCode
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_ERROR
+from penstock.handlers.relay import RELAYED
+from penstock.handlers.reply import Encoded
+from penstock.handlers.table import COLD
+from penstock.wire import codec
+from penstock.wire.api import APIS
+from penstock.wire.frame import MalformedRequest, parse_header, response_head
+
+_SIZE_PREFIX = 4
+
+
+async def handle(context: Context, request: Request) -> EnvelopeResponse:
+    body: EnvelopeRequest = request.body
+    if not context.quorum.is_active:
+        return EnvelopeResponse(error_code=ErrorCode.not_controller)
+    try:
+        frame = memoryview(body.request_data)
+        header = parse_header(frame)
+        if header.api_key not in RELAYED or not APIS[header.api_key].accepts(header.version):
+            raise MalformedRequest("nothing that is relayed")
+        inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
+    except MalformedRequest:
+        return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    answer = await COLD[header.api_key](context, Request(header, inner, request.connection, request.listener))
+    assert not isinstance(answer, Encoded), "only answers on the hot path are written by hand"
+    written = codec.write_response(header.api_key, header.version, answer)
+    head = response_head(header.api_key, header.version, header.correlation_id, len(written))
+    return EnvelopeResponse(response_data=head[_SIZE_PREFIX:] + written, error_code=NO_ERROR)

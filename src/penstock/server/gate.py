@@ -1,0 +1,85 @@
+"""Keeps clients waiting while a node is not ready for them, and lets the other nodes of the cluster through.
+
+A voter must answer the quorum before there is a controller to register with, on the same ports. What a client asks
+meanwhile is kept and answered when the gate opens; its connection is not read from until then. Goes to dispatch.py.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from penstock.handlers.fetch import METADATA_TOPIC
+from penstock.handlers.relay import RELAYED
+from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.verification import CloseConnection
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import MalformedRequest, parse_header
+from penstock.wire.hot.fetch import read_request
+
+if TYPE_CHECKING:
+    from penstock.server.session import ClientSession
+
+Dispatch = Callable[[memoryview, "ClientSession"], Parts | Parked]
+
+BETWEEN_NODES: Final = RELAYED | {
+    ApiKey.API_VERSIONS,
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.ENVELOPE,
+    # By their numbers: AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AssignReplicasToDirs.
+    56,
+    62,
+    63,
+    67,
+    73,
+}
+
+
+class Gate:
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._held: list[tuple[memoryview, ClientSession, Parked]] | None = []
+
+    def dispatch(self, frame: memoryview, session: "ClientSession") -> Parts | Parked:
+        if self._held is None or _is_between_nodes(frame):
+            return self._dispatch(frame, session)
+        parked = Parked()
+        self._held.append((memoryview(bytearray(frame)), session, parked))
+        return parked
+
+    def open(self) -> None:
+        """Answer what was held, in the order in which it came."""
+        held, self._held = self._held or [], None
+        for frame, session, parked in held:
+            if parked.on_ready is not None:
+                self._answer(frame, session, parked)
+
+    def _answer(self, frame: memoryview, session: "ClientSession", parked: Parked) -> None:
+        try:
+            reply = self._dispatch(frame, session)
+        except (MalformedRequest, CloseConnection):
+            parked.fail()
+            return
+        if not isinstance(reply, Parked):
+            parked.ready(reply)
+        elif reply.parts is not None:
+            _pass_on(reply, parked)
+        else:
+            reply.on_ready = partial(_pass_on, reply, parked)
+
+
+def _pass_on(reply: Parked, parked: Parked) -> None:
+    assert reply.parts is not None, "it is ready"
+    parked.failed = reply.failed
+    parked.ready(reply.parts)
+
+
+def _is_between_nodes(frame: memoryview) -> bool:
+    header = parse_header(frame)
+    if header.api_key != ApiKey.FETCH:
+        return header.api_key in BETWEEN_NODES
+    fetch = read_request(frame, header.body_position, header.version)
+    asked = fetch.partitions
+    return fetch.replica_id >= 0 and bool(asked) and asked[0].topic == METADATA_TOPIC
