@@ -120,6 +120,7 @@ class Node:
                 self._context.monitor.stop()
                 self._context.transactions.close()
                 self._context.groups.close()
+                self._context.quorum.abandon()
             store.close(clean=False)
             if isinstance(problem, OSError | Refusal):
                 raise StartupError(f"The node cannot start with the data in {store.folder}: {problem}") from problem
@@ -216,6 +217,7 @@ class Node:
             throttle=self._throttle,
         )
         store.on_failure = self._storage_failed
+        quorum.on_leadership(monitor.leadership_changed)
         dispatcher = Dispatcher(context, is_held=not quorum.is_alone)
         if not quorum.is_alone:
             # The quorum needs this node before clients may have it.
@@ -226,7 +228,6 @@ class Node:
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
         quorum.subscribe(lifecycle.image_changed)
-        quorum.on_leadership(monitor.leadership_changed)
         await lifecycle.register()
         await replicas.settled()
         await lifecycle.serve()

@@ -515,7 +515,15 @@ class Quorum:
                 await _at_most(self._clock, RESIGN_S_MAX, self.messenger.sent())
         else:
             await asyncio.gather(*(pending.done for pending in self._pending), return_exceptions=True)
+        self.abandon()
+        self.log.close()
+
+    def abandon(self) -> None:
+        """Stop at once, as a crash would."""
         self._closed = True
+        self.log.on_durable = lambda: None
+        if self._keeper is not None:
+            self._keeper.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._loading is not None:
@@ -524,8 +532,6 @@ class Quorum:
         self.messenger.close()
         if self.peers is not None:
             self.peers.close()
-        self.log.on_durable = lambda: None
-        self.log.close()
 
     def _watch(self, directory: LogDirectory) -> None:
         others = directory.on_failure

@@ -182,6 +182,22 @@ def _members_without_epochs(old: Any, latest: Any) -> Any:
     return replace(latest, topics=tuple(topics))
 
 
+def _candidates_from_successors(old: Any, entity: Any) -> Any:
+    topics = []
+    for old_topic, topic in zip(old.topics, entity.topics, strict=True):
+        partitions = []
+        for old_partition, partition in zip(old_topic.partitions, topic.partitions, strict=True):
+            candidates = shape_of(type(partition)).find("preferred_candidates")
+            assert candidates is not None and candidates.entity is not None
+            candidate = candidates.entity
+            named = tuple(
+                candidate(candidate_id=node, candidate_directory_id=None) for node in old_partition.preferred_successors
+            )
+            partitions.append(replace(partition, preferred_candidates=named))
+        topics.append(replace(topic, partitions=tuple(partitions)))
+    return replace(entity, topics=tuple(topics))
+
+
 _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.METADATA, 0): _all_topics_if_none_are_named,
     **{(ApiKey.DELETE_TOPICS, version): _topics_from_names for version in range(1, 6)},
@@ -189,6 +205,7 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     **{(ApiKey.LEAVE_GROUP, version): _members_from_member for version in range(3)},
     **{(ApiKey.ADD_PARTITIONS_TO_TXN, version): _transactions_from_fields for version in range(4)},
     (ApiKey.UPDATE_FEATURES, 0): _upgrade_types,
+    (ApiKey.END_QUORUM_EPOCH, 0): _candidates_from_successors,
     (ApiKey.ALTER_PARTITION, 2): _members_without_epochs,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }

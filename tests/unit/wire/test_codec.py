@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+import sys
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -145,6 +146,8 @@ def test_what_the_requests_that_handlers_see_cannot_say_is_known() -> None:
         (ApiKey.FIND_COORDINATOR, "key"),
         (ApiKey.LEAVE_GROUP, "member_id"),
         (ApiKey.UPDATE_FEATURES, "feature_updates.allow_downgrade"),
+        (ApiKey.END_QUORUM_EPOCH, "topics.partitions.preferred_successors"),
+        (ApiKey.ALTER_PARTITION, "topics.partitions.new_isr"),
     }
 
 
@@ -335,3 +338,13 @@ def test_every_cut_of_a_request_is_malformed(api_key: int, version: int) -> None
 def test_no_other_error_ever_escapes_from_random_bytes(key_and_version: tuple[int, int], pieces: list[bytes]) -> None:
     with contextlib.suppress(MalformedRequest):
         read_request(*key_and_version, b"".join(pieces))
+
+
+def test_successors_without_folders_become_candidates() -> None:
+    """EndQuorumEpoch v0 knows nodes by their ids alone."""
+    layout = request_class(ApiKey.END_QUORUM_EPOCH, 0)
+    module = sys.modules[layout.__module__]
+    partition = module.PartitionData(partition_index=0, leader_id=1, leader_epoch=3, preferred_successors=(2, 3))
+    old = layout(cluster_id=None, topics=(module.TopicData(topic_name="__cluster_metadata", partitions=(partition,)),))
+    seen = read_request(ApiKey.END_QUORUM_EPOCH, 0, write_request(ApiKey.END_QUORUM_EPOCH, 0, old))
+    assert [each.candidate_id for each in seen.topics[0].partitions[0].preferred_candidates] == [2, 3]
