@@ -15,6 +15,7 @@ from examples import (
     at_least_once,
     at_most_once,
     auto_commit,
+    compacted_table,
     core_operations,
     exactly_once,
     external_offsets,
@@ -241,3 +242,18 @@ def test_the_exactly_once_example_runs_as_a_script(group_broker: Broker, fill: F
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=20)
     assert shown == ["PEAR", "PLUM"]
+
+
+def test_a_table_is_rebuilt_from_a_compacted_topic(group_broker: Broker, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = "compacted-table"
+    compacted_table.main([group_broker.bootstrap, topic, "fill", "700", "40"])
+    compacted_table.make_topic(group_broker.bootstrap, topic)
+    found = compacted_table.rebuild(group_broker.bootstrap, topic)
+    assert found.records_read == 700
+    deleted = {f"key-{number * 7919 % 40:09d}".encode() for number in range(660, 700) if number % 100 == 99}
+    assert len(found.table) == 40 - len(deleted)
+    assert not deleted & found.table.keys()
+    compacted_table.main([group_broker.bootstrap, topic])
+    assert capsys.readouterr().out.startswith(f"{len(found.table)} keys from 700 records in ")
+    with pytest.raises(SystemExit):
+        compacted_table.main([])

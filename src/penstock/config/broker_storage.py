@@ -45,12 +45,13 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     _long("log.cleaner.backoff.ms", 15 * SECOND_MS, least=0, scope="cluster-wide",
           doc="The pause when there is nothing to compact."),
     _long("log.cleaner.dedupe.buffer.size", 128 * MIB, scope="cluster-wide",
-          doc="The memory for the map of keys that a compaction keeps."),
+          doc="The memory for the map of keys that a compaction keeps; 192 bytes for each. Where a log has more new "
+              "keys than fit, it takes more passes."),
     _int("log.cleaner.io.buffer.size", 512 * KIB, least=0, scope="cluster-wide",
-         doc="The memory for reading and writing in a compaction."),
+         doc="Has no effect: compaction reads and writes in blocks of 1 MiB."),
     _double("log.cleaner.io.buffer.load.factor", 0.9, "How full the map of keys may get.", scope="cluster-wide"),
     _double("log.cleaner.io.max.bytes.per.second", 1.7976931348623157e308, scope="cluster-wide",
-            doc="How fast compaction may read and write."),
+            doc="How many bytes compaction may read and write in a second, both counted."),
     # Producers
     _int("producer.id.expiration.ms", DAY_MS, least=1, scope="cluster-wide",
          doc="After this long without a write the state of an idempotent producer is forgotten."),

@@ -46,11 +46,14 @@ class CleanedSegment:
         self._waiting: list[Buffer] = []
         self._waiting_size = self._flushed = self._synced = 0
 
+    @property
+    def size(self) -> int:
+        return self._flushed + self._waiting_size
+
     def add(self, header: HeaderTuple, batch: Buffer) -> None:
         """Take the next batch; it is written with the next flush."""
         size = header[1] + LOG_OVERHEAD
-        position = self._flushed + self._waiting_size
-        self.segment.added(header[0], header[0] + header[6], position, size, header[8])
+        self.segment.added(header[0], header[0] + header[6], self.size, size, header[8])
         self._waiting.append(batch)
         self._waiting_size += size
 

@@ -13,6 +13,7 @@ from penstock.storage.scan import RELATIVE_OFFSET_MAX
 from penstock.storage.time_index import ENTRY as TIME_ENTRY
 
 NO_TIME: Final = -1
+POSITION_MAX: Final = (1 << 31) - 1
 # The default of max.compaction.lag.ms.
 NEVER_OVERDUE: Final = (1 << 63) - 1
 
@@ -79,27 +80,26 @@ def is_overdue(dirty: Sequence[ClosedSegment], settings: TopicSettings, *, now_m
     return earliest > 0 and now_ms - earliest > settings.max_compaction_lag_ms
 
 
-def group(
-    segments: Sequence[Extent], *, bound: int, segment_bytes: int, index_interval: int, index_size_max: int
-) -> list[list[Extent]]:
-    """Put neighbours together that make one segment, by size, index room and range of offsets.
+def joins(
+    extent: Extent,
+    *,
+    end: int,
+    base_offset: int,
+    written: int,
+    entries: int,
+    segment_bytes: int,
+    index_interval: int,
+    index_size_max: int,
+) -> bool:
+    """Whether a segment goes into the one that is being written, by size, index room and range of offsets.
 
-    `bound` is the offset behind the last segment.
+    `end` is the offset behind it. As long as little is written the size may pass the limit, or the few
+    records that are left of a full segment would stand alone: readers take an answer without any record ill.
     """
-    groups: list[list[Extent]] = []
-    size = 0
-    for index, each in enumerate(segments):
-        end = segments[index + 1].base_offset if index + 1 < len(segments) else bound
-        entries = (size + each.size) // (index_interval + 1) + 2
-        if (
-            groups
-            and size + each.size <= segment_bytes
-            and entries * max(OFFSET_ENTRY.size, TIME_ENTRY.size) <= index_size_max
-            and end - 1 - groups[-1][0].base_offset <= RELATIVE_OFFSET_MAX
-        ):
-            groups[-1].append(each)
-            size += each.size
-        else:
-            groups.append([each])
-            size = each.size
-    return groups
+    size = written + extent.size
+    entries += extent.size // (index_interval + 1) + 2
+    return (
+        (size <= segment_bytes or (written <= segment_bytes // 2 and size <= POSITION_MAX))
+        and (entries * max(OFFSET_ENTRY.size, TIME_ENTRY.size) <= index_size_max or not written)
+        and end - 1 - base_offset <= RELATIVE_OFFSET_MAX
+    )

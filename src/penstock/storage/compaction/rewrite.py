@@ -50,34 +50,46 @@ class _Pass:
         self._horizon_ms = task.now_ms + task.delete_retention_ms
         self._read = self._written = self._dropped = 0
         self._unreported = 0
+        # The segment that is being written, what it is made of, and whether that changes anything.
+        self._output: CleanedSegment | None = None
+        self._group: list[Extent] = []
+        self._changed = False
+        # The last batch that was met, if nothing of it was written.
+        self._gone: HeaderTuple | None = None
 
     def run(self) -> Steps:
-        task = self._task
         yield from self._fill_map()
         clean_end = self._map.latest + 1
-        covered = [each for each in task.segments if each.base_offset < clean_end]
-        bound = task.segments[len(covered)].base_offset if len(covered) < len(task.segments) else task.bound
-        for group in plan.group(
-            covered,
-            bound=bound,
-            segment_bytes=task.segment_bytes,
-            index_interval=task.index_interval,
-            index_size_max=task.index_size_max,
-        ):
-            cleaned = yield from self._clean(group)
-            if cleaned is not None:
-                yield cleaned
+        try:
+            for extent, end in self._extents():
+                if extent.base_offset >= clean_end:
+                    break
+                if self._output is not None and not self._joins(self._output, extent, end):
+                    yield from self._finish(self._output)
+                if self._output is None:
+                    self._output = CleanedSegment(self._disk, self._task, extent.base_offset)
+                self._group.append(extent)
+                yield from self._write(extent, self._output)
+            if self._output is not None:
+                yield from self._finish(self._output)
+        finally:
+            if self._output is not None:
+                self._output.discard()
         return Finished(
             clean_end=clean_end, bytes_read=self._read, bytes_written=self._written, records_dropped=self._dropped
         )
+
+    def _extents(self) -> Iterator[tuple[Extent, int]]:
+        """Yield each segment with the offset behind it."""
+        segments = self._task.segments
+        return zip(segments, [*(each.base_offset for each in segments[1:]), self._task.bound], strict=True)
 
     # The map
 
     def _fill_map(self) -> Generator[int, None, None]:
         task, known = self._task, self._map
         known.latest = task.first_dirty - 1
-        ends = [*(each.base_offset for each in task.segments[1:]), task.bound]
-        dirty = [each for each, end in zip(task.segments, ends, strict=True) if end > task.first_dirty]
+        dirty = [each for each, end in self._extents() if end > task.first_dirty]
         transactions = WalkedTransactions(task.aborted, start=dirty[0].base_offset)
         for extent in dirty:
             for header, batch in self._batches(extent):
@@ -103,55 +115,60 @@ class _Pass:
 
     # Writing anew
 
-    def _clean(self, group: list[Extent]) -> Generator[int, None, CleanedGroup | None]:
-        """Write one group; None if it is one segment that stays as it is."""
-        output = CleanedSegment(self._disk, self._task, group[0].base_offset)
-        try:
-            changed = yield from self._write(group, output)
-            if not changed and len(group) == 1:
-                output.discard()
-                return None
-            size = output.finish()
-            self._written += size
-        except BaseException:
-            output.discard()
-            raise
-        segment = output.segment
-        return CleanedGroup(
-            base_offset=segment.base_offset,
-            replaced=tuple(each.base_offset for each in group),
-            size=size,
-            max_timestamp=segment.max_timestamp,
-            max_timestamp_offset=segment.max_timestamp_offset,
-            txn_entries=segment.txn_index.summary or (0, 0),
+    def _joins(self, output: CleanedSegment, extent: Extent, end: int) -> bool:
+        task = self._task
+        return plan.joins(
+            extent,
+            end=end,
+            base_offset=output.segment.base_offset,
+            written=output.size,
+            entries=len(output.segment.offset_index),
+            segment_bytes=task.segment_bytes,
+            index_interval=task.index_interval,
+            index_size_max=task.index_size_max,
         )
 
-    def _write(self, group: list[Extent], output: CleanedSegment) -> Generator[int, None, bool]:
-        """Write what is left of a group; return whether anything is not as it was."""
-        changed = False
-        gone: HeaderTuple | None = None
-        for extent in group:
-            for header, batch in self._batches(extent):
-                kept = self._kept(header, batch, output)
-                if kept is None and header[2] != self._epoch:
-                    kept = emptied(header, keeps_producer=False)
-                self._epoch = header[2]
-                gone = header if kept is None else None
-                if kept is None:
-                    changed = True
-                elif kept is batch or kept == batch:
-                    output.add(header, batch)
-                else:
-                    changed = True
-                    output.add(unpack_header(kept, 0), kept)
-                if self._unreported >= BLOCK_SIZE:
-                    self._unreported += output.flush()
-                    yield self._report()
-        if gone is not None:
+    def _write(self, extent: Extent, output: CleanedSegment) -> Generator[int, None, None]:
+        """Write what is left of a segment."""
+        for header, batch in self._batches(extent):
+            kept = self._kept(header, batch, output)
+            if kept is None and header[2] != self._epoch:
+                kept = emptied(header, keeps_producer=False)
+            self._epoch = header[2]
+            self._gone = header if kept is None else None
+            if kept is None:
+                self._changed = True
+            elif kept is batch or kept == batch:
+                output.add(header, batch)
+            else:
+                self._changed = True
+                output.add(unpack_header(kept, 0), kept)
+            if self._unreported >= BLOCK_SIZE:
+                self._unreported += output.flush()
+                yield self._report()
+
+    def _finish(self, output: CleanedSegment) -> Generator[CleanedGroup, None, None]:
+        """Yield the group that was written, unless it is one segment that stays as it is."""
+        if self._gone is not None:
             # The end of the segment stays known: a gap between segments is always damage.
-            filler = emptied(gone, keeps_producer=False)
+            filler = emptied(self._gone, keeps_producer=False)
             output.add(unpack_header(filler, 0), filler)
-        return changed
+        group, changed = tuple(each.base_offset for each in self._group), self._changed
+        self._group, self._changed, self._gone = [], False, None
+        if changed or len(group) > 1:
+            size = output.finish()
+            self._written += size
+            # From here on the files are the caller's.
+            self._output = None
+            yield CleanedGroup(
+                base_offset=output.segment.base_offset,
+                replaced=group,
+                size=size,
+                txn_entries=output.segment.txn_index.summary or (0, 0),
+            )
+        else:
+            output.discard()
+            self._output = None
 
     def _kept(self, header: HeaderTuple, batch: memoryview, output: CleanedSegment) -> bytes | memoryview | None:
         """Return what stays of a batch: itself, another one in its place, or None."""

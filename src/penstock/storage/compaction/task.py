@@ -56,8 +56,6 @@ class CleanedGroup:
     base_offset: int
     replaced: tuple[int, ...]
     size: int
-    max_timestamp: int
-    max_timestamp_offset: int
     # Count and checksum of the entries of its transaction index.
     txn_entries: tuple[int, int]
 

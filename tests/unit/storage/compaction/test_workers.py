@@ -1,0 +1,149 @@
+"""Both kinds of worker: what they are told, what they tell, and how they end."""
+
+from collections.abc import Callable
+
+from penstock.ports.clock import Timer
+from penstock.storage.compaction.child_worker import MODULE, ChildWorker
+from penstock.storage.compaction.inline import InlineWorker
+from penstock.storage.compaction.task import (
+    GIVE_UP,
+    GO_ON,
+    WORKER_DIED,
+    CleanedGroup,
+    Failed,
+    Finished,
+    News,
+    Task,
+    encode_news,
+)
+from tests.support.compacting import HandClock, cleaner_for
+from tests.unit.storage.compaction.world import NOW_MS, World
+
+TASK = Task(
+    folder="/data/table-0", segments=(), bound=0, first_dirty=0, now_ms=0, delete_retention_ms=0, segment_bytes=1,
+    index_interval=1, index_size_max=1, map_memory=1, map_load_factor=1.0, bytes_per_second=1.0,
+)  # fmt: skip
+GROUP = CleanedGroup(base_offset=0, replaced=(0, 5), size=100, txn_entries=(0, 0))
+
+
+class FakeChild:
+    def __init__(self, on_line: Callable[[bytes], None], on_end: Callable[[str], None]) -> None:
+        self.say, self.end = on_line, on_end
+        self.heard: list[bytes] = []
+        self.is_killed = False
+
+    def send(self, line: bytes) -> None:
+        self.heard.append(line)
+
+    def kill(self) -> None:
+        self.is_killed = True
+
+
+class FakeChildren:
+    def __init__(self) -> None:
+        self.all: list[FakeChild] = []
+
+    def spawn(self, module: str, on_line: Callable[[bytes], None], on_end: Callable[[str], None]) -> FakeChild:
+        assert module == MODULE
+        self.all.append(FakeChild(on_line, on_end))
+        return self.all[-1]
+
+    async def stop(self) -> None:
+        return
+
+
+def test_one_child_serves_one_pass_after_the_other() -> None:
+    children = FakeChildren()
+    worker = ChildWorker(children)
+    told: list[News] = []
+
+    def tell(news: News) -> bool:
+        told.append(news)
+        return True
+
+    for _ in range(2):
+        worker.start(TASK, tell)
+        children.all[0].say(encode_news(GROUP))
+        children.all[0].say(encode_news(Finished(clean_end=5)))
+    assert told == [GROUP, Finished(clean_end=5)] * 2
+    assert children.all[0].heard == [TASK.encode(), GO_ON] * 2
+    assert len(children.all) == 1
+
+
+def test_a_group_that_is_not_wanted_ends_the_pass() -> None:
+    children = FakeChildren()
+    worker = ChildWorker(children)
+    worker.start(TASK, lambda news: False)
+    children.all[0].say(encode_news(GROUP))
+    assert children.all[0].heard[-1] == GIVE_UP
+    worker.start(TASK, lambda news: False)
+    assert children.all[0].heard[-1] == TASK.encode()
+
+
+def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
+    children = FakeChildren()
+    worker = ChildWorker(children)
+    told: list[News] = []
+
+    def tell(news: News) -> bool:
+        told.append(news)
+        return False
+
+    worker.start(TASK, tell)
+    children.all[0].end("killed")
+    assert told == [Failed(why="killed", errno=WORKER_DIED)]
+    worker.start(TASK, lambda news: False)
+    assert len(children.all) == 2
+    worker.stop()
+    assert children.all[1].is_killed
+
+
+class SteppingClock(HandClock):
+    """Does what was asked for when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(NOW_MS)
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        self.waiting.append((delay_s, callback))
+        return super().call_later(delay_s, callback)
+
+    def step(self) -> float:
+        delay_s, callback = self.waiting.pop(0)
+        callback()
+        return delay_s
+
+
+def fill(world: World) -> None:
+    for number in range(30):
+        world.put((f"k{number % 5}", f"{number}" * 50))
+    world.log.roll()
+
+
+def test_the_loop_compacts_in_slices_where_there_are_no_children() -> None:
+    world = World()
+    fill(world)
+    clock = SteppingClock()
+    cleaner = cleaner_for(world.store, world.disk, clock, worker=InlineWorker(world.disk, clock))
+    cleaner.start()
+    slices = 0
+    while world.log.clean_offset < 30:
+        clock.step()
+        slices += 1
+    assert slices > 2
+    assert len(world.records()) == 5
+    assert not cleaner.is_busy
+
+
+def test_a_pass_that_is_stopped_leaves_no_files_behind() -> None:
+    world = World()
+    fill(world)
+    clock = SteppingClock()
+    cleaner = cleaner_for(world.store, world.disk, clock, worker=InlineWorker(world.disk, clock))
+    cleaner.start()
+    clock.step()
+    cleaner.stop()
+    assert not world.log.is_compacting
+    assert not [name for name in world.names() if name.endswith(".cleaned")]
+    assert len(world.records()) == 30
