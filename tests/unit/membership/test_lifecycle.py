@@ -1,0 +1,206 @@
+"""A broker's life against a controller that answers as told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.client.asking import PeerUnavailable
+from penstock.config.settings import BrokerSettings
+from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
+from penstock.metadata.delta import Delta
+from penstock.model.errors import StartupError
+from penstock.model.ids import NodeId
+from penstock.wire.api import ApiKey
+from tests.support.stepped_clock import SteppedClock, settle
+from tests.unit.controller.cluster import broker, cluster
+
+IDENTITY = Identity(
+    node_id=NodeId(1),
+    cluster_id="c",
+    incarnation_id=UUID(int=9),
+    end_points=(),
+    features=(),
+    rack="r",
+    log_dirs=(UUID(int=500),),
+    previous_broker_epoch=3,
+)
+
+
+class Controller:
+    def __init__(self) -> None:
+        self.registrations: list[Any] = []
+        self.heartbeats: list[Any] = []
+        self.refusals: list[ErrorCode] = []
+        self.silent = False
+        self.lets_go_after = 2
+
+    async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
+        if self.silent:
+            raise PeerUnavailable("nobody answers")
+        error = self.refusals.pop(0) if self.refusals else ErrorCode.none
+        if api_key == ApiKey.BROKER_REGISTRATION:
+            self.registrations.append(request)
+            return SimpleNamespace(error_code=error, broker_epoch=10 * len(self.registrations))
+        self.heartbeats.append(request)
+        leaving = sum(each.want_shut_down for each in self.heartbeats)
+        return SimpleNamespace(
+            error_code=error,
+            is_fenced=request.want_fence or request.current_metadata_offset < request.broker_epoch,
+            should_shut_down=leaving >= self.lets_go_after,
+        )
+
+
+class World:
+    def __init__(self) -> None:
+        self.controller = Controller()
+        self.clock = SteppedClock()
+        self.offset = 100
+        self.broker = Lifecycle(
+            IDENTITY,
+            channel=self.controller,
+            clock=self.clock,
+            current_settings=lambda: BrokerSettings(),
+            seen_offset=lambda: self.offset,
+        )
+
+    async def started(self) -> None:
+        await self.broker.register()
+        await self.broker.serve()
+
+
+def serves(world: World) -> bool:
+    return world.broker.is_serving
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    made.broker.stop()
+    await settle()
+
+
+async def test_a_broker_is_registered_then_fenced_until_it_is_ready(world: World) -> None:
+    await world.broker.register()
+    (request,) = world.controller.registrations
+    assert (request.broker_id, request.previous_broker_epoch, request.rack) == (1, 3, "r")
+    assert request.log_dirs == (UUID(int=500),)
+    await settle()
+    assert world.controller.heartbeats[0].want_fence
+    assert not serves(world)
+    await world.broker.serve()
+    assert serves(world)
+    assert world.broker.broker_epoch == 10
+
+
+async def test_starting_takes_no_time_where_nobody_has_to_be_waited_for(world: World) -> None:
+    before = world.clock.monotonic()
+    await world.started()
+    assert world.clock.monotonic() == before
+
+
+async def test_heartbeats_come_at_their_interval(world: World) -> None:
+    await world.started()
+    count = len(world.controller.heartbeats)
+    await world.clock.advance(20.0)
+    assert len(world.controller.heartbeats) - count == 10
+
+
+async def test_a_broker_that_is_behind_asks_again_soon_and_when_its_image_has_caught_up(world: World) -> None:
+    world.offset = 5
+    await world.broker.register()
+    serving = asyncio.ensure_future(world.broker.serve())
+    await world.clock.advance(0.5)
+    assert not serving.done()
+    assert len(world.controller.heartbeats) > 5
+    world.offset = 10
+    image = cluster(*[broker(1)] * 11)
+    world.broker.image_changed(Delta.whole(image), image)
+    await settle()
+    assert serving.done()
+
+
+async def test_a_broker_that_is_not_known_any_more_registers_again(world: World) -> None:
+    await world.started()
+    world.controller.refusals.append(ErrorCode.stale_broker_epoch)
+    await world.clock.advance(3.0)
+    assert world.broker.broker_epoch == 20
+    assert world.controller.registrations[-1].previous_broker_epoch == 10
+    assert serves(world)
+
+
+async def test_a_namesake_is_waited_for(world: World) -> None:
+    world.controller.refusals.extend([ErrorCode.duplicate_broker_registration] * 3)
+    registering = asyncio.ensure_future(world.broker.register())
+    await world.clock.advance(1.0)
+    assert registering.done()
+    assert len(world.controller.registrations) == 4
+
+
+async def test_a_node_of_another_cluster_does_not_start(world: World) -> None:
+    world.controller.refusals.append(ErrorCode.inconsistent_cluster_id)
+    with pytest.raises(StartupError, match="another cluster"):
+        await world.broker.register()
+
+
+async def test_without_a_controller_the_start_ends_with_a_reason(world: World) -> None:
+    world.controller.silent = True
+    registering = asyncio.ensure_future(world.broker.register())
+    await world.clock.advance(61.0)
+    with pytest.raises(StartupError, match="majority of the voters"):
+        await registering
+    assert world.broker.broker_epoch == NOT_REGISTERED
+
+
+async def test_a_controller_that_is_away_for_a_while_is_asked_again(world: World) -> None:
+    await world.started()
+    world.controller.silent = True
+    await world.clock.advance(5.0)
+    world.controller.silent = False
+    count = len(world.controller.heartbeats)
+    await world.clock.advance(0.3)
+    assert len(world.controller.heartbeats) > count
+
+
+async def test_a_broker_hands_over_before_it_stops(world: World) -> None:
+    await world.started()
+    world.controller.lets_go_after = 4
+    leaving = asyncio.ensure_future(world.broker.leave())
+    await settle()
+    assert not leaving.done()
+    await world.clock.advance(0.2)
+    assert leaving.done()
+    assert [each.want_shut_down for each in world.controller.heartbeats[-4:]] == [True] * 4
+
+
+async def test_a_broker_that_nobody_answers_stops_nevertheless(world: World) -> None:
+    await world.started()
+    world.controller.silent = True
+    leaving = asyncio.ensure_future(world.broker.leave())
+    await world.clock.advance(2.0)
+    assert not leaving.done()
+    await world.clock.advance(2.0)
+    assert leaving.done()
+
+
+async def test_the_others_say_at_once_that_they_know_who_leaves(world: World) -> None:
+    await world.started()
+    await settle()
+    count = len(world.controller.heartbeats)
+    image = cluster(broker(1), broker(2, leaving=True))
+    world.broker.image_changed(Delta.whole(image), image)
+    await settle()
+    assert len(world.controller.heartbeats) == count + 1
+
+
+async def test_a_broker_whose_disk_failed_asks_to_be_fenced(world: World) -> None:
+    await world.started()
+    world.broker.directory_failed(UUID(int=500))
+    await settle()
+    last = world.controller.heartbeats[-1]
+    assert (last.want_fence, last.offline_log_dirs) == (True, (UUID(int=500),))
