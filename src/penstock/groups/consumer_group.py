@@ -320,11 +320,6 @@ class ConsumerGroup:
             raise UnsupportedVersion
         return commit_check(member, generation)
 
-    def check_commit(self, *, member_id: str, instance_id: str | None, generation: int) -> None:
-        """Accept only the member's present epoch. `commit_check` knows about each partition."""
-        if self.commit_check(member_id=member_id, instance_id=instance_id, generation=generation) is not None:
-            raise stale(self.members[member_id], generation)
-
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None:
         if member_id is None and member_epoch < 0:
             return

@@ -22,6 +22,7 @@ from penstock.ports.buffers import BufferPool, FrameBuffer
 from penstock.ports.dialing import dial
 from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
 from penstock.ports.real_disk import RealFile
+from penstock.ports.real_listener import ServerSocket, bound_sockets
 
 log = logging.getLogger(__name__)
 
@@ -39,9 +40,7 @@ UNREAD_SIZE_MAX = 64 * KIB
 PARTS_PER_SEND_MAX = 256
 # Replies to the frames of one read leave together, unless they are many: who does not read them gets no more.
 PARTS_UNSENT_MAX = 128
-ACCEPTS_PER_TURN_MAX = 64
 SWEEP_INTERVAL_S = 5.0
-ACCEPT_RETRY_S = 0.2
 FRAME_BYTES_PER_SECOND_MIN = 1 * KIB
 
 _size_of = Struct(">i").unpack_from
@@ -356,43 +355,6 @@ class SocketConnection:
         return None
 
 
-class ServerSocket:
-    """The sockets of one listener: one per address family of its host."""
-
-    def __init__(self, network: "RealNetwork", sockets: list[socket.socket]) -> None:
-        self._network = network
-        self._sockets = sockets
-        self.port: int = sockets[0].getsockname()[1]
-
-    def serve(self, accept: Accept) -> None:
-        for sock in self._sockets:
-            self._network.loop.add_reader(sock.fileno(), self._acceptable, sock, accept)
-
-    def _acceptable(self, sock: socket.socket, accept: Accept) -> None:
-        for _ in range(ACCEPTS_PER_TURN_MAX):
-            try:
-                peer, address = sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                # Out of descriptors: the connection stays in the queue, so look again later.
-                log.warning("cannot accept a connection: %s", error)
-                self._network.loop.remove_reader(sock.fileno())
-                self._network.loop.call_later(ACCEPT_RETRY_S, self._watch_again, sock, accept)
-                return
-            self._network.welcome(peer, address, accept)
-
-    def _watch_again(self, sock: socket.socket, accept: Accept) -> None:
-        if sock.fileno() >= 0:
-            self._network.loop.add_reader(sock.fileno(), self._acceptable, sock, accept)
-
-    def close(self) -> None:
-        for sock in self._sockets:
-            if sock.fileno() >= 0:
-                self._network.loop.remove_reader(sock.fileno())
-                sock.close()
-
-
 class RealNetwork:
     """Every socket of one event loop."""
 
@@ -418,18 +380,8 @@ class RealNetwork:
         return time.monotonic()
 
     def listen(self, host: str, port: int) -> ServerSocket:
-        sockets: list[socket.socket] = []
-        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # IPv4 first: with port 0 the other family takes the port that it was given.
-        for family, _, _, _, address in sorted(set(addresses), key=lambda found: found[0]):
-            wanted = sockets[0].getsockname()[1] if sockets else port
-            try:
-                sockets.append(_bound(family, str(address[0]), wanted))
-            except OSError:
-                if not sockets:
-                    raise
         self._watch_time()
-        return ServerSocket(self, sockets)
+        return ServerSocket(self, bound_sockets(host, port))
 
     def connect(self, host: str, port: int, opened: Opened) -> None:
         task = self.loop.create_task(self._connect(host, port, opened))
@@ -512,18 +464,3 @@ class RealNetwork:
         self.flush()
         for connection in list(self.connections):
             connection.close()
-
-
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((host, port))
-        sock.listen(1024)
-    except OSError:
-        sock.close()
-        raise
-    return sock

@@ -17,21 +17,27 @@ from penstock.transactions.turn import TIMEOUT, TimerKey, Turn, Volatile
 
 
 def add(found: TransactionValue | None, volatile: Volatile, command: AddPartitions, turn: Turn) -> None:
-    error = NO_ERROR
-    if not command.transactional_id:
-        error = InvalidRequest.code
-    elif found is None:
-        error = InvalidProducerIdMapping.code
-    elif found.state in ENDING:
-        # First, as the producer may already use the id that the end brings.
-        error = ConcurrentTransactions.code
-    elif found.producer_id != command.producer_id:
-        error = InvalidProducerIdMapping.code
-    elif found.epoch != command.epoch:
-        error = ProducerFenced.code
-    elif found.state is not State.ONGOING or not command.partitions <= found.partitions:
+    error = _refusal(found, command)
+    if found is not None and error == NO_ERROR and not _has_all(found, command):
         _add(found, volatile, command, turn)
     turn.answer(error)
+
+
+def _has_all(found: TransactionValue, command: AddPartitions) -> bool:
+    return found.state is State.ONGOING and command.partitions <= found.partitions
+
+
+def _refusal(found: TransactionValue | None, command: AddPartitions) -> int:
+    if not command.transactional_id:
+        return InvalidRequest.code
+    if found is None:
+        return InvalidProducerIdMapping.code
+    if found.state in ENDING:
+        # First, as the producer may already use the id that the end brings.
+        return ConcurrentTransactions.code
+    if found.producer_id != command.producer_id:
+        return InvalidProducerIdMapping.code
+    return NO_ERROR if found.epoch == command.epoch else ProducerFenced.code
 
 
 def _add(found: TransactionValue, volatile: Volatile, command: AddPartitions, turn: Turn) -> None:
