@@ -46,8 +46,7 @@ def judge(results: Results) -> list[Bar]:
         bars.append(_ratio(results, f"{row}: fsync >= 0.7 of Kafka unflushed", row, FSYNC, KAFKA, "records/s", 0.7))
     bars.append(_ratio(results, "small requests >= 2x Kafka", measures.SMALL, FSYNC, KAFKA, "requests/s", 2.0))
     bars += [
-        _ratio(results, f"{row}: flush.mode=os >= 2x Kafka", row, OS, KAFKA, "commits/s", 2.0)
-        for row in COMMIT_ROWS
+        _ratio(results, f"{row}: flush.mode=os >= 2x Kafka", row, OS, KAFKA, "commits/s", 2.0) for row in COMMIT_ROWS
     ]
     bars += [
         _ratio(results, f"{row}: fsync >= 0.5 of Kafka unflushed", row, FSYNC, KAFKA, "commits/s", 0.5)
@@ -69,6 +68,12 @@ def judge(results: Results) -> list[Bar]:
             FSYNC,
             "s beyond the delay",
             1.0,
+        ),
+        _at_least(
+            results, "compaction >= 100 MB/s of one core, 4 KB values", measures.COMPACTION, FSYNC, "MB/s of CPU", 100
+        ),
+        _at_most(
+            results, "produce p99 beside a compaction <= 2x without", measures.COMPACTION_BESIDE, FSYNC, "ratio", 2.0
         ),
         _at_most(results, "small requests <= 12 us CPU", measures.SMALL, OS, "CPU us/request", 12),
         _at_least(results, "small requests >= 70,000/s", measures.SMALL, OS, "requests/s", 70_000),
