@@ -46,8 +46,9 @@ def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Pa
     parts = fetch.attempt(final=request.session_epoch <= 0)
     if parts is not None:
         return parts
+    feed.marks_are_urgent = handler.followers_serve_consumers
     feed.park(fetch, fetch.missing)
-    handler.deadlines.add(now + request.max_wait_ms / 1000, fetch)
+    feed.expire_at(now + request.max_wait_ms / 1000)
     return fetch
 
 
@@ -68,34 +69,40 @@ class ReplicaFetch(Parked):
     def count(self) -> None:
         """Take what the request asks for, and what that says about its sender."""
         feed = self._feed
-        feed.marks_are_urgent = self._handler.followers_serve_consumers
+        node_id = NodeId(feed.node_id)
         for asked in self._request.partitions:
             fed = feed.take(asked)
-            feed.ready[fed] = None
             partition = self._find(fed)
-            if partition is None:
+            lead = None if partition is None else partition.lead
+            if partition is None or lead is None or asked.current_leader_epoch != partition.leader_epoch:
+                feed.ready[fed] = None
                 continue
-            lead = partition.lead
-            if lead is None or asked.current_leader_epoch != partition.leader_epoch:
+            progress = lead.followers.get(node_id)
+            offset = asked.offset
+            if progress is None or not partition.holds_prefix(offset, asked.last_fetched_epoch):
+                feed.ready[fed] = None
                 continue
-            progress = lead.followers.get(NodeId(feed.node_id))
-            if progress is None or not partition.holds_prefix(asked.offset, asked.last_fetched_epoch):
-                continue
-            partition.follower_fetched(progress, asked.offset, asked.log_start_offset, feed.broker_epoch)
+            partition.follower_fetched(progress, offset, asked.log_start_offset, feed.broker_epoch)
+            if offset < partition.log.end_offset:
+                feed.ready[fed] = None
+            else:
+                feed.ready.pop(fed, None)
+                feed.moved[fed] = None
 
     def attempt(self, *, final: bool = False) -> Parts | None:
         """The answer, or None if it is better to wait for more."""
         request, feed = self._request, self._feed
         answers: list[PartitionAnswer] = []
         told: list[Fed] = []
-        quiet: list[Fed] = []
         room = request.max_bytes
         size = 0
-        urgent = final or request.max_wait_ms <= 0
+        urgent = final or feed.urgent or request.max_wait_ms <= 0
+        quiet: list[Fed] = []
         for fed in feed.ready:
             answer = self._read(fed, room, at_least_one=size == 0)
             if answer is None:
-                quiet.append(fed)
+                if fed.partition is None or fed.asked.offset >= fed.partition.log.end_offset:
+                    quiet.append(fed)
                 continue
             answers.append(answer)
             told.append(fed)
@@ -104,30 +111,38 @@ class ReplicaFetch(Parked):
             if answer.error_code or answer.diverging is not None:
                 urgent = True
         for fed in quiet:
-            if not self._has_more(fed):
-                del feed.ready[fed]
+            del feed.ready[fed]
         if not urgent and size < request.min_bytes:
             self.missing = request.min_bytes - size
             return None
-        return self._answer(answers, told)
-
-    def _answer(self, answers: list[PartitionAnswer], told: list[Fed]) -> Parts:
-        feed, header = self._feed, self._header
+        feed.urgent = False
+        for fed in told:
+            del feed.ready[fed]
+        self._tell_marks(answers, told)
         for fed, answer in zip(told, answers, strict=True):
             # The recovery from an error is news as well.
             fed.sent_mark = -1 if answer.error_code else answer.high_watermark
             fed.sent_start = answer.log_start_offset
-            if answer.size or not self._has_more(fed):
-                feed.ready.pop(fed, None)
+        header = self._header
         parts = write_response(header.version, header.correlation_id, answers, session_id=feed.id)
         if not feed.id:
             feed.close()
         return parts
 
-    def _has_more(self, fed: Fed) -> bool:
-        """Whether records wait that did not fit, or may not be sent yet."""
-        partition = fed.partition
-        return partition is not None and partition.lead is not None and fed.asked.offset < partition.log.end_offset
+    def _tell_marks(self, answers: list[PartitionAnswer], told: list[Fed]) -> None:
+        """Add what is only worth a word because there is an answer anyway."""
+        moved, self._feed.moved = self._feed.moved, {}
+        for fed in moved:
+            partition = fed.partition
+            if partition is None or partition.lead is None or fed in told:
+                continue
+            start, mark = partition.log.start_offset, partition.high_watermark
+            if mark != fed.sent_mark or start != fed.sent_start:
+                asked = fed.asked
+                answers.append(
+                    PartitionAnswer(asked.topic, asked.index, 0, mark, partition.last_stable_offset, start)
+                )
+                told.append(fed)
 
     def _find(self, fed: Fed) -> Partition | None:
         replicas = self._handler.replicas
@@ -139,7 +154,7 @@ class ReplicaFetch(Parked):
         return partition
 
     def _read(self, fed: Fed, room: int, *, at_least_one: bool) -> PartitionAnswer | None:
-        """What the follower is to be told of a partition; None if there is no news."""
+        """What the follower is to be told of a partition; None if there is nothing that it may have yet."""
         asked = fed.asked
         partition = self._find(fed)
         try:
@@ -186,9 +201,9 @@ class ReplicaFetch(Parked):
                 asked.offset, max_bytes=min(asked.max_bytes, room), at_least_one=at_least_one
             )
         if records is None:
-            if partition.high_watermark == fed.sent_mark and held.start_offset == fed.sent_start:
-                return None
-        elif throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
+            # It may have no more now, or there is no room for it: it stays in line.
+            return None
+        if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
             throttle.spend(records.size)
         return PartitionAnswer(
             asked.topic,
@@ -206,15 +221,6 @@ class ReplicaFetch(Parked):
         self._look(final=False)
 
     def finish(self) -> None:
-        self._look(final=True)
-
-    def expired(self) -> None:
-        self._look(final=True)
-
-    def more_bytes(self, size: int) -> None:
-        self._look(final=False)
-
-    def changed(self) -> None:
         self._look(final=True)
 
     def _look(self, *, final: bool) -> None:

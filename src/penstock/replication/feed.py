@@ -55,14 +55,17 @@ class Fed:
 
     def mark_moved(self) -> None:
         feed = self.feed
-        feed.ready[self] = None
-        if feed.waiting is not None and feed.marks_are_urgent:
+        feed.moved[self] = None
+        if feed.marks_are_urgent and feed.waiting is not None:
+            feed.urgent = True
             feed.wake()
 
     def changed(self) -> None:
-        """The partition changed hands: the follower must hear of it at once."""
+        """The partition changed hands, or its start has moved: the follower must hear of it at once."""
         feed = self.feed
         feed.ready[self] = None
+        feed.moved[self] = None
+        feed.urgent = True
         if feed.waiting is not None:
             feed.wake()
 
@@ -81,6 +84,8 @@ class Feed:
     """One session of one follower."""
 
     __slots__ = (
+        "_deadline",
+        "_timer",
         "_wakeups",
         "broker_epoch",
         "by_id",
@@ -90,9 +95,11 @@ class Feed:
         "id",
         "marks_are_urgent",
         "missing",
+        "moved",
         "node_id",
         "partitions",
         "ready",
+        "urgent",
         "waiting",
     )
 
@@ -107,12 +114,17 @@ class Feed:
         self.epoch = 1
         self.heard_at = now
         self.partitions: dict[tuple[bytes, int], Fed] = {}
-        # Those that may have news; a dict for its order.
+        # Those that may have records or an error to tell, and those whose marks may have moved; dicts for their order.
         self.ready: dict[Fed, None] = {}
+        self.moved: dict[Fed, None] = {}
         self.waiting: WaitingFollower | None = None
         self.missing = 0
         self.gained = 0
         self.marks_are_urgent = False
+        # Whether there is something that the next fetch must not wait for.
+        self.urgent = False
+        self._deadline = 0.0
+        self._timer: Timer | None = None
 
     def take(self, asked: FetchPartition) -> Fed:
         key = (asked.topic, asked.index)
@@ -128,11 +140,28 @@ class Feed:
         if fed is not None:
             fed.join(None)
             self.ready.pop(fed, None)
+            self.moved.pop(fed, None)
 
     def park(self, waiting: WaitingFollower, missing: int) -> None:
         self.waiting = waiting
         self.missing = missing
         self.gained = 0
+
+    def expire_at(self, deadline: float) -> None:
+        """Answer what is parked by then. One timer serves many fetches: it looks again when the time has moved on."""
+        self._deadline = deadline
+        if self._timer is None:
+            self._timer = self._wakeups.clock.call_later(deadline - self.heard_at, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self.waiting is None:
+            return
+        left = self._deadline - self._wakeups.clock.monotonic()
+        if left > 0:
+            self._timer = self._wakeups.clock.call_later(left, self._expire)
+        else:
+            self.waiting.finish()
 
     def wake(self) -> None:
         self._wakeups.add(self)
@@ -142,16 +171,20 @@ class Feed:
             fed.join(None)
         self.partitions.clear()
         self.ready.clear()
+        self.moved.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         self.waiting = None
 
 
 class Wakeups:
     """Followers to be answered: at the end of the request that has news for them, else when the loop comes round."""
 
-    __slots__ = ("_clock", "_feeds", "_timer", "held")
+    __slots__ = ("_feeds", "_timer", "clock", "held")
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+        self.clock = clock
         self._feeds: list[Feed] = []
         self._timer: Timer | None = None
         self.held = False
@@ -161,7 +194,7 @@ class Wakeups:
         if feed not in self._feeds:
             self._feeds.append(feed)
             if not self.held and self._timer is None:
-                self._timer = self._clock.call_later(0, self._fire)
+                self._timer = self.clock.call_later(0, self._fire)
 
     def run(self) -> None:
         while self._feeds:
