@@ -43,6 +43,7 @@ from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
+from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from penstock.storage.store import LogStore
 from penstock.transactions.marker_writer import MarkerWriter
 from penstock.transactions.service import Transactions
@@ -99,9 +100,11 @@ class Node:
         self._network.limit(_limits(self.settings))
         if self.settings.ignored:
             log.info("these options have no effect here: %s", ", ".join(self.settings.ignored))
+        folder = _data_folder(self.settings)
+        _check_cluster_id(self.settings, self._disk, folder)
         store = LogStore.load(
             self._disk,
-            _data_folder(self.settings),
+            folder,
             cluster_id=self.settings["cluster.id"],
             node_id=self.node_id,
             clock=self._clock,
@@ -111,17 +114,10 @@ class Node:
             self._bind()
             await self._build(store)
         except BaseException as problem:
-            self._server.stop()
-            if self._lifecycle is not None:
-                self._lifecycle.stop()
-            if self._peers is not None:
-                self._peers.close()
-            if self._context is not None:
-                self._context.monitor.stop()
-                self._context.transactions.close()
-                self._context.groups.close()
-                self._context.quorum.abandon()
-            store.close(clean=False)
+            is_built = self._context is not None
+            self.abandon()
+            if not is_built:
+                store.close(clean=False)
             if isinstance(problem, OSError | Refusal):
                 raise StartupError(f"The node cannot start with the data in {store.folder}: {problem}") from problem
             raise
@@ -249,6 +245,25 @@ class Node:
                 continue
             log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
 
+    def abandon(self) -> None:
+        """Stop at once, as a crash would: nothing is handed over, and the data folder is left as it is."""
+        self._server.stop()
+        if self._lifecycle is not None:
+            self._lifecycle.stop()
+        if self._peers is not None:
+            self._peers.close()
+        for part in (self._janitor, self._cleaner):
+            if part is not None:
+                part.stop()
+        if self._context is not None:
+            context, self._context = self._context, None
+            context.monitor.stop()
+            context.transactions.close()
+            context.groups.close()
+            context.replicas.stop()
+            context.quorum.abandon()
+            context.store.close(clean=False)
+
     async def stop(self) -> None:
         """Hand over, stop serving, then leave the data folder clean: the next start scans nothing."""
         broker_epoch = NOT_REGISTERED
@@ -349,6 +364,13 @@ def _data_folder(settings: BrokerSettings) -> str:
     if len(folders) > 1:
         raise StartupError("log.dirs names several folders: give each node one, and run a node for each disk")
     return folders[0].rstrip("/") or "/"
+
+
+def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
+    """Nodes that make up their own ids would never find each other."""
+    among_others = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
+    if among_others and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
+        raise StartupError("A new node of a cluster must be told its id: set cluster.id, the same on every node")
 
 
 def _parse_listener(text: str) -> tuple[str, str, int]:

@@ -112,10 +112,9 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _int("share.coordinator.write.timeout.ms", 5 * SECOND_MS, "How long a write of share state may take.", least=1),
     _int("share.coordinator.state.topic.num.partitions", 50, "Partitions of `__share_group_state`.", least=1),
     _short("share.coordinator.state.topic.replication.factor", 1, least=1,
-           doc="Replicas of `__share_group_state`. Kafka's default is 3; raise it before the first share group of a "
-               "cluster."),
+           doc="Replicas of `__share_group_state`. 3 with three or more controllers, as in Kafka."),
     _short("share.coordinator.state.topic.min.isr", 1, least=1,
-           doc="min.insync.replicas of `__share_group_state`. Kafka's default is 2."),
+           doc="min.insync.replicas of `__share_group_state`. 2 with three or more controllers, as in Kafka."),
     _int("share.coordinator.state.topic.segment.bytes", 100 * MIB, "segment.bytes of `__share_group_state`.", least=1),
     _int("share.coordinator.state.topic.compression.codec", 0, "The codec of `__share_group_state`, by its number."),
     # Streams groups
@@ -149,8 +148,8 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
          doc="How much of `__consumer_offsets` is read at once when it is loaded."),
     _int("offsets.topic.num.partitions", 50, "Partitions of `__consumer_offsets`.", least=1),
     _short("offsets.topic.replication.factor", 1, least=1,
-           doc="Replicas of `__consumer_offsets`. Kafka's default is 3, which a single node cannot give; raise it "
-               "before the first group of a cluster."),
+           doc="Replicas of `__consumer_offsets`. 3 with three or more controllers, as in Kafka; a single node cannot "
+               "give more than 1."),
     _int("offsets.topic.segment.bytes", 100 * MIB, "segment.bytes of `__consumer_offsets`.", least=1),
     _int("offsets.topic.compression.codec", 0, "The codec of `__consumer_offsets`, by its number."),
     # Transactions
@@ -158,10 +157,10 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _int("transactional.id.expiration.ms", 7 * DAY_MS, "How long a transactional id is kept without use.", least=1),
     _int("transaction.state.log.num.partitions", 50, "Partitions of `__transaction_state`.", least=1),
     _short("transaction.state.log.replication.factor", 1, least=1,
-           doc="Replicas of `__transaction_state`. Kafka's default is 3, which a single node cannot give; raise it "
-               "before the first transaction of a cluster."),
+           doc="Replicas of `__transaction_state`. 3 with three or more controllers, as in Kafka; a single node cannot "
+               "give more than 1."),
     _int("transaction.state.log.min.isr", 1, least=1,
-         doc="min.insync.replicas of `__transaction_state`. Kafka's default is 2."),
+         doc="min.insync.replicas of `__transaction_state`. 2 with three or more controllers, as in Kafka."),
     _int("transaction.state.log.segment.bytes", 100 * MIB, "segment.bytes of `__transaction_state`.", least=1),
     _int("transaction.state.log.load.buffer.size", 5 * MIB, least=1,
          doc="How much of `__transaction_state` is read at once when it is loaded."),

@@ -130,8 +130,11 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("queued.max.requests", 500, least=1,
          doc="Has no effect: requests do not queue for threads here. See queued.max.request.bytes."),
     # The quorum and its log
-    _list("controller.quorum.bootstrap.servers", (), "Where the metadata quorum can be found."),
-    _list("controller.quorum.voters", (), "The fixed voters of the metadata quorum, as `id@host:port`."),
+    _list("controller.quorum.bootstrap.servers", (),
+          doc="Where the metadata quorum can be found, as `host:port`, for a node that is not told the voters."),
+    _list("controller.quorum.voters", (),
+          doc="The voters of the metadata quorum, as `id@host:port`: where the others reach each. The same "
+              "list on every node. With three or more, topics get three replicas unless something else is set."),
     _flag("controller.quorum.auto.join.enable", False, "Join the metadata quorum as a voter without being asked."),
     _int("controller.quorum.election.timeout.ms", SECOND_MS, least=0,
          doc="How long to wait for votes before asking again."),

@@ -15,7 +15,8 @@ _list = partial(declare, "list")
 STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     # Topics
     _int("num.partitions", 1, "How many partitions a topic gets that is made without saying.", least=1),
-    _int("default.replication.factor", 1, "How many replicas a topic gets that is made without saying."),
+    _int("default.replication.factor", 1,
+         doc="How many replicas a topic gets that is made without saying: 3 with three or more controllers."),
     _flag("auto.create.topics.enable", True, "Make a topic when a client asks for one that is not there."),
     _flag("delete.topic.enable", True, "Allow topics to be deleted."),
     # Logs

@@ -19,6 +19,18 @@ from penstock.model.errors import InvalidConfig, StartupError
 
 _DEFAULTS: Final[Mapping[str, Value]] = {name: option.default for name, option in BROKER.items()}
 _TOPIC_CACHE_SIZE_MAX: Final = 1024
+CLUSTER_SIZE_MIN: Final = 3
+"""So many controllers make a cluster that loses nothing when it loses one node."""
+_CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
+}
+"""What Kafka has for every broker, and a single node cannot give."""
 
 
 class Source(IntEnum):
@@ -97,13 +109,14 @@ class BrokerSettings(Mapping[str, Any]):
     dynamic values that no longer pass (an older or newer node may have written them).
     """
 
-    __slots__ = ("_cluster", "_node", "_static", "_topics", "_values", "ignored")
+    __slots__ = ("_cluster", "_defaults", "_node", "_static", "_topics", "_values", "ignored")
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
         self._static = _parse_static(static or {})
         self._cluster: Mapping[str, Value] = {}
         self._node: Mapping[str, Value] = {}
-        self._values: Mapping[str, Value] = {**_DEFAULTS, **self._static}
+        self._defaults = _defaults_for(self._static)
+        self._values: Mapping[str, Value] = {**self._defaults, **self._static}
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if is_meaningless(name)))
 
@@ -124,9 +137,10 @@ class BrokerSettings(Mapping[str, Any]):
         changed = object.__new__(BrokerSettings)
         ignored = [name for name in self.ignored if is_meaningless(name)]
         changed._static = self._static
+        changed._defaults = self._defaults
         changed._cluster = _parse_dynamic(cluster, ignored)
         changed._node = _parse_dynamic(node, ignored)
-        changed._values = {**_DEFAULTS, **self._static, **changed._cluster, **changed._node}
+        changed._values = {**self._defaults, **self._static, **changed._cluster, **changed._node}
         changed._topics = {}
         changed.ignored = tuple(sorted(ignored))
         return changed
@@ -191,7 +205,7 @@ class BrokerSettings(Mapping[str, Any]):
                 (self._node, Source.DYNAMIC_BROKER),
                 (self._cluster, Source.DYNAMIC_DEFAULT_BROKER),
                 (self._static, Source.STATIC_BROKER),
-                (_DEFAULTS, Source.DEFAULT),
+                (self._defaults, Source.DEFAULT),
             )
             for called, option in chain
             if layer.get(called) is not None
@@ -213,6 +227,15 @@ class BrokerSettings(Mapping[str, Any]):
                 break
         # A broker writes "for ever" as any negative number; the topic's option knows only -1.
         return -1 if option.topic == "retention.ms" and isinstance(value, int) and value < 0 else value
+
+
+def _defaults_for(static: Mapping[str, Value]) -> Mapping[str, Value]:
+    """A node of a cluster of three or more controllers keeps three copies unless it is told otherwise."""
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        listed = static.get(name)
+        if isinstance(listed, tuple) and len(listed) >= CLUSTER_SIZE_MIN:
+            return {**_DEFAULTS, **_CLUSTER_DEFAULTS}
+    return _DEFAULTS
 
 
 _UNIT_MS: Final = {"hours": HOUR_MS, "minutes": MINUTE_MS}

@@ -151,7 +151,8 @@ TOPIC_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _shared(
         name="min.insync.replicas", topic="min.insync.replicas", kind="int", default=1, least=1,
-        doc="How many replicas must be in sync for an acks=all write to be taken.",
+        doc="How many replicas must be in sync for an acks=all write to be taken: 2 with three or more controllers, "
+            "unless something else is set.",
     ),
     _shared(
         name="log.preallocate", topic="preallocate", kind="boolean", default=False,
