@@ -1,5 +1,6 @@
 """Every script under examples/ does what its docstring promises."""
 
+import ast
 import json
 import signal
 import sqlite3
@@ -257,3 +258,13 @@ def test_a_table_is_rebuilt_from_a_compacted_topic(group_broker: Broker, capsys:
     assert capsys.readouterr().out.startswith(f"{len(found.table)} keys from 700 records in ")
     with pytest.raises(SystemExit):
         compacted_table.main([])
+
+
+def test_routing_shows_where_records_land(group_broker: Broker) -> None:
+    command = [sys.executable, str(SCRIPTS / "routing.py"), "--bootstrap", group_broker.bootstrap]
+    lines = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True).stdout.splitlines()
+    landed = {line[:10].strip(): ast.literal_eval(line[10:].strip()) for line in lines}
+    assert set(landed["in turns"].values()) == {100}
+    assert landed["own rule"][0] == 40
+    assert len(landed["by key"]) == 4
+    assert all(sum(counts.values()) == 400 for counts in landed.values())

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from penstock import __version__
-from penstock.cli import config, consume, dlq, doctor, group, log, produce, quota, start, topic, txn
+from penstock.cli import cluster, config, consume, dlq, doctor, group, log, produce, quota, sql, start, topic, txn
 from penstock.cli.errors import CommandError
 from penstock.model.errors import PenstockError
 
@@ -27,12 +27,14 @@ app.command("start", epilog=start.EXAMPLE)(start.start)
 app.add_typer(topic.app, name="topic")
 app.command("produce", epilog=produce.EXAMPLE)(produce.produce)
 app.command("consume", epilog=consume.EXAMPLE)(consume.consume)
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(group.app, name="group")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
+app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
 

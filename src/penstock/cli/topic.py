@@ -16,12 +16,16 @@ from penstock.cli.client import (
 )
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
+from penstock.cli.skew import EXAMPLE as SKEW_EXAMPLE
+from penstock.cli.skew import skew
 
 app = typer.Typer(
     help="Create, list, describe, delete and grow topics.",
     epilog="Example: penstock topic create orders --partitions 3",
     no_args_is_help=True,
 )
+
+app.command("skew", epilog=SKEW_EXAMPLE)(skew)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.", show_default=False)]
 DESCRIBED = ["topic", "partition", "leader", "replicas", "isr", "earliest", "latest", "records"]

@@ -1,0 +1,104 @@
+"""What status, nodes and quorum show, as rows."""
+
+import time
+from collections import Counter
+from typing import Any
+
+from penstock.admin.cluster import Cluster, ClusterError
+from penstock.admin.cluster_changes import BrokerState, brokers, quorum, under_way
+
+Row = dict[str, Any]
+
+
+def broker_rows(bootstrap: str) -> list[Row]:
+    with Cluster(bootstrap) as cluster:
+        known = brokers(cluster)
+        leads: Counter[int] = Counter()
+        holds: Counter[int] = Counter()
+        behind: Counter[int] = Counter()
+        for partition in (each for topic in cluster.topics for each in topic.partitions):
+            leads[int(partition.leader_id)] += 1
+            holds.update(int(node) for node in partition.replica_nodes)
+            behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
+        controller = int(cluster.metadata.controller_id)
+    return [
+        {
+            "node": each.node_id,
+            "address": f"{each.host}:{each.port}",
+            "rack": each.rack,
+            "state": _state(each, controller),
+            "leads": leads[each.node_id],
+            "replicas": holds[each.node_id],
+            "behind": behind[each.node_id],
+        }
+        for each in known
+    ]
+
+
+def health(bootstrap: str) -> list[str]:
+    """What is not in order, in sentences; nothing if all is well."""
+    with Cluster(bootstrap) as cluster:
+        partitions = [each for topic in cluster.topics for each in topic.partitions]
+        moving = len(under_way(cluster))
+        fenced = [each.node_id for each in brokers(cluster) if each.is_fenced]
+    offline = sum(each.leader_id < 0 for each in partitions)
+    under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
+    found = []
+    if offline:
+        found.append(f"{offline} partitions have no leader: none of their in-sync replicas is up.")
+    if under - offline > 0:
+        found.append(f"{under} partitions have replicas that are not in sync.")
+    if fenced:
+        found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down, or it has just begun.")
+    if found and moving:
+        found.append(f"{moving} partitions are being moved: 'penstock cluster move' shows how far they are.")
+    return found
+
+
+def node_rows(bootstrap: str) -> list[Row]:
+    with Cluster(bootstrap) as cluster:
+        known = {each.node_id: each for each in brokers(cluster)}
+        controller = int(cluster.metadata.controller_id)
+        try:
+            voters = {each.node_id for each in quorum(cluster).members if each.is_voter}
+        except ClusterError:
+            voters = set()
+    rows = []
+    for node in sorted({*known, *voters}):
+        broker = known.get(node)
+        roles = [name for name, has in (("broker", broker is not None), ("controller", node in voters)) if has]
+        rows.append(
+            {
+                "node": node,
+                "address": f"{broker.host}:{broker.port}" if broker else None,
+                "rack": broker.rack if broker else None,
+                "roles": roles,
+                "state": _state(broker, controller) if broker else "up",
+            }
+        )
+    return rows
+
+
+def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
+    with Cluster(bootstrap) as cluster:
+        state = quorum(cluster)
+    now_ms = time.time() * 1000
+    rows = [
+        {
+            "node": each.node_id,
+            "role": "leader" if each.node_id == state.leader else "voter" if each.is_voter else "observer",
+            "end_offset": each.end_offset,
+            "behind": each.behind,
+            "last_fetch": f"{max(0.0, now_ms - each.last_fetch_ms) / 1000:.1f} s ago"
+            if each.last_fetch_ms >= 0
+            else None,
+        }
+        for each in state.members
+    ]
+    return f"node {state.leader} leads in epoch {state.epoch}; committed up to {state.high_watermark}", rows
+
+
+def _state(broker: BrokerState, controller: int) -> str:
+    if broker.is_fenced:
+        return "fenced"
+    return "up, controller" if broker.node_id == controller else "up"

@@ -1,0 +1,93 @@
+"""Runs a query over the cluster's tables in an in-memory sqlite, which is forgotten afterwards.
+
+A first pass on the empty tables finds out which of them the query reads; only those are filled.
+Refuses with QueryError: whatever is not a SELECT, syntax errors, unknown names, queries that run too long.
+"""
+
+import sqlite3
+from collections.abc import Callable
+from difflib import get_close_matches
+from time import monotonic
+from typing import Final
+
+from penstock.admin.cluster import Cluster
+from penstock.sqlview.errors import QueryError
+from penstock.sqlview.result import Result
+from penstock.sqlview.tables import BY_NAME, TABLES
+
+STEPS_BETWEEN_LOOKS: Final = 20_000
+_ALLOWED: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+_FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension"})
+
+
+def run(sql: str, open_cluster: Callable[[], Cluster], *, timeout_s: float) -> Result:
+    deadline = monotonic() + timeout_s
+    connection = sqlite3.connect(":memory:")
+    try:
+        for table in TABLES:
+            connection.execute(table.declaration())
+        # Before the first pass: a query may run for ever on empty tables too.
+        connection.set_progress_handler(lambda: monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+        used = _tables_read(connection, sql)
+        connection.set_authorizer(None)
+        if used:
+            with open_cluster() as cluster:
+                for name in sorted(used):
+                    table = BY_NAME[name]
+                    marks = ",".join("?" * len(table.columns))
+                    connection.executemany(f'INSERT INTO "{table.name}" VALUES ({marks})', table.read(cluster))
+        connection.commit()
+        connection.execute("PRAGMA query_only = ON")
+        cursor = connection.execute(sql)
+        rows = cursor.fetchall()
+    except sqlite3.Error as error:
+        if "interrupted" in str(error):
+            raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None
+        raise QueryError(_explain(str(error))) from None
+    finally:
+        connection.close()
+    columns = [column[0] for column in cursor.description]
+    flags = {name for name in used for name, kind in BY_NAME[name].columns.items() if kind == "BOOLEAN"}
+    return Result(columns, [tuple(_shown(*pair, flags) for pair in zip(columns, row, strict=True)) for row in rows])
+
+
+def _tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:
+    """What the query reads; QueryError if it would do anything but read."""
+    used: set[str] = set()
+    writes: list[int] = []
+
+    def authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+        if action == sqlite3.SQLITE_READ and first is not None and first.lower() in BY_NAME:
+            used.add(first.lower())
+        if action not in _ALLOWED or (action == sqlite3.SQLITE_FUNCTION and second in _FORBIDDEN_FUNCTIONS):
+            writes.append(action)
+            return sqlite3.SQLITE_DENY
+        return sqlite3.SQLITE_OK
+
+    connection.set_authorizer(authorize)
+    try:
+        # The statement itself is compiled, not EXPLAIN of it: that would hide what it is.
+        cursor = connection.execute(sql)
+    except sqlite3.DatabaseError:
+        if writes:
+            raise QueryError("Only SELECT is allowed: the tables show the cluster, they do not change it.") from None
+        raise
+    if cursor.description is None:
+        raise QueryError("There is no query: write for example SELECT name FROM Topic.")
+    cursor.close()
+    return used
+
+
+def _explain(message: str) -> str:
+    unknown = message.removeprefix("no such table: ")
+    if unknown != message:
+        near = get_close_matches(unknown.lower(), BY_NAME, n=1)
+        meant = f" Did you mean {BY_NAME[near[0]].name}?" if near else ""
+        return f"There is no table {unknown}.{meant} 'penstock sql --tables' shows all of them."
+    return f"The query cannot be run: {message}."
+
+
+def _shown(column: str, value: object, flags: set[str]) -> object:
+    return bool(value) if column in flags and value in (0, 1) else value

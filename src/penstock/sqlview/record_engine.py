@@ -1,0 +1,151 @@
+"""Runs a query that reads the records of topics, in an in-memory DuckDB over Arrow batches from the live log.
+
+The query's syntax tree says which partitions, offsets and times it can want (pushdown.py); only those are
+fetched, through penstock.arrow. The cluster's own tables are there too. Refuses with QueryError: anything but
+one SELECT (only those have a tree), files and other outside sources, unknown topics, queries that run too long.
+"""
+
+import json
+from collections.abc import Iterator
+from threading import Timer
+from typing import Any, Final
+
+from penstock.admin.cluster import Cluster
+from penstock.sqlview.errors import QueryError
+from penstock.sqlview.pushdown import Bounds, Node, TopicCall, topic_calls
+from penstock.sqlview.result import Result
+from penstock.sqlview.tables import BY_NAME
+
+try:
+    import duckdb
+    from pyspark_penstock.errors import PenstockSparkError
+
+    from penstock import arrow
+except ImportError:
+    raise QueryError(
+        "Reading records with SQL needs DuckDB and Arrow: pip install 'penstock[sql]', then try again."
+    ) from None
+
+# Text where it is text, as most keys and values are; other bytes as DuckDB spells them. The bytes are there too.
+_VIEW: Final = """
+CREATE TEMP VIEW "{name}" AS SELECT topic, partition, "offset", timestamp, timestamp_type,
+    coalesce(TRY(decode(key)), key::VARCHAR) AS key, coalesce(TRY(decode(value)), value::VARCHAR) AS value,
+    headers, key AS key_bytes, value AS value_bytes
+FROM "{name}_records"
+"""
+
+
+def run(sql: str, bootstrap: str, *, timeout_s: float) -> Result:
+    connection = duckdb.connect(":memory:")
+    watch = Timer(timeout_s, connection.interrupt)
+    watch.daemon = True
+    watch.start()
+    try:
+        connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'")
+        tree = _tree(connection, sql)
+        with Cluster(bootstrap) as cluster:
+            _fill_tables(connection, tree, cluster)
+        _attach_topics(connection, tree, bootstrap)
+        connection.execute("SET lock_configuration = true")
+        cursor = connection.execute(_text(connection, tree))
+        columns = [column[0] for column in cursor.description or ()]
+        return Result(columns, cursor.fetchall())
+    except duckdb.InterruptException:
+        raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None
+    except duckdb.Error as error:
+        raise QueryError(f"The query cannot be run: {str(error).strip()}") from None
+    finally:
+        watch.cancel()
+        connection.close()
+
+
+def _tree(connection: Any, sql: str) -> Node:
+    tree: Node = json.loads(_one(connection, "SELECT json_serialize_sql(?)", [sql.strip().rstrip(";")]))
+    if tree.get("error"):
+        message = str(tree.get("error_message", ""))
+        if "SELECT" in message:
+            raise QueryError("Only one SELECT is allowed: records are read here, never changed.")
+        raise QueryError(f"The query cannot be run: {message}")
+    if len(tree["statements"]) != 1:
+        raise QueryError("Only one SELECT is allowed at a time.")
+    return tree
+
+
+def _text(connection: Any, tree: Node) -> str:
+    return str(_one(connection, "SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]))
+
+
+def _one(connection: Any, sql: str, parameters: list[str]) -> Any:
+    # Every row is fetched: a connection with an unfinished result takes no other query.
+    ((value,),) = connection.execute(sql, parameters).fetchall()
+    return value
+
+
+def _fill_tables(connection: Any, tree: Node, cluster: Cluster) -> None:
+    used = {name for name in _table_names(tree) if name in BY_NAME}
+    for table in (BY_NAME[name] for name in sorted(used)):
+        connection.execute(table.declaration())
+        rows = list(table.read(cluster))
+        if rows:
+            marks = ",".join("?" * len(table.columns))
+            connection.executemany(f'INSERT INTO "{table.name}" VALUES ({marks})', rows)
+
+
+def _table_names(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        if node.get("type") == "BASE_TABLE":
+            yield str(node.get("table_name", "")).lower()
+        for child in node.values():
+            yield from _table_names(child)
+    elif isinstance(node, list):
+        for child in node:
+            yield from _table_names(child)
+
+
+def _attach_topics(connection: Any, tree: Node, bootstrap: str) -> None:
+    """Put a table of Arrow batches in the place of each topic() call."""
+
+    def evaluate(node: Node, kind: str) -> int | None:
+        shell = _tree(connection, "SELECT 1")
+        shell["statements"][0]["node"]["select_list"] = [node]
+        expression = _text(connection, shell).removeprefix("SELECT ").strip().rstrip(";")
+        milliseconds = f"epoch_ms(({expression})::TIMESTAMPTZ)"
+        whole = f"({expression})::BIGINT"
+        try:
+            value = _one(connection, f"SELECT {milliseconds if kind == 'TIMESTAMP_MS' else whole}", [])
+        except duckdb.Error:
+            return None
+        return None if value is None else int(value)
+
+    for count, call in enumerate(topic_calls(tree, evaluate)):
+        name = f"topic_{count}"
+        connection.register(f"{name}_records", _records(call, bootstrap))
+        connection.execute(_VIEW.format(name=name))
+        shell = _tree(connection, f'SELECT * FROM "{name}"')
+        table: Node = shell["statements"][0]["node"]["from_table"]
+        table["alias"] = call.alias or "topic"
+        call.holder[call.key] = table
+
+
+def _records(call: TopicCall, bootstrap: str) -> Any:
+    unknown = set(call.options) - {"isolation"}
+    if unknown:
+        raise QueryError(f"topic() has no option {', '.join(sorted(unknown))}: it takes isolation => 'read_committed'.")
+    bounds = call.bounds
+    try:
+        return _read(call, bounds, bootstrap)
+    except PenstockSparkError as error:
+        raise QueryError(str(error)) from None
+
+
+def _read(call: TopicCall, bounds: Bounds, bootstrap: str) -> arrow.Records:
+    return arrow.read(
+        call.name,
+        bootstrap=bootstrap,
+        partitions=bounds.wants_partition,
+        first_offset=bounds.offset.least,
+        last_offset=bounds.offset.most,
+        first_timestamp=bounds.timestamp.least,
+        last_timestamp=bounds.timestamp.most,
+        isolation=call.options.get("isolation", "read_uncommitted"),
+    )

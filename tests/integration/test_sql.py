@@ -1,0 +1,175 @@
+"""The cluster and its records as SQL, against a live broker."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.sqlview import query
+from penstock.sqlview.errors import QueryError
+from penstock.testing import Broker
+
+FIRST_MS = 1_700_000_000_000
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic = NewTopic("orders", 3, 1, config={"retention.ms": "-1"})
+        admin.create_topics([topic])["orders"].result(timeout=10)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for number in range(COUNT):
+            producer.produce(
+                "orders",
+                key=str(number % 7),
+                value=json.dumps({"id": number, "amount": number % 10}),
+                partition=number % 3,
+                timestamp=FIRST_MS + number,
+            )
+        producer.produce("orders", value=b"\xff\x00", partition=0, timestamp=FIRST_MS + COUNT)
+        assert producer.flush(10) == 0
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["orders"])
+        seen = 0
+        while seen < COUNT:
+            seen += len(consumer.consume(100, timeout=1))
+        consumer.commit(asynchronous=False)
+        yield broker.bootstrap
+        consumer.close()
+
+
+def test_the_three_tables_of_the_design_are_there(bootstrap: str) -> None:
+    (topic,) = query("SELECT * FROM Topic WHERE name = 'orders'", bootstrap=bootstrap).dicts()
+    assert list(topic) == ["id", "name", "partition_count", "replication_factor", "retention_ms"]
+    assert (topic["partition_count"], topic["replication_factor"], topic["retention_ms"]) == (3, 1, -1)
+    (group,) = query("SELECT * FROM ConsumerGroup", bootstrap=bootstrap).dicts()
+    assert list(group) == ["id", "group_id", "protocol"]
+    assert (group["group_id"], group["protocol"]) == ("billing", "range")
+    assigned = query("SELECT * FROM PartitionAssignment ORDER BY partition", bootstrap=bootstrap).dicts()
+    assert list(assigned[0]) == ["group_id", "topic", "partition", "consumer_id", "offset"]
+    assert [(row["topic"], row["partition"]) for row in assigned] == [("orders", index) for index in range(3)]
+    assert all(row["consumer_id"].startswith("rdkafka") for row in assigned)
+    assert sum(row["offset"] for row in assigned) >= COUNT
+
+
+def test_tables_can_be_joined(bootstrap: str) -> None:
+    sql = "SELECT t.name, count(*), sum(p.latest) FROM Topic t JOIN Partition p ON p.topic = t.name GROUP BY 1"
+    assert ("orders", 3, COUNT + 1) in query(sql, bootstrap=bootstrap).rows
+
+
+@pytest.mark.parametrize(
+    ("table", "least"),
+    [("Replica", 3), ("Broker", 1), ("Config", 200), ("GroupState", 1), ("Member", 1), ("Lag", 3)],
+)
+def test_every_other_table_has_its_rows(bootstrap: str, table: str, least: int) -> None:
+    assert len(query(f"SELECT * FROM {table}", bootstrap=bootstrap).rows) >= least
+
+
+@pytest.mark.parametrize("table", ["ProducerTransaction", "Producer"])
+def test_tables_of_producers_are_empty_where_there_are_none(bootstrap: str, table: str) -> None:
+    assert query(f"SELECT count(*) FROM {table}", bootstrap=bootstrap).rows == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("DELETE FROM Topic", "Only SELECT"),
+        ("PRAGMA journal_mode = WAL", "Only SELECT"),
+        ("ATTACH '/tmp/other.db' AS other", "Only SELECT"),
+        ("SELECT * FROM Topik", "Did you mean Topic?"),
+        ("SELECT nothing FROM Topic", "nothing"),
+        ("SELECT 1; SELECT 2", "one statement"),
+        ("WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT count(*) FROM n", "more than 0.2 s"),
+    ],
+)
+def test_bad_queries_say_what_to_do(bootstrap: str, sql: str, hint: str) -> None:
+    with pytest.raises(QueryError, match=hint):
+        query(sql, bootstrap=bootstrap, timeout_s=0.2)
+
+
+def test_records_are_rows_and_json_can_be_addressed(bootstrap: str) -> None:
+    sql = "SELECT sum((value->>'$.amount')::INT) FROM topic('orders') WHERE json_valid(value)"
+    assert query(sql, bootstrap=bootstrap).rows == [(sum(number % 10 for number in range(COUNT)),)]
+
+
+def test_bytes_that_are_no_text_are_shown_and_kept(bootstrap: str) -> None:
+    sql = "SELECT value, value_bytes FROM topic('orders') WHERE key IS NULL"
+    assert query(sql, bootstrap=bootstrap).rows == [("\\xFF\\x00", b"\xff\x00")]
+
+
+def test_offsets_times_and_partitions_choose_the_same_rows_as_a_full_scan_would(bootstrap: str) -> None:
+    where = f'timestamp >= make_timestamptz({FIRST_MS + 30}000) AND partition IN (1, 2) AND "offset" < 50'
+    sql = f"SELECT count(*), min((value->>'$.id')::INT) FROM topic('orders') WHERE {where}"
+    wanted = [number for number in range(30, COUNT) if number % 3 in (1, 2) and number // 3 < 50]
+    assert query(sql, bootstrap=bootstrap).rows == [(len(wanted), min(wanted))]
+
+
+def test_records_join_with_the_tables_of_the_cluster(bootstrap: str) -> None:
+    sql = "SELECT t.partition_count, count(*) FROM topic('orders') r JOIN Topic t ON t.name = r.topic GROUP BY 1"
+    assert query(sql, bootstrap=bootstrap).rows == [(3, COUNT + 1)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT * FROM topic('nowhere')", "does not exist"),
+        ("SELECT * FROM topic('orders'), read_csv('/etc/passwd')", "disabled"),
+        ("COPY (SELECT * FROM topic('orders')) TO '/tmp/orders.csv'", "Only one SELECT"),
+        ("SELECT * FROM topic('orders', flavour => 'sweet')", "no option flavour"),
+    ],
+)
+def test_bad_queries_for_records_say_what_to_do(bootstrap: str, sql: str, hint: str) -> None:
+    with pytest.raises(QueryError, match=hint):
+        query(sql, bootstrap=bootstrap)
+
+
+def run(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "penstock.cli.main", *arguments, "--bootstrap", bootstrap]
+    return subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+
+def test_the_command_prints_tables_csv_json_and_arrow(bootstrap: str) -> None:
+    import pyarrow.ipc
+
+    sql = "SELECT name, partition_count FROM Topic WHERE name = 'orders'"
+    assert run(bootstrap, "sql", sql, "--format", "csv").stdout == b"name,partition_count\norders,3\n"
+    assert json.loads(run(bootstrap, "sql", sql, "--format", "json").stdout) == [
+        {"name": "orders", "partition_count": 3}
+    ]
+    table = pyarrow.ipc.open_stream(run(bootstrap, "sql", sql, "--format", "arrow").stdout).read_all()
+    assert table.to_pylist() == [{"name": "orders", "partition_count": 3}]
+    refused = run(bootstrap, "sql", "DROP TABLE Topic")
+    assert (refused.returncode, b"Only SELECT" in refused.stderr) == (1, True)
+
+
+def test_skew_names_the_hottest_partition_and_key(bootstrap: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("clicks", 4, 1)])["clicks"].result(timeout=10)
+    for number in range(2000):
+        producer.produce("clicks", key="celebrity" if number % 2 else str(number))
+    assert producer.flush(10) == 0
+    out = run(bootstrap, "topic", "skew", "clicks").stdout.decode()
+    (hottest,) = (line for line in out.splitlines() if line.startswith("'celebrity'"))
+    assert "50.0%" in hottest
+    assert "Salt it" in out
+
+
+def test_the_same_records_come_as_arrow_batches(bootstrap: str) -> None:
+    from penstock import arrow
+
+    records = arrow.read("orders", bootstrap=bootstrap, partitions=[1], first_offset=10, last_offset=19)
+    assert records.row_count_max == 10
+    table = records.read_all()
+    assert table.column("offset").to_pylist() == list(range(10, 20))
+    assert json.loads(table.column("value")[0].as_py())["id"] == 31
+    late = arrow.read("orders", bootstrap=bootstrap, first_timestamp=FIRST_MS + 290, columns=["key"])
+    assert (late.read_all().num_rows, late.schema.names) == (COUNT + 1 - 290, ["key"])
