@@ -73,8 +73,8 @@ def test_every_other_table_has_its_rows(bootstrap: str, table: str, least: int) 
     assert len(query(f"SELECT * FROM {table}", bootstrap=bootstrap).rows) >= least
 
 
-@pytest.mark.parametrize("table", ["ProducerTransaction", "Producer"])
-def test_tables_of_producers_are_empty_where_there_are_none(bootstrap: str, table: str) -> None:
+@pytest.mark.parametrize("table", ["ProducerTransaction", "Producer", "Quota"])
+def test_tables_are_empty_where_there_is_nothing(bootstrap: str, table: str) -> None:
     assert query(f"SELECT count(*) FROM {table}", bootstrap=bootstrap).rows == [(0,)]
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from penstock.sqlview import groups, producers, topics
 from penstock.sqlview.table import Table
 
-TEXT, NUMBER, FLAG = "TEXT", "BIGINT", "BOOLEAN"
+TEXT, NUMBER, REAL, FLAG = "TEXT", "BIGINT", "DOUBLE", "BOOLEAN"
 
 TABLES: Final = (
     Table(
@@ -154,6 +154,12 @@ TABLES: Final = (
         },
         doc="The producers that a partition remembers; open_since_offset where a transaction is open.",
         read=producers.producers,
+    ),
+    Table(
+        name="Quota",
+        columns={"user": TEXT, "client_id": TEXT, "ip": TEXT, "name": TEXT, "value": REAL},
+        doc="Each client quota; <default> stands for all that have none of their own.",
+        read=topics.quotas,
     ),
 )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final, cast
 
+from kio.schema.describe_client_quotas.v1.request import DescribeClientQuotasRequest
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
 from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
@@ -95,6 +96,15 @@ def configs(cluster: Cluster) -> Rows:
         )
         answer = cluster.ask(node, ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=(resource,)))
         yield from _config_rows("broker", answer.results)
+
+
+def quotas(cluster: Cluster) -> Rows:
+    answer = cluster.ask_any(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasRequest(components=(), strict=False))
+    check(answer.error_code, about="the quotas")
+    for entry in answer.entries or ():
+        entity = {part.entity_type: part.entity_name or "<default>" for part in entry.entity}
+        for each in entry.values:
+            yield entity.get("user"), entity.get("client-id"), entity.get("ip"), each.key, each.value
 
 
 def list_offsets(cluster: Cluster, timestamp: int, topics: list[Any] | None = None) -> dict[Place, int]:
