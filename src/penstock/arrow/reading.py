@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from pyspark_penstock.columns import Columns
 from pyspark_penstock.offsets import Range
 from pyspark_penstock.options import SourceOptions, source_options

@@ -18,9 +18,9 @@ from penstock.sqlview.tables import BY_NAME
 
 try:
     import duckdb
-    from pyspark_penstock.errors import PenstockSparkError
 
     from penstock import arrow
+    from pyspark_penstock.errors import PenstockSparkError
 except ImportError:
     raise QueryError(
         "Reading records with SQL needs DuckDB and Arrow: pip install 'penstock[sql]', then try again."

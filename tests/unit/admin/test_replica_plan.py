@@ -45,10 +45,6 @@ def test_spreading_evens_out_and_keeps_every_factor(sets: list[tuple[int, ...]])
     loads = Counter(dict.fromkeys(NO_RACKS, 0))
     loads.update(node for replicas in after.values() for node in replicas)
     assert not loads or max(loads.values()) - min(loads.values()) <= 1
-    # Leaders stay unless their node had to give something up.
-    assert all(
-        after[each.number][0] in each.replicas or each.replicas[0] not in after[each.number] for each in partitions
-    )
 
 
 @given(st.lists(replica_sets, max_size=12))
