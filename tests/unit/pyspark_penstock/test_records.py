@@ -99,12 +99,13 @@ def test_rows_are_written_as_the_broker_reads_them(records: list[Record], codec:
 def test_a_large_batch_is_cut_where_records_really_begin(shape: str) -> None:
     chosen = random.Random(shape)
     inner = encode_batch([Record(timestamp=0, key=b"k", value=b"inner" * 5)] * 3)[61:]
-    make: dict[str, Callable[[int], bytes]] = {
+    makers: dict[str, Callable[[int], bytes]] = {
         "text": lambda size: bytes(chosen.choice(b"abcdefgh{}:,") for _ in range(size)),
         "zeros": lambda size: bytes(size),
         "random": chosen.randbytes,
         "like records": lambda size: b"\x00" + inner * (1 + size // 60),
-    }[shape]
+    }
+    make = makers[shape]
     records = [
         Record(timestamp=index // 7, key=b"%d" % index, value=make(chosen.randrange(200))) for index in range(6000)
     ]
