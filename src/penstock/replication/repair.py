@@ -15,6 +15,7 @@ from uuid import UUID
 from penstock.client.asking import ControllerChannel, PeerUnavailable
 from penstock.client.channel import pause
 from penstock.metadata.image import Image, PartitionImage
+from penstock.metadata.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from penstock.model.ids import NO_NODE, NodeId
 from penstock.ports.clock import Clock
 from penstock.replication.partition import Partition
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-UNASSIGNED: Final = UUID(int=0)
-LOST: Final = UUID(int=1)
-MIGRATING: Final = UUID(int=2)
 TIMEOUT_S: Final = 5.0
 RETRY_S: Final = 0.2
 
@@ -42,12 +40,12 @@ class Next(Enum):
 def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_leader: bool, caught_up: bool) -> Next:
     """What to do for a replica with others to repair it from. `caught_up`: it has all below its leader's mark."""
     if damaged:
-        if directory != LOST:
+        if directory != LOST_DIRECTORY:
             return Next.SAY_LOST
         return Next.REPLACE if has_other_leader else Next.NOTHING
-    if directory in (own_directory, MIGRATING):
+    if directory == own_directory:
         return Next.NOTHING
-    if directory == UNASSIGNED or (has_other_leader and caught_up):
+    if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or (has_other_leader and caught_up):
         return Next.SAY_HERE
     return Next.NOTHING
 
@@ -55,14 +53,14 @@ def next_step(*, damaged: bool, directory: UUID, own_directory: UUID, has_other_
 def directory_of(state: PartitionImage, node_id: NodeId) -> UUID:
     """Where a replica lies; one that nobody has said anything about is as good as assigned."""
     slot = state.replicas.index(node_id)
-    return state.directories[slot] if slot < len(state.directories) else UNASSIGNED
+    return state.directories[slot] if slot < len(state.directories) else UNASSIGNED_DIRECTORY
 
 
 def is_usable(directory: UUID, log_dirs: tuple[UUID, ...]) -> bool:
     """Whether a replica in the directory may be relied on, given those that its broker has."""
-    if directory == LOST:
+    if directory == LOST_DIRECTORY:
         return False
-    return directory in (UNASSIGNED, MIGRATING) or not log_dirs or directory in log_dirs
+    return directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or not log_dirs or directory in log_dirs
 
 
 class Repairs:
@@ -117,7 +115,7 @@ class Repairs:
             self._caught_up.discard(key)
             self._replace(partition)
         elif step is not Next.NOTHING:
-            self._want(key, LOST if step is Next.SAY_LOST else self._own_directory)
+            self._want(key, LOST_DIRECTORY if step is Next.SAY_LOST else self._own_directory)
 
     def fetched(self, partition: Partition, leader_mark: int, image: Image) -> None:
         """A follower has taken in an answer."""

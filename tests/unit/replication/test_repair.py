@@ -1,8 +1,9 @@
 from uuid import UUID
 
 from penstock.metadata.image import PartitionImage
+from penstock.metadata.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.replication.repair import LOST, MIGRATING, UNASSIGNED, Next, directory_of, is_usable, next_step
+from penstock.replication.repair import Next, directory_of, is_usable, next_step
 
 OWN, OTHER = UUID(int=77), UUID(int=78)
 
@@ -25,29 +26,29 @@ def test_a_damaged_replica_is_first_said_to_be_lost() -> None:
 
 
 def test_it_is_replaced_only_when_another_leads() -> None:
-    assert step(damaged=True, directory=LOST) is Next.REPLACE
-    assert step(damaged=True, directory=LOST, has_other_leader=False) is Next.NOTHING
+    assert step(damaged=True, directory=LOST_DIRECTORY) is Next.REPLACE
+    assert step(damaged=True, directory=LOST_DIRECTORY, has_other_leader=False) is Next.NOTHING
 
 
 def test_a_refilled_replica_is_given_back_when_it_has_caught_up() -> None:
-    assert step(directory=LOST) is Next.NOTHING
-    assert step(directory=LOST, caught_up=True) is Next.SAY_HERE
+    assert step(directory=LOST_DIRECTORY) is Next.NOTHING
+    assert step(directory=LOST_DIRECTORY, caught_up=True) is Next.SAY_HERE
     assert step(directory=OTHER, caught_up=True) is Next.SAY_HERE
     assert step(directory=OTHER, caught_up=True, has_other_leader=False) is Next.NOTHING
 
 
 def test_a_replica_in_its_place_needs_nothing_and_one_without_a_place_is_given_it() -> None:
     assert step() is Next.NOTHING
-    assert step(directory=MIGRATING) is Next.NOTHING
-    assert step(directory=UNASSIGNED) is Next.SAY_HERE
+    assert step(directory=MIGRATING_DIRECTORY) is Next.SAY_HERE
+    assert step(directory=UNASSIGNED_DIRECTORY) is Next.SAY_HERE
 
 
 def test_which_directories_can_be_relied_on() -> None:
     assert is_usable(OWN, (OWN,))
     assert is_usable(OWN, ())
-    assert is_usable(UNASSIGNED, (OWN,))
+    assert is_usable(UNASSIGNED_DIRECTORY, (OWN,))
     assert not is_usable(OTHER, (OWN,))
-    assert not is_usable(LOST, (OWN,))
+    assert not is_usable(LOST_DIRECTORY, (OWN,))
 
 
 def test_the_directory_of_a_replica_stands_at_its_place() -> None:

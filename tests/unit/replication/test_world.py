@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from uuid import UUID
 
 import pytest
 
+from penstock.metadata.records import LOST_DIRECTORY
 from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
 from penstock.model.ids import NodeId
 from tests.unit.replication.world import NODES, World
@@ -319,6 +319,6 @@ def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
         world.restart(2)
         await world.settle(seconds=2)
         assert node.disk.exists("/data/stranger-0")
-        assert UUID(int=1) not in world.state.directories
+        assert LOST_DIRECTORY not in world.state.directories
 
     story(tell)

@@ -24,6 +24,7 @@ from penstock.handlers.produce import ProduceHandler
 from penstock.metadata.delta import Builder, Delta
 from penstock.metadata.image import EMPTY, Image, PartitionImage
 from penstock.metadata.records import (
+    LOST_DIRECTORY,
     BrokerEndpoint,
     ConfigRecord,
     MetadataRecord,
@@ -425,7 +426,7 @@ class World:
         )
         isr = state.isr
         leader = None
-        if directory == UUID(int=1):
+        if directory == LOST_DIRECTORY:
             isr = tuple(each for each in isr if each != node_id)
             leader = isr[0] if isr and state.leader == node_id else None
         self.change(directories=directories, isr=isr, **({} if leader is None else {"leader": leader}))
