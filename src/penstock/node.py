@@ -89,6 +89,11 @@ class Node:
         return f"{first.host}:{first.port}"
 
     @property
+    def is_broker(self) -> bool:
+        """Whether this node holds partitions; one that is only a controller does not register."""
+        return "broker" in self.settings.words("process.roles")
+
+    @property
     def context(self) -> Context:
         """The running node's services."""
         assert self._context is not None, "the node is not running"
@@ -160,7 +165,7 @@ class Node:
             clock=self._clock,
             current_settings=lambda: self.settings,
         )
-        self._lifecycle = lifecycle = Lifecycle(
+        lifecycle = Lifecycle(
             self._identity(store),
             channel=channel,
             clock=self._clock,
@@ -224,9 +229,12 @@ class Node:
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
         quorum.subscribe(lifecycle.image_changed)
-        await lifecycle.register()
+        if self.is_broker:
+            self._lifecycle = lifecycle
+            await lifecycle.register()
         await replicas.settled()
-        await lifecycle.serve()
+        if self.is_broker:
+            await lifecycle.serve()
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)
         quorum.subscribe(transactions.image_changed)
@@ -294,9 +302,17 @@ class Node:
 
     def _voter_endpoints(self) -> tuple[VoterEndpoint, ...]:
         """Where the other nodes of the quorum reach this one."""
-        named = [name.upper() for name in self.settings.words("controller.listener.names")]
+        named = self._controller_listeners()
         shown = [each for each in self._endpoints if each.listener in named] or self._endpoints
         return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
+
+    def _client_endpoints(self) -> list[Endpoint]:
+        """Where clients and the other brokers reach this one: listeners for controllers alone are left out."""
+        named = self._controller_listeners()
+        return [each for each in self._endpoints if each.listener not in named] or self._endpoints
+
+    def _controller_listeners(self) -> list[str]:
+        return [name.upper() for name in self.settings.words("controller.listener.names")]
 
     def _bind(self) -> None:
         advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
@@ -319,7 +335,7 @@ class Node:
             incarnation_id=self._entropy.uuid(),
             end_points=tuple(
                 BrokerEndpoint(name=each.listener, host=each.host, port=each.port, security_protocol=0)
-                for each in self._endpoints
+                for each in self._client_endpoints()
             ),
             features=OWN_FEATURES,
             rack=self.settings["broker.rack"],
@@ -328,11 +344,13 @@ class Node:
         )
 
     def _address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where another broker is to be reached: at the first of the addresses that it has registered."""
+        """Where another broker is to be reached: at its listener for brokers, or the first that it has registered."""
         broker = self.context.quorum.image.brokers.get(NodeId(node_id))
         if broker is None or not broker.end_points:
             return None
-        return broker.end_points[0].host, broker.end_points[0].port
+        name = self.settings["inter.broker.listener.name"]
+        end_point = (None if name is None else broker.end_point(name.upper())) or broker.end_points[0]
+        return end_point.host, end_point.port
 
     def _settings_changed(self, delta: Delta, image: Image) -> None:
         if any(resource.type == BROKER for resource in delta.configs_changed):

@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
 from kio.schema.errors import ErrorCode
 
 from penstock.client.peers import Peers
+from penstock.metadata.membership import add_voter, remove_voter
 from penstock.metadata.records import ConfigRecord
-from penstock.model.errors import NotController
+from penstock.metadata.voters import Voter, VoterEndpoint
+from penstock.model.errors import DuplicateVoter, NotController, StartupError
 from penstock.model.ids import TopicName
 from penstock.ports.real import RealClock, RealEntropy, RealNetwork
 from penstock.wire.api import ApiKey
-from tests.integration.nodes import Cluster, Member, until
+from tests.integration.nodes import Cluster, Member, free_port, until
 
 REELECTION_S_MAX = 1.0
 
@@ -145,3 +148,80 @@ async def test_any_node_describes_the_quorum(cluster: Cluster, client: Peers) ->
         assert [voter.replica_id for voter in partition.current_voters] == [1, 2, 3]
         assert [observer.replica_id for observer in partition.observers] == [4]
         assert partition.high_watermark >= active.quorum.image.offset
+
+
+async def test_controllers_alone_lead_and_brokers_alone_hold_the_partitions(tmp_path: Path, client: Peers) -> None:
+    cluster = Cluster(tmp_path, voters=1, observers=1)
+    cluster.members[1].settings |= {"process.roles": "controller", "controller.listener.names": "PLAINTEXT"}
+    async with cluster:
+        controller, broker = cluster.members[1], cluster.members[2]
+        await until(lambda: list(broker.quorum.image.brokers) == [2])
+        assert controller.quorum.is_active and not broker.quorum.is_voter
+        topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=(), configs=())  # type: ignore[arg-type]
+        answer = await client.ask(
+            port_of(broker), ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=(topic,)), timeout_s=10
+        )
+        assert answer.topics[0].error_code == ErrorCode.none, answer
+        assert {each.leader for each in broker.quorum.image.topics[TopicName("t")].partitions} == {2}
+        described = await client.ask(
+            port_of(controller),
+            ApiKey.DESCRIBE_CLUSTER,
+            DescribeClusterRequest(
+                include_cluster_authorized_operations=False,
+                endpoint_type=2,  # type: ignore[arg-type]
+                include_fenced_brokers=False,
+            ),
+            timeout_s=10,
+        )
+        assert (described.controller_id, [each.broker_id for each in described.brokers]) == (1, [1])
+
+
+async def test_voters_are_taken_in_and_out_one_at_a_time(cluster: Cluster) -> None:
+    active = await cluster.until_active()
+    newcomer = cluster.members[4]
+    host, port = newcomer.address.split(":")
+    voter = Voter(
+        id=newcomer.quorum.node_id,
+        directory_id=newcomer.node.context.store.directory_id,
+        endpoints=(VoterEndpoint(name="PLAINTEXT", host=host, port=int(port)),),
+    )
+    clock = RealClock()
+    await add_voter(active.quorum, clock, voter, timeout_s=10)
+    await until(lambda: all(len(member.quorum.core.voters) == 4 for member in cluster.running))
+    with pytest.raises(DuplicateVoter):
+        await add_voter(active.quorum, clock, voter, timeout_s=10)
+    # A leader that takes itself out makes room, and goes on as an observer.
+    await remove_voter(active.quorum, clock, active.quorum.node_id, None, timeout_s=10)
+    await until(lambda: cluster.active not in (None, active))
+    successor = await cluster.until_active()
+    assert active.quorum.node_id not in successor.quorum.core.voters
+    await successor.quorum.commit(setting("without it"))
+    await until(lambda: value_at(active) == "without it")
+    # What the log says counts, not what is configured.
+    newcomer.kill()
+    await newcomer.start()
+    assert newcomer.quorum.is_voter
+
+
+async def test_a_node_that_knows_only_where_to_ask_finds_the_quorum(cluster: Cluster, tmp_path: Path) -> None:
+    await cluster.until_active()
+    settings = dict(cluster.members[4].settings)
+    del settings["controller.quorum.voters"]
+    stranger = Member({
+        **settings,
+        "node.id": "9",
+        "controller.quorum.bootstrap.servers": cluster.members[1].address,
+        "log.dirs": str(tmp_path / "9"),
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+    })  # fmt: skip
+    await stranger.start()
+    active = await cluster.until_active()
+    await active.quorum.commit(setting("for all"))
+    await until(lambda: value_at(stranger) == "for all")
+    stranger.kill()
+
+
+async def test_a_new_node_among_others_must_be_told_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
+    settings = {name: value for name, value in cluster.members[1].settings.items() if name != "cluster.id"}
+    with pytest.raises(StartupError, match=r"set cluster\.id"):
+        await Member({**settings, "log.dirs": str(tmp_path / "new")}).start()

@@ -1,9 +1,9 @@
 """DescribeCluster, versions 0-2: the cluster's id and its brokers.
 
-v1 says which kind of endpoint is asked for: brokers (1) or controllers (2). This listener is a
-broker's. v2 can ask for fenced brokers too; without that they are left out.
-Reads the image. Refuses: MISMATCHED_ENDPOINT_TYPE for controllers, UNSUPPORTED_ENDPOINT_TYPE for
-anything else; v0 cannot ask for either.
+v1 says which kind of endpoint is asked for: brokers (1) or controllers (2), which only a listener of
+controllers answers. v2 can ask for fenced brokers too; without that they are left out.
+Reads the image and the voters. Refuses: MISMATCHED_ENDPOINT_TYPE for controllers elsewhere, UNSUPPORTED_ENDPOINT_TYPE
+for anything else; v0 cannot ask for either.
 """
 
 from typing import Final
@@ -12,9 +12,10 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import controller_for_clients, reachable_brokers
+from penstock.handlers.cluster_view import controller_for_clients, is_reachable, reachable_brokers
 from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int32, node
+from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
+from penstock.model.ids import NO_NODE, NodeId
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
@@ -24,6 +25,8 @@ OPERATIONS_UNKNOWN: Final = int32(-(2**31))
 async def handle(context: Context, request: Request) -> DescribeClusterResponse:
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
+        if request.listener in (name.upper() for name in context.settings.words("controller.listener.names")):
+            return _controllers(context)
         return _refused(
             ErrorCode.mismatched_endpoint_type,
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
@@ -35,7 +38,7 @@ async def handle(context: Context, request: Request) -> DescribeClusterResponse:
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,
         cluster_id=context.cluster_id,
-        controller_id=node(controller_for_clients(image, context.node_id, request.listener)),
+        controller_id=node(_controller(context, request.listener)),
         brokers=tuple(
             DescribeClusterBroker(
                 broker_id=node(broker.node_id),
@@ -49,6 +52,33 @@ async def handle(context: Context, request: Request) -> DescribeClusterResponse:
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else OPERATIONS_UNKNOWN
         ),
+    )
+
+
+def _controller(context: Context, listener: str) -> NodeId:
+    """The active controller where a client can reach it, or a broker that passes everything on to it."""
+    image, leader = context.quorum.image, context.quorum.leader
+    if leader is not None and is_reachable(image, leader, listener):
+        return leader
+    return controller_for_clients(image, context.node_id, listener)
+
+
+def _controllers(context: Context) -> DescribeClusterResponse:
+    leader = context.quorum.leader
+    return DescribeClusterResponse(
+        throttle_time=NO_THROTTLE,
+        error_code=NO_ERROR,
+        endpoint_type=int8(CONTROLLERS),
+        cluster_id=context.cluster_id,
+        controller_id=node(NO_NODE if leader is None else leader),
+        brokers=tuple(
+            DescribeClusterBroker(
+                broker_id=node(voter.id), host=end_point.host, port=int32(end_point.port), rack=None, is_fenced=False
+            )
+            for voter in context.quorum.book.present
+            for end_point in voter.endpoints[:1]
+        ),
+        cluster_authorized_operations=OPERATIONS_UNKNOWN,
     )
 
 

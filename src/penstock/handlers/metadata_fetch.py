@@ -38,6 +38,7 @@ def handle(context: Context, frame: memoryview, header: Header) -> Parked:
     except Corruption:
         parked.ready(write_response(header.version, header.correlation_id, (), error_code=InvalidRequest.code))
         return parked
+    context.quorum.book.note_directory(source, make(0).disk)
     context.quorum.messenger.hear_fetch(
         source, make, lambda response, records: parked.ready(_answer(context, header, response, records))
     )

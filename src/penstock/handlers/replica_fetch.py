@@ -139,9 +139,7 @@ class ReplicaFetch(Parked):
             start, mark = partition.log.start_offset, partition.high_watermark
             if mark != fed.sent_mark or start != fed.sent_start:
                 asked = fed.asked
-                answers.append(
-                    PartitionAnswer(asked.topic, asked.index, 0, mark, partition.last_stable_offset, start)
-                )
+                answers.append(PartitionAnswer(asked.topic, asked.index, 0, mark, partition.last_stable_offset, start))
                 told.append(fed)
 
     def _find(self, fed: Fed) -> Partition | None:

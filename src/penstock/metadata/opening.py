@@ -63,6 +63,7 @@ def open_metadata(
     log = _open_log(disk, clock, folder, settings, directory)
     newest = load_newest(disk, folder, log_start=log.start_offset)
     book = VoterBook(configured_voters(settings, node_id))
+    book.note_directory(node_id, directory_id)
     shape = _shape_of(log, newest)
     history = _read_voters(log, newest, shape, book)
     core = Core(

@@ -310,8 +310,7 @@ class Quorum:
     def _carry_out(self, effects: Effects) -> None:
         """Do what the core wants, in the order that `raft/events.py` asks for."""
         if effects.persist is not None:
-            directories = {**self.book.directories, self._core.node_id: self.place.directory_id}
-            quorum_state.write(self._disk, self.log.folder, effects.persist, directories=directories)
+            quorum_state.write(self._disk, self.log.folder, effects.persist, directories=self.book.directories)
         if effects.truncate_to is not None:
             self.log.truncate_to(effects.truncate_to)
             self.book.truncate_to(effects.truncate_to)

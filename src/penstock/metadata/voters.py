@@ -130,6 +130,11 @@ class VoterBook:
         """An answer says where a leader is."""
         self._hints[node] = address
 
+    def note_directory(self, node: NodeId, directory_id: UUID | None) -> None:
+        """A node has said which folder its log is in."""
+        if directory_id is not None:
+            self.directories[node] = directory_id
+
     def address_of(self, node: int) -> Address | None:
         for voter in self.present if self.is_named else ():
             if voter.id == node and voter.endpoints:

@@ -34,6 +34,7 @@ class FakeQuorum:
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
+        self.leader = NodeId(1)
         self.is_active = True
         self.stuck = False
         self.refusal: Refusal | None = None
