@@ -41,8 +41,9 @@ format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
 bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-docs: $(DEV_READY) ## Write docs/configuration.md again from the declarations
+docs: $(DEV_READY) ## Write docs/configuration.md and docs/metrics.md again from the declarations
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
+	@$(BIN)/python -m penstock.metrics.reference > docs/metrics.md
 
 FRAMES ?= 200000
 SEED ?= 1

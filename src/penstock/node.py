@@ -32,6 +32,7 @@ from penstock.ports.child import Children
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
+from penstock.ports.instruments import Instruments
 from penstock.ports.network import Limits, Network
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
@@ -39,6 +40,7 @@ from penstock.replication.company import Wiring
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
+from penstock.server.monitoring import Monitoring
 from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
@@ -64,16 +66,23 @@ class Node:
         disk: Disk,
         network: Network,
         children: Children | None = None,
+        instruments: Instruments | None = None,
     ) -> None:
-        """Without `children` what would be theirs to do is done on the event loop, in slices."""
+        """Without `children` what would be theirs to do is done on the event loop, in slices.
+
+        Without `instruments` there is no endpoint for metrics.
+        """
         self.settings = settings
         self.node_id = NodeId(settings.integer("node.id"))
         self._clock = clock
         self._entropy = entropy
         self._disk = disk
         self._network = network
-        self._throttle = Throttle(clock, lambda: _spans(self.settings))
-        self._server = Server(network, Admission(clock, lambda: self.settings), self._throttle, clock)
+        self._monitoring = Monitoring(clock, instruments)
+        self.metrics = self._monitoring.metrics
+        self._throttle = Throttle(clock, lambda: _spans(self.settings), self._monitoring.told_to_wait)
+        self._admission = Admission(clock, lambda: self.settings, self.metrics)
+        self._server = Server(network, self._admission, self._throttle, clock)
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self._janitor: Janitor | None = None
@@ -117,10 +126,12 @@ class Node:
         )
         try:
             self._bind()
+            await self._monitoring.listen(self.settings["metrics.listener"])
             await self._build(store)
         except BaseException as problem:
             is_built = self._context is not None
             self.abandon()
+            await self._monitoring.stop()
             if not is_built:
                 store.close(clean=False)
             if isinstance(problem, OSError | Refusal):
@@ -216,10 +227,11 @@ class Node:
             endpoints=self._endpoints,
             relay=Relay(quorum=quorum, clock=self._clock),
             throttle=self._throttle,
+            metrics=self.metrics,
         )
         store.on_failure = self._storage_failed
         quorum.on_leadership(monitor.leadership_changed)
-        dispatcher = Dispatcher(context, is_held=not quorum.is_alone)
+        dispatcher = Dispatcher(context, self._monitoring.stopwatch, is_held=not quorum.is_alone)
         if not quorum.is_alone:
             # The quorum needs this node before clients may have it.
             self._server.serve(dispatcher)
@@ -244,6 +256,7 @@ class Node:
         worker = InlineWorker(self._disk, self._clock) if self._children is None else ChildWorker(self._children)
         self._cleaner = Cleaner(store, self._clock, lambda: self.settings, replicas.last_stable_offset, worker)
         self._cleaner.start()
+        self._monitoring.begin(context, self._admission)
         if quorum.is_alone:
             self._server.serve(dispatcher)
         else:
@@ -299,6 +312,12 @@ class Node:
             except (OSError, Refusal) as problem:
                 log.warning("the metadata is not closed cleanly, the next start scans it: %s", problem)
             context.store.close(broker_epoch=broker_epoch)
+        await self._monitoring.stop()
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the endpoint for metrics and health is, if there is one."""
+        return self._monitoring.port
 
     def _voter_endpoints(self) -> tuple[VoterEndpoint, ...]:
         """Where the other nodes of the quorum reach this one."""

@@ -12,6 +12,7 @@ import typer
 
 from penstock.cli.client import parse_pairs
 from penstock.cli.errors import CommandError
+from penstock.cli.log_format import LogFormat
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -50,21 +51,34 @@ def start(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings, as in Kafka's server.properties.")
     ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option("--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this local port."),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help=f"How much to say: {', '.join(LEVELS)}.")] = "info",
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option("--log-format", help="How to say it: lines for people or JSON.", show_default="text"),
+    ] = None,
 ) -> None:
     """Run a broker in the foreground. SIGTERM or Ctrl-C ends it cleanly."""
     file = _read_config(config) if config is not None else {}
     pairs = parse_pairs(settings or [], option="--set num.partitions=3")
     if cluster_id is not None:
         pairs["cluster.id"] = cluster_id
+    if metrics is not None:
+        pairs["metrics.listener"] = f"http://127.0.0.1:{metrics}"
     overrides = build_overrides(file, pairs, data=data, host=host, port=port, node_id=node_id)
-    _configure_logging(log_level)
+    if log_format is not None:
+        overrides["log.format"] = log_format.value
 
     import asyncio
 
     from penstock.config.settings import BrokerSettings
 
-    asyncio.run(_serve(BrokerSettings.load(file=file, overrides=overrides)))
+    loaded = BrokerSettings.load(file=file, overrides=overrides)
+    _configure_logging(log_level, LogFormat(loaded.text("log.format")))
+    asyncio.run(_serve(loaded))
 
 
 def build_overrides(
@@ -98,7 +112,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
-    from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork
+    from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork, real_instruments
 
     _allow_many_files()
     asked_to_stop = asyncio.Event()
@@ -106,7 +120,15 @@ async def _serve(settings: "BrokerSettings") -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
     disk, network = RealDisk(), RealNetwork()
-    node = Node(settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network, children=RealChildren())
+    node = Node(
+        settings,
+        clock=RealClock(),
+        entropy=RealEntropy(),
+        disk=disk,
+        network=network,
+        children=RealChildren(),
+        instruments=real_instruments(disk, network),
+    )
     try:
         await node.start()
         print(f"ready {node.bootstrap}", flush=True)
@@ -137,9 +159,13 @@ def _read_config(path: Path) -> dict[str, str]:
         raise CommandError(f"{path} cannot be read ({error.strerror}): check the path given to --config.") from None
 
 
-def _configure_logging(level: str) -> None:
+def _configure_logging(level: str, style: LogFormat) -> None:
     import logging
 
     if level not in LEVELS:
         raise CommandError(f"There is no log level '{level}': choose {', '.join(LEVELS)}.")
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    from penstock.cli.log_format import formatter
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(style))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

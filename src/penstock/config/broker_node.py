@@ -48,6 +48,12 @@ def check_listeners(name: str, value: Value) -> None:
         seen.add(listener)
 
 
+def check_metrics_listener(name: str, value: Value) -> None:
+    """Pass `http://host:port`, or nothing."""
+    if value and not (_LISTENER.fullmatch(str(value)) and str(value).startswith("http://")):
+        raise invalid(name, value, "It must have the form http://host:port")
+
+
 def check_connection_overrides(name: str, value: Value) -> None:
     """Pass a list of `host:count`."""
     for entry in str(value or "").split(","):
@@ -180,6 +186,12 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _double("sasl.kerberos.ticket.renew.jitter", 0.05, _NO_KERBEROS, scope="per-broker"),
     _long("sasl.kerberos.min.time.before.relogin", MINUTE_MS, _NO_KERBEROS, scope="per-broker"),
     _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), _NO_KERBEROS, scope="per-broker"),
+    # For those who watch
+    _text("metrics.listener", None, own=True, check=check_metrics_listener,
+          doc="Where metrics, health and readiness are served, as `http://host:port`. Not served without it: there is "
+              "no password, so choose an address that only those who watch can reach."),
+    _text("log.format", "text", choices=("text", "json"), own=True,
+          doc="How log lines look: text for people, json for machines."),
     # Quotas
     _int("quota.window.num", 11, least=1,
          doc="Over how many windows, less the one that is passing, the rate of a client is held to its quota: no span "

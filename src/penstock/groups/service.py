@@ -7,7 +7,7 @@ coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, Coord
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
@@ -104,6 +104,22 @@ class Groups:
     async def list_groups(self, command: ListGroups) -> list[ListedGroup]:
         """The groups of all shards here."""
         return await self._shards.ask_all(command)
+
+    @property
+    def count(self) -> int:
+        """How many groups there are in all shards here."""
+        return sum(len(shard.groups) for shard in self._shards)
+
+    def committed(self) -> Iterator[tuple[str, str, int, int] | None]:
+        """Group, topic, partition and offset of all that is committed here.
+
+        Holds also if the groups change before the last of it is taken; None is a good moment for a pause.
+        """
+        for shard in list(self._shards):
+            for group_id in list(shard.offsets.by_group):
+                for key, value in list(shard.offsets.all_of(group_id)):
+                    yield group_id, key.topic, key.partition, value.offset
+                yield None
 
     async def loaded(self, group_id: str) -> None:
         """Wait until the group's shard has been read, if it is being read here."""

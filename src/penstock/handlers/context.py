@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from penstock.handlers.relay import Relay
     from penstock.membership.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
+    from penstock.metrics.metrics import Metrics
     from penstock.model.ids import NodeId
     from penstock.ports.clock import Clock
     from penstock.ports.disk import Disk
@@ -63,6 +64,7 @@ class Context:
     endpoints: Sequence[Endpoint]
     relay: "Relay"
     throttle: "Throttle"
+    metrics: "Metrics"
     metadata_views: MetadataViews = field(default_factory=MetadataViews)
 
 

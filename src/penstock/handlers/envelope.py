@@ -13,6 +13,8 @@ from penstock.handlers.entities import NO_ERROR
 from penstock.handlers.relay import RELAYED
 from penstock.handlers.reply import Encoded
 from penstock.handlers.table import COLD
+from penstock.handlers.throttled import throttled
+from penstock.quotas.entity import ANONYMOUS
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import MalformedRequest, parse_header, response_head
@@ -32,7 +34,15 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
     except MalformedRequest:
         return EnvelopeResponse(error_code=ErrorCode.invalid_request)
+    table = context.throttle.table
+    if table is not None:
+        # Changes are counted here, where they are decided on; the node that the client is connected to mutes it.
+        header.client = table.client(
+            ANONYMOUS, header.client_id, lambda api_key, seconds: None, context.clock.monotonic()
+        )
     answer = await COLD[header.api_key](context, Request(header, inner, request.connection, request.listener))
+    if header.throttle_ms:
+        answer = throttled(header, answer)
     assert not isinstance(answer, Encoded), "only answers on the hot path are written by hand"
     written = codec.write_response(header.api_key, header.version, answer)
     head = response_head(header.api_key, header.version, header.correlation_id, len(written))

@@ -160,10 +160,23 @@ class ParkedFetch(Parked):
             session = handler.sessions.begin(self._request, by_id=self._by_id, now=handler.clock.monotonic())
             if session is not None:
                 session.remember(answers)
+        self._count(answers)
         wait = 0.0
         if self._client is not None:
             wait = charge_fetch(self._client, sum(answer.size for answer in answers), self._handler.clock)
         return self._write(answers, session, throttle_ms(wait))
+
+    def _count(self, answers: Iterable[PartitionAnswer]) -> None:
+        handler = self._handler
+        metrics = handler.context.metrics
+        topics = handler.replicas.by_id if self._by_id else handler.replicas.by_name
+        for answer in answers:
+            if answer.size:
+                topic = topics.get(answer.topic)
+                if topic is not None:
+                    topic.bytes_out += answer.size
+            elif answer.error_code:
+                metrics.failed_fetches.add()
 
     def _write(self, answers: Sequence[PartitionAnswer], session: FetchSession | None, wait_ms: int) -> Parts:
         header = self._header

@@ -188,13 +188,18 @@ class ProduceHandler:
             else:
                 appended = partition.append(records, acks=acks, now_ms=now_ms)
         except Refusal as refusal:
+            self._context.metrics.failed_produces.add()
             _tell(result, refusal, topic)
             return None
         except Exception:
+            self._context.metrics.failed_produces.add()
             result.error_code = UNKNOWN_SERVER_ERROR
             name = None if topic is None else topic.name
             log.exception("produce to %s-%d by client %r failed", name, result.index, header.client_id)
             return None
+        assert topic is not None
+        topic.bytes_in += len(records)
+        topic.messages_in += appended.last_offset - appended.base_offset + 1
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset

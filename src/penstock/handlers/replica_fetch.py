@@ -123,6 +123,7 @@ class ReplicaFetch(Parked):
             # The recovery from an error is news as well.
             fed.sent_mark = -1 if answer.error_code else answer.high_watermark
             fed.sent_start = answer.log_start_offset
+        self._handler.context.metrics.replication_bytes_out.add(size)
         header = self._header
         parts = write_response(header.version, header.correlation_id, answers, session_id=feed.id)
         if not feed.id:

@@ -25,16 +25,20 @@ class Encoded:
 class Parked:
     """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
 
-    __slots__ = ("failed", "on_ready", "parts")
+    __slots__ = ("failed", "on_answered", "on_ready", "parts")
 
     def __init__(self, parts: Parts | None = None) -> None:
         self.parts = parts
         self.failed = False
         """There is no shape for what went wrong: the connection is closed when the reply's turn comes."""
         self.on_ready: Callable[[], None] | None = None
+        self.on_answered: Callable[[], None] | None = None
+        """Set by the dispatcher, which measures how long the answer takes."""
 
     def ready(self, parts: Parts) -> None:
         self.parts = parts
+        if self.on_answered is not None:
+            self.on_answered()
         if self.on_ready is not None:
             self.on_ready()
 

@@ -29,7 +29,10 @@ _TOLD_FROM: Final = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
 }
 """Since when the answers that handlers write by hand begin with the time to wait."""
+_CHARGED: Final = {ApiKey.CREATE_TOPICS: 2, ApiKey.DELETE_TOPICS: 1, ApiKey.CREATE_PARTITIONS: 0}
+"""Changes that a quota counts, and since when their answers begin with the time to wait."""
 _HEAD_SIZE: Final = 8
+_SIZE_PREFIX: Final = 4
 _pack_time: Final = Struct(">i").pack
 
 STRICT_CREATE_TOPICS_FROM: Final = 6
@@ -54,12 +57,20 @@ def throttled(header: "Header", answer: Any) -> Any:
     return Encoded((first, *answer.parts[1:]))
 
 
+def told_by(header: "Header", frame: bytes) -> int:
+    """For how long the active controller tells the client of a relayed request to wait, in ms."""
+    if header.api_key not in _CHARGED or header.version < _CHARGED[header.api_key]:
+        return 0
+    position = _HEAD_SIZE - _SIZE_PREFIX + has_flexible_response_header(header.api_key, header.version)
+    return int.from_bytes(frame[position : position + 4], "big")
+
+
 def charge_fetch(client: "Client", size: int, clock: "Clock") -> float:
     """Take the bytes from the client's quota; mute it for the seconds that are returned."""
     assert client.fetch is not None, "only a client with a quota is charged"
     wait = client.fetch.take(size, clock.monotonic())
     if wait:
-        client.mute(wait)
+        client.mute(ApiKey.FETCH, wait)
     return wait
 
 
@@ -85,6 +96,6 @@ class Mutations:
         if wait and (refused or not self._strict):
             assert self._header.client is not None
             self._header.throttle_ms = max(self._header.throttle_ms, throttle_ms(wait))
-            self._header.client.mute(wait)
+            self._header.client.mute(self._header.api_key, wait)
         if refused:
             raise ThrottlingQuotaExceeded

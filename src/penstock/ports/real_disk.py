@@ -12,6 +12,7 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 from penstock.ports.disk import Buffer, File
@@ -101,12 +102,13 @@ class RealFolderLock:
 class _SyncGroup:
     """Files that are synced side by side and reported together, because every report disturbs the loop."""
 
-    __slots__ = ("finished", "left", "waiting")
+    __slots__ = ("finished", "left", "times", "waiting")
 
     def __init__(self, asked: list[Asked]) -> None:
         self.waiting = asked
         self.left = len(asked)
         self.finished: list[tuple[Done, OSError | None]] = []
+        self.times: list[int] = []
 
 
 class SyncThreads:
@@ -124,6 +126,7 @@ class SyncThreads:
         self._threads: list[threading.Thread] = []
         self._under_way: _SyncGroup | None = None
         self._is_lonely = True
+        self.on_time: Callable[[int], None] | None = None
         self._impatience: asyncio.TimerHandle | None = None
 
     def ask(self, file: File, done: Done) -> None:
@@ -160,6 +163,9 @@ class SyncThreads:
             self._under_way = None
             # The next group runs while this one is acknowledged.
             self._share_out()
+        if self.on_time is not None:
+            for nanoseconds in group.times:
+                self.on_time(nanoseconds)
         for done, error in group.finished:
             done(error)
 
@@ -176,11 +182,13 @@ class SyncThreads:
             while (job := self._next_of(group)) is not None:
                 file, done = job
                 error = None
+                begun = time.monotonic_ns()
                 try:
                     file.sync()
                 except OSError as failure:
                     error = failure
                 with self._lock:
+                    group.times.append(time.monotonic_ns() - begun)
                     group.finished.append((done, error))
                     group.left -= 1
                     is_last = group.left == 0
@@ -198,6 +206,13 @@ class RealDisk:
 
     def __init__(self) -> None:
         self._syncs: SyncThreads | None = None
+        self._on_time: Callable[[int], None] | None = None
+
+    def time_syncs(self, on_time: Callable[[int], None]) -> None:
+        """Call the function, on the loop, with the nanoseconds that each sync takes."""
+        self._on_time = on_time
+        if self._syncs is not None:
+            self._syncs.on_time = on_time
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         flags = os.O_RDWR if writable else os.O_RDONLY
@@ -208,6 +223,7 @@ class RealDisk:
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
         if self._syncs is None:
             self._syncs = SyncThreads(asyncio.get_running_loop())
+            self._syncs.on_time = self._on_time
         self._syncs.ask(file, done)
 
     def stop(self) -> None:

@@ -20,6 +20,7 @@ from typing import cast
 
 from penstock.ports.buffers import BufferPool, FrameBuffer
 from penstock.ports.dialing import dial
+from penstock.ports.instruments import NetworkUsage
 from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
 from penstock.ports.real_disk import RealFile
 from penstock.ports.real_listener import ServerSocket, bound_sockets
@@ -43,6 +44,7 @@ PARTS_UNSENT_MAX = 128
 SWEEP_INTERVAL_S = 5.0
 FRAME_BYTES_PER_SECOND_MIN = 1 * KIB
 
+now_ns = time.monotonic_ns
 _size_of = Struct(">i").unpack_from
 
 
@@ -80,7 +82,7 @@ class SocketConnection:
         self._frame: FrameBuffer | None = None
         self._out: deque[Part] = deque()
         self._last_progress = self._partial_since = 0.0
-        self._last_heard = network.now()
+        self._last_heard = now_ns()
         self._closed = self._paused = self._reading = self._writing = self._flush_asked = self._starved = False
 
     def start(self, session: Session) -> None:
@@ -113,7 +115,7 @@ class SocketConnection:
                     self._drop(None)
                     return
                 self._unread = b""
-                self._last_heard = network.now()
+                self._last_heard = network.turn_began = now_ns()
                 self._cut(network.received_view, kept + count)
         except (BlockingIOError, InterruptedError):
             return
@@ -146,6 +148,7 @@ class SocketConnection:
         buffer.filled += count
         if buffer.filled == buffer.size:
             self._frame = None
+            self._network.turn_began = now_ns()
             cast(Session, self._session).frame(view[: buffer.size])
             self._network.give_back(buffer)
 
@@ -195,6 +198,7 @@ class SocketConnection:
         if self._closed or self._paused or self._writing:
             return
         if self._unread:
+            self._network.turn_began = now_ns()
             self._cut_unread()
         if not self._starved and len(self._unread) < UNREAD_SIZE_MAX:
             self._watch(True)
@@ -220,6 +224,9 @@ class SocketConnection:
         if not self._flush_asked and not self._writing:
             self._flush_asked = True
             self._network.ask_flush(self)
+
+    def unsent_in_memory(self) -> int:
+        return sum(len(cast(bytes, part)) for part in self._out if type(part) is not FileSlice)
 
     def unsent_size(self) -> int:
         return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
@@ -346,7 +353,7 @@ class SocketConnection:
             waited, have = now - self._frame.started, self._frame.filled
         elif self._unread:
             waited, have = now - self._partial_since, len(self._unread)
-        elif now - self._last_heard > limits.idle_s_max:
+        elif now - self._last_heard / 1e9 > limits.idle_s_max:
             return "it was idle for too long"
         else:
             return None
@@ -370,14 +377,22 @@ class RealNetwork:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
         self._strangers: dict[str, float] = {}
+        self.turn_began = 0
+        """When the frames that are handed over now were at hand, by `now_ns`."""
 
     def limit(self, limits: Limits) -> None:
         self.limits = limits
         self.pool.budget = limits.memory_budget
 
-    @staticmethod
-    def now() -> float:
-        return time.monotonic()
+    now = staticmethod(time.monotonic)
+    now_ns = staticmethod(time.monotonic_ns)
+
+    def usage(self) -> NetworkUsage:
+        return NetworkUsage(
+            buffered=self.pool.used,
+            budget=self.limits.memory_budget,
+            unsent=sum(connection.unsent_in_memory() for connection in self.connections),
+        )
 
     def listen(self, host: str, port: int) -> ServerSocket:
         self._watch_time()

@@ -40,16 +40,19 @@ class Spans:
     mutation_s: float = 11.0
 
 
+Mute = Callable[[int, float], None]
+
+
 class Client:
     """The limits of one client on one connection; None where there is none."""
 
     __slots__ = ("client_id", "fetch", "fetch_size_max", "mutation", "mute", "produce", "request", "table")
 
-    def __init__(self, table: "Table", client_id: str, mute: Callable[[float], None]) -> None:
+    def __init__(self, table: "Table", client_id: str, mute: Mute) -> None:
         self.table = table
         self.client_id = client_id
         self.mute = mute
-        """Reads nothing from the client for so many seconds."""
+        """For a request of an API, reads nothing from the client for so many seconds."""
         self.produce: Bucket | None = None
         self.fetch: Bucket | None = None
         self.request: Bucket | None = None
@@ -70,7 +73,7 @@ class Table:
             self._kept.update(before._kept)
         self.limits_connections = any(entity[0][0] == IP for entity in quotas)
 
-    def client(self, user: str, client_id: str, mute: Callable[[float], None], now: float) -> Client:
+    def client(self, user: str, client_id: str, mute: Mute, now: float) -> Client:
         """The limits of a client; shares its buckets with whoever the quota is shared with."""
         client = Client(self, client_id, mute)
         client.produce = self._bucket_for(PRODUCER_BYTE_RATE, user, client_id, now)

@@ -33,8 +33,15 @@ class _Muted:
 
 
 class Throttle:
-    def __init__(self, clock: Clock, spans: Callable[[], Spans]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        spans: Callable[[], Spans],
+        told: Callable[[int, float], None] = lambda api_key, seconds: None,
+    ) -> None:
         self._clock = clock
+        self._told = told
+        """Hears for how long the client of a request was told to wait."""
         self._spans = spans
         self._muted: dict[Channel, _Muted] = {}
         self.table: Table | None = None
@@ -60,12 +67,13 @@ class Throttle:
             return None
         return table.connections(host, self._clock.monotonic())
 
-    def mute(self, channel: Channel, seconds: float) -> None:
+    def mute(self, channel: Channel, api_key: int, seconds: float) -> None:
         """Hear nothing from the channel for so long; a longer time that it was given before stands."""
         until = self._clock.monotonic() + seconds
         muted = self._muted.get(channel)
         self.muted_count_total += 1
         self.muted_s_total += seconds
+        self._told(api_key, seconds)
         if muted is None:
             channel.mute()
         elif muted.until >= until:

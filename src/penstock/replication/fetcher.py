@@ -364,6 +364,7 @@ class Fetcher:
         if held.durable_offset < held.end_offset:
             self._holding[followed] = None
         throttle = self._around.follower_throttle
+        throttle.passed += len(records)
         if throttle.watches(partition, partition.node_id, is_member=partition.node_id in partition.isr):
             throttle.spend(len(records))
 

@@ -37,7 +37,17 @@ CHORES_PER_SLICE: Final = 64
 class HostedTopic:
     """A topic of which this node holds partitions, with the keys that hot requests know it by."""
 
-    __slots__ = ("id", "id_bytes", "internal", "name", "name_bytes", "partitions")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "id",
+        "id_bytes",
+        "internal",
+        "messages_in",
+        "name",
+        "name_bytes",
+        "partitions",
+    )
 
     def __init__(self, name: TopicName, topic_id: UUID) -> None:
         self.name = name
@@ -46,6 +56,8 @@ class HostedTopic:
         self.id_bytes = topic_id.bytes
         self.internal = is_internal(name)
         self.partitions: dict[int, Partition] = {}
+        # Counted by the handlers since this node holds the topic.
+        self.bytes_in = self.bytes_out = self.messages_in = 0
 
 
 class Replicas:
@@ -101,6 +113,11 @@ class Replicas:
     def find(self, name: TopicName, index: int) -> Partition | None:
         topic = self.by_name.get(name.encode())
         return None if topic is None else topic.partitions.get(index)
+
+    @property
+    def replication_bytes_in(self) -> int:
+        """Bytes that were fetched from leaders."""
+        return 0 if self._company is None else self._company.follower_throttle.passed
 
     def high_watermark(self, place: TopicPartition) -> int:
         """The mark of a partition; nothing of one that is not served here may be taken away."""

@@ -52,6 +52,8 @@ class Throttle:
             window_s=float(settings.integer("replication.quota.window.size.seconds")),
         )
         self._bytes_per_second = UNLIMITED
+        self.passed = 0
+        """Bytes in all, throttled or not."""
         self.configure(settings)
 
     def configure(self, settings: BrokerSettings) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.config.settings import BrokerSettings, Source
+from penstock.metrics.metrics import Metrics
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Listener, Network, Session
 from penstock.quotas.throttle import Throttle
@@ -33,8 +34,9 @@ RATE_PER_ADDRESS = "max.connection.creation.rate.per.ip"
 class Admission:
     """The limits on connections, and what counts against them."""
 
-    def __init__(self, clock: Clock, current_settings: Callable[[], BrokerSettings]) -> None:
+    def __init__(self, clock: Clock, current_settings: Callable[[], BrokerSettings], metrics: Metrics) -> None:
         self._clock = clock
+        self._metrics = metrics
         self._current_settings = current_settings
         self._open: Counter[str] = Counter()
         self._total = 0
@@ -42,12 +44,18 @@ class Admission:
         self._this_second: Counter[str] = Counter()
         self._said: dict[str, float] = {}
 
+    @property
+    def open_count(self) -> int:
+        return self._total
+
     def admit(self, host: str) -> bool:
         problem = self._problem(host, self._current_settings())
         if problem is None:
             self._open[host] += 1
             self._total += 1
+            self._metrics.connections_created.add()
             return True
+        self._metrics.connections_refused.add()
         now = self._clock.monotonic()
         if now - self._said.get(host, -SAID_AGAIN_AFTER_S) >= SAID_AGAIN_AFTER_S:
             self._said[host] = now

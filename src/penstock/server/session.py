@@ -57,10 +57,6 @@ class ClientSession:
         except CloseConnection:
             connection.close()
             return
-        except Exception:
-            log.exception("closing the connection from %s:%d", connection.peer_host, connection.peer_port)
-            connection.close()
-            return
         if isinstance(reply, Parked):
             if reply.parts is None:
                 self._park(reply)

@@ -125,7 +125,14 @@ class Broker:
         """Start on the running loop."""
         from penstock.config.settings import BrokerSettings
         from penstock.node import Node
-        from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork
+        from penstock.ports.real import (
+            RealChildren,
+            RealClock,
+            RealDisk,
+            RealEntropy,
+            RealNetwork,
+            real_instruments,
+        )
 
         overrides = {
             "log.dirs": str(self.data),
@@ -138,7 +145,13 @@ class Broker:
             ports.callback(disk.stop)
             ports.callback(network.stop)
             node = Node(
-                settings, clock=RealClock(), entropy=RealEntropy(), disk=disk, network=network, children=RealChildren()
+                settings,
+                clock=RealClock(),
+                entropy=RealEntropy(),
+                disk=disk,
+                network=network,
+                children=RealChildren(),
+                instruments=real_instruments(disk, network),
             )
             await node.start()
             self._ports = ports.pop_all()

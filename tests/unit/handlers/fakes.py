@@ -18,6 +18,7 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
+from penstock.metrics.metrics import Metrics
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.quotas.limits import Spans
@@ -332,6 +333,7 @@ class FakeNode:
             endpoints=(Endpoint("PLAINTEXT", "host1", 9092),),
             relay=FakeRelay(),  # type: ignore[arg-type]
             throttle=Throttle(self.clock, Spans),
+            metrics=Metrics({api.key: api.name for api in APIS.values()}),
         )
 
     @property

@@ -54,7 +54,9 @@ class Limited:
         self.node = FakeNode()
         self.muted: list[float] = []
         table = Table({(("user", None),): {"controller_mutation_rate": 1.0}}, Spans(mutation_s=10))
-        self.client = table.client("u", "c", self.muted.append, self.node.clock.monotonic())
+        self.client = table.client(
+            "u", "c", lambda api_key, seconds: self.muted.append(seconds), self.node.clock.monotonic()
+        )
 
     async def create(self, name: str, count: int, *, version: int = 7) -> tuple[int, int]:
         """Returns the error code, and for how long the client is told to wait."""

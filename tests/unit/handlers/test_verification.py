@@ -57,6 +57,7 @@ class WrittenPartition:
 class HostedTopic:
     name = "t"
     internal = False
+    bytes_in = bytes_out = messages_in = 0
 
     def __init__(self) -> None:
         self.partitions = {0: WrittenPartition(), 1: WrittenPartition()}

@@ -53,7 +53,7 @@ def test_an_address_goes_before_the_default_of_addresses() -> None:
 
 
 def client(table: Table, client_id: str, user: str = "u") -> Client:
-    return table.client(user, client_id, lambda seconds: None, 0)
+    return table.client(user, client_id, lambda api_key, seconds: None, 0)
 
 
 def test_clients_of_a_user_share_the_users_bucket_and_default_clients_have_their_own() -> None:

@@ -26,9 +26,9 @@ def world() -> tuple[TickingClock, Throttle, Line]:
 
 def test_a_channel_is_heard_again_when_the_longest_of_its_times_is_over() -> None:
     clock, throttle, line = world()
-    throttle.mute(line, 1.0)
-    throttle.mute(line, 3.0)
-    throttle.mute(line, 2.0)
+    throttle.mute(line, 0, 1.0)
+    throttle.mute(line, 0, 3.0)
+    throttle.mute(line, 0, 2.0)
     clock.tick(2.5)
     assert (line.is_muted, throttle.muted_count) == (True, 1)
     clock.tick(0.5)
@@ -38,7 +38,7 @@ def test_a_channel_is_heard_again_when_the_longest_of_its_times_is_over() -> Non
 
 def test_when_a_quota_changes_everybody_is_heard_again() -> None:
     clock, throttle, line = world()
-    throttle.mute(line, 1_000_000)
+    throttle.mute(line, 0, 1_000_000)
     throttle.quotas_changed({(("user", None),): {PRODUCER_BYTE_RATE: 1.0}})
     assert (line.is_muted, throttle.table is None) == (False, False)
     throttle.quotas_changed({})
@@ -47,7 +47,7 @@ def test_when_a_quota_changes_everybody_is_heard_again() -> None:
 
 def test_a_lost_channel_is_not_told_of_anything() -> None:
     clock, throttle, line = world()
-    throttle.mute(line, 1.0)
+    throttle.mute(line, 0, 1.0)
     throttle.forget(line)
     clock.tick(2)
     assert line.is_muted and not clock.waiting

@@ -33,6 +33,7 @@ from penstock.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from penstock.metrics.metrics import Metrics
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
 from penstock.ports.network import Connection, FileSlice, Part, Session
 from penstock.replication.company import Wiring
@@ -224,6 +225,7 @@ class Node:
             clock=world.clock,
             entropy=Ids(self.id),
             quorum=SimpleNamespace(image=EMPTY),
+            metrics=Metrics({}),
             node_id=self.id,
             transactions=None,
         )

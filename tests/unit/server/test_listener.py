@@ -3,6 +3,7 @@
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
+from penstock.metrics.metrics import Metrics
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
 from penstock.server.listener import HELD_S_MAX, Admission, Held, Server
@@ -44,7 +45,7 @@ def test_connections_over_the_quota_of_their_address_are_held_then_closed() -> N
     clock, listening, dispatcher = TickingClock(), Listening(), NoDispatcher()
     throttle = Throttle(clock, Spans)
     network: Any = listening
-    server = Server(network, Admission(clock, BrokerSettings), throttle, clock)
+    server = Server(network, Admission(clock, BrokerSettings, Metrics({})), throttle, clock)
     server.bind("PLAINTEXT", "", 0)
     server.serve(dispatcher)  # type: ignore[arg-type]
     throttle.quotas_changed({(("ip", "10.0.0.1"),): {"connection_creation_rate": 2.0}})

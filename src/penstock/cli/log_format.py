@@ -1,0 +1,52 @@
+"""How log lines look: text for people, one JSON object per line for machines.
+
+Lines about a request carry its fields (server/request_log.py): in text behind the message, in JSON as members.
+"""
+
+import json
+import logging
+import time
+from enum import StrEnum
+from typing import Final
+
+from penstock.server.request_log import FIELDS
+
+TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+class TextFormatter(logging.Formatter):
+    def __init__(self) -> None:
+        super().__init__(TEXT)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        shown = [f"{name}={value!r}" for name, value in _fields(record).items()]
+        line = super().formatMessage(record)
+        return f"{line} [{' '.join(shown)}]" if shown else line
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        members: dict[str, object] = {
+            "time": f"{moment}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info:
+            members["exception"] = self.formatException(record.exc_info)
+        return json.dumps(members, ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    return {name: record.__dict__[name] for name in FIELDS if name in record.__dict__}
+
+
+def formatter(style: LogFormat) -> logging.Formatter:
+    return JsonFormatter() if style is LogFormat.JSON else TextFormatter()

@@ -1,0 +1,66 @@
+"""The metrics of one node: what it counts as it goes, and where the rest is asked for.
+
+What happens often is counted in place (`metrics.isr_shrinks.add()`); what can be read off when somebody asks
+has a source instead (`metrics.ask(declared.LEADERS, source)`). Written out by exposition.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from penstock.metrics import declared
+from penstock.metrics.declared import Declaration
+from penstock.metrics.exposition import NANOSECONDS_PER_MS, Sample, Source, Value, render
+from penstock.metrics.values import Counter, Histogram, RequestMeter
+
+
+class Metrics:
+    def __init__(self, apis: Mapping[int, str]) -> None:
+        self.requests: dict[int, RequestMeter] = {key: RequestMeter(name) for key, name in apis.items()}
+        self._sources: list[tuple[Declaration, Source]] = []
+        self.failed_produces = self._counter(declared.FAILED_PRODUCES)
+        self.failed_fetches = self._counter(declared.FAILED_FETCHES)
+        self.replication_bytes_out = self._counter(declared.REPLICATION_BYTES_OUT)
+        self.isr_shrinks = self._counter(declared.ISR_SHRINKS)
+        self.isr_expands = self._counter(declared.ISR_EXPANDS)
+        self.failed_isr_updates = self._counter(declared.FAILED_ISR_UPDATES)
+        self.elections = self._counter(declared.ELECTIONS)
+        self.unclean_elections = self._counter(declared.UNCLEAN_ELECTIONS)
+        self.connections_created = self._counter(declared.CONNECTIONS_CREATED)
+        self.connections_refused = self._counter(declared.CONNECTIONS_REFUSED)
+        self.flush_time = self._histogram(declared.FLUSH_TIME)
+        self.loop_lag = self._histogram(declared.LOOP_LAG)
+        self._ask_requests()
+
+    def ask(self, declaration: Declaration, source: Source) -> None:
+        """Take the samples of a metric from the source whenever somebody wants to see them."""
+        self._sources.append((declaration, source))
+
+    def render(self) -> Iterator[str]:
+        return render(self._sources)
+
+    def _counter(self, declaration: Declaration) -> Counter:
+        counter = Counter()
+        self.ask(declaration, lambda: [((), counter.value)])
+        return counter
+
+    def _histogram(self, declaration: Declaration) -> Histogram:
+        histogram = Histogram()
+        self.ask(declaration, lambda: [((), histogram)])
+        return histogram
+
+    def _ask_requests(self) -> None:
+        def of_each(declaration: Declaration, value: Callable[[RequestMeter], Value]) -> None:
+            def source() -> Iterable[Sample | None]:
+                for meter in self.requests.values():
+                    # An API that nobody has used would only make the page long.
+                    if meter.count:
+                        yield (meter.name,), value(meter)
+
+            self.ask(declaration, source)
+
+        of_each(declared.REQUESTS, lambda meter: meter.count)
+        of_each(declared.ERRORS, lambda meter: meter.failed)
+        of_each(declared.TOTAL_TIME, RequestMeter.total_time)
+        of_each(declared.LOCAL_TIME, RequestMeter.local_time)
+        of_each(declared.REMOTE_TIME, lambda meter: (meter.waited_ns / NANOSECONDS_PER_MS, meter.count))
+        of_each(declared.QUEUE_TIME, lambda meter: (meter.queued_ns / NANOSECONDS_PER_MS, meter.count))
+        of_each(declared.THROTTLE_TIME, lambda meter: (meter.throttled_ms, meter.count))

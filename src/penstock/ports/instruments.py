@@ -1,0 +1,60 @@
+"""What a node measures itself with, beside the ports that it works with. All of it may be missing.
+
+A simulator gives none: then times are those of the clock port, and there is no endpoint to ask. Nothing that is
+measured here decides anything.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+class Stopwatch(Protocol):
+    @property
+    def turn_began(self) -> int:
+        """When the frames that are handed over now were at hand, by `now_ns`."""
+        ...
+
+    def now_ns(self) -> int: ...
+
+
+class NetworkUsage(NamedTuple):
+    """Bytes: of half-read requests, of what these may use, of answers that nobody has taken yet."""
+
+    buffered: int
+    budget: int
+    unsent: int
+
+
+class HttpAnswer(NamedTuple):
+    status: int
+    content_type: str
+    body: AsyncIterator[bytes]
+    """Sent as it comes."""
+
+
+Answerer = Callable[[str], HttpAnswer]
+"""Answers a GET of a path."""
+
+
+class HttpListener(Protocol):
+    port: int
+
+    async def close(self) -> None: ...
+
+
+class Http(Protocol):
+    async def listen(self, host: str, port: int, answer: Answerer) -> HttpListener:
+        """Answer on a port (0: a free one). Raises OSError, EADDRINUSE above all."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruments:
+    stopwatch: Stopwatch | None = None
+    http: Http | None = None
+    network_usage: Callable[[], NetworkUsage] | None = None
+    process_usage: Callable[[], Mapping[str, float]] | None = None
+    """By the names of the metrics that it is shown as."""
+    time_syncs: Callable[[Callable[[int], None]], None] | None = None
+    """Given a function, calls it with the nanoseconds that each sync of a file takes."""

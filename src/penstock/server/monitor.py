@@ -1,0 +1,89 @@
+"""The endpoint for those who watch: /metrics, /health and /ready, over the HTTP port.
+
+/health: the process is alive and its data folder works; restart it if not. /ready: it serves clients and the
+cluster lets it lead; send it no clients if not. Answers are written piece by piece, so that the event loop turns.
+Watches the loop too: a timer that comes late is what every client waits for. Next: metrics/, sources.py.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING
+
+from penstock.metrics.exposition import CONTENT_TYPE
+from penstock.ports.instruments import HttpAnswer
+
+if TYPE_CHECKING:
+    from penstock.handlers.context import Context
+    from penstock.metrics.metrics import Metrics
+    from penstock.metrics.values import Histogram
+    from penstock.ports.clock import Clock, Timer
+
+LOOP_CHECK_S = 0.25
+PAGE = """<!doctype html><title>Penstock</title><h1>Penstock</h1>
+<p><a href="/metrics">/metrics</a> <a href="/health">/health</a> <a href="/ready">/ready</a></p>
+"""
+
+
+class Monitor:
+    def __init__(self, metrics: "Metrics", context: "Callable[[], Context | None]") -> None:
+        self._metrics = metrics
+        self._context = context
+
+    def answer(self, path: str) -> HttpAnswer:
+        if path == "/metrics":
+            return HttpAnswer(200, CONTENT_TYPE, _pieces(self._metrics.render()))
+        if path == "/health":
+            return _verdict(self._ill())
+        if path == "/ready":
+            return _verdict(self._ill() or self._unready())
+        if path == "/":
+            return HttpAnswer(200, "text/html; charset=utf-8", _pieces([PAGE]))
+        return HttpAnswer(404, "text/plain; charset=utf-8", _pieces(["ask for /metrics, /health or /ready\n"]))
+
+    def _ill(self) -> str | None:
+        context = self._context()
+        failure = None if context is None else context.store.failure
+        return None if failure is None else f"the data folder failed: {failure}"
+
+    def _unready(self) -> str | None:
+        context = self._context()
+        if context is None:
+            return "the node is starting or stopping"
+        if context.quorum.leader is None:
+            return "the quorum has no leader"
+        broker = context.quorum.image.brokers.get(context.node_id)
+        if broker is None:
+            return "the broker is not registered"
+        return "the broker is fenced" if broker.fenced else None
+
+
+def _verdict(problem: str | None) -> HttpAnswer:
+    body = {"status": "ok"} if problem is None else {"status": "failed", "reason": problem}
+    return HttpAnswer(200 if problem is None else 503, "application/json", _pieces([json.dumps(body) + "\n"]))
+
+
+async def _pieces(texts: Iterable[str]) -> AsyncIterator[bytes]:
+    for text in texts:
+        yield text.encode()
+
+
+class LoopWatch:
+    """Asks for a timer again and again, and notes how late it comes."""
+
+    def __init__(self, clock: "Clock", lag: "Histogram") -> None:
+        self._clock = clock
+        self._lag = lag
+        self._timer: Timer | None = None
+        self._due = 0.0
+
+    def start(self) -> None:
+        self._due = self._clock.monotonic() + LOOP_CHECK_S
+        self._timer = self._clock.call_later(LOOP_CHECK_S, self._came)
+
+    def _came(self) -> None:
+        self._lag.observe(max(0, int((self._clock.monotonic() - self._due) * 1e9)))
+        self.start()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()

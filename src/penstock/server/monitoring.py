@@ -1,0 +1,90 @@
+"""A node's watch over itself: its metrics, the endpoint they are asked for at, and a look at the event loop.
+
+The endpoint answers before the node serves, so that /ready can say what is still missing. Goes to monitor.py,
+sources.py, changes.py. Raises StartupError for an address that cannot be had.
+"""
+
+import errno
+import logging
+from math import ceil
+from typing import TYPE_CHECKING
+
+from penstock.metrics.metrics import Metrics
+from penstock.model.errors import StartupError
+from penstock.ports.instruments import Instruments
+from penstock.server.changes import ChangeCounter
+from penstock.server.monitor import LoopWatch, Monitor
+from penstock.server.sources import add_sources
+from penstock.wire.api import APIS
+
+if TYPE_CHECKING:
+    from penstock.handlers.context import Context
+    from penstock.ports.clock import Clock
+    from penstock.ports.instruments import HttpListener, Stopwatch
+    from penstock.server.listener import Admission
+
+log = logging.getLogger(__name__)
+
+
+class ClockStopwatch:
+    """Times by the clock port, where nothing better is given."""
+
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+
+    def now_ns(self) -> int:
+        return int(self._clock.monotonic() * 1e9)
+
+    @property
+    def turn_began(self) -> int:
+        return self.now_ns()
+
+
+class Monitoring:
+    def __init__(self, clock: "Clock", instruments: Instruments | None) -> None:
+        self._instruments = instruments or Instruments()
+        self.metrics = Metrics({api.key: api.name for api in APIS.values()})
+        self.stopwatch: Stopwatch = self._instruments.stopwatch or ClockStopwatch(clock)
+        self._loop_watch = LoopWatch(clock, self.metrics.loop_lag)
+        self._context: Context | None = None
+        self._listener: HttpListener | None = None
+
+    @property
+    def port(self) -> int | None:
+        return None if self._listener is None else self._listener.port
+
+    async def listen(self, address: str | None) -> None:
+        """Answer at `http://host:port`, if an address is given."""
+        http = self._instruments.http
+        if not address or http is None:
+            return
+        host, _, port = address.removeprefix("http://").rpartition(":")
+        monitor = Monitor(self.metrics, lambda: self._context)
+        try:
+            self._listener = await http.listen(host.strip("[]"), int(port), monitor.answer)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise StartupError(
+                    f"Port {port} is in use: stop what listens there, or choose another with --metrics"
+                ) from None
+            raise StartupError(f"Cannot serve metrics at {address}: {error.strerror or error}") from None
+        log.info("metrics are at http://%s:%d/metrics", host or "localhost", self._listener.port)
+
+    def begin(self, context: "Context", admission: "Admission") -> None:
+        """The node serves from now on: watch all of it."""
+        self._context = context
+        context.quorum.subscribe(ChangeCounter(self.metrics, context.quorum, context.node_id).image_changed)
+        add_sources(self.metrics, context, admission, self._instruments)
+        if self._instruments.time_syncs is not None:
+            self._instruments.time_syncs(self.metrics.flush_time.observe)
+        self._loop_watch.start()
+
+    def told_to_wait(self, api_key: int, seconds: float) -> None:
+        self.metrics.requests[api_key].throttled_ms += ceil(seconds * 1000)
+
+    async def stop(self) -> None:
+        self._context = None
+        self._loop_watch.stop()
+        if self._listener is not None:
+            listener, self._listener = self._listener, None
+            await listener.close()

@@ -1,0 +1,235 @@
+"""Where the metrics come from that are not counted but read off when somebody asks.
+
+Most are read off the metadata image, so they hold for one broker and for many. Sources of many samples stop now
+and then (None) and work on copies: the event loop turns while they are written out. Goes to the services of the
+node; declared in metrics/declared.py.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from penstock import __version__
+from penstock.metrics import declared
+from penstock.metrics.declared import DECLARED, Declaration
+from penstock.metrics.exposition import Sample
+from penstock.replication.isr import effective_min_isr
+
+if TYPE_CHECKING:
+    from penstock.handlers.context import Context
+    from penstock.metadata.image import PartitionImage
+    from penstock.metrics.metrics import Metrics
+    from penstock.ports.instruments import Instruments
+    from penstock.server.listener import Admission
+
+PARTITIONS_PER_STEP = 500
+NOBODY = -1
+
+
+def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", instruments: "Instruments") -> None:
+    """Let the metrics of a running node be asked for."""
+    _add_topics(metrics, context)
+    _add_cluster(metrics, context)
+    _add_quorum(metrics, context)
+    _add_groups(metrics, context)
+    _add_storage(metrics, context)
+    throttle = context.throttle
+    _add(metrics, declared.MUTED, lambda: throttle.muted_count)
+    _add(metrics, declared.THROTTLED, lambda: throttle.muted_count_total)
+    _add(metrics, declared.THROTTLED_TIME, lambda: throttle.muted_s_total)
+    _add(metrics, declared.CONNECTIONS, lambda: admission.open_count)
+    _add_process(metrics, context, instruments)
+
+
+def _add(metrics: "Metrics", declaration: Declaration, value: Callable[[], float]) -> None:
+    metrics.ask(declaration, lambda: [((), value())])
+
+
+# -- topics and partitions
+
+
+def _add_topics(metrics: "Metrics", context: "Context") -> None:
+    def of_topics(value: str) -> Callable[[], Iterable[Sample]]:
+        return lambda: [((topic.name,), getattr(topic, value)) for topic in list(context.replicas.by_name.values())]
+
+    metrics.ask(declared.MESSAGES_IN, of_topics("messages_in"))
+    metrics.ask(declared.BYTES_IN, of_topics("bytes_in"))
+    metrics.ask(declared.BYTES_OUT, of_topics("bytes_out"))
+
+    _add(metrics, declared.REPLICATION_BYTES_IN, lambda: context.replicas.replication_bytes_in)
+
+    def sizes() -> Iterator[Sample | None]:
+        for topic in list(context.replicas.by_name.values()):
+            yield (topic.name,), sum(partition.log.size for partition in list(topic.partitions.values()))
+            yield None
+
+    def ends() -> Iterator[Sample | None]:
+        for topic in list(context.replicas.by_name.values()):
+            if topic.internal:
+                continue
+            for partition in list(topic.partitions.values()):
+                if partition.is_leader:
+                    yield (topic.name, str(partition.index)), partition.high_watermark
+            yield None
+
+    metrics.ask(declared.LOG_SIZE, sizes)
+    metrics.ask(declared.END_OFFSET, ends)
+
+
+class _Census:
+    """What the partitions of the cluster are like, counted once for all the metrics of one scrape."""
+
+    def __init__(self, context: "Context") -> None:
+        self._context = context
+        self._offset = NOBODY
+        self.here = self.led = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
+        self.partitions = self.leaderless = self.not_preferred = 0
+
+    def value_of(self, name: str) -> Callable[[], Iterable[Sample | None]]:
+        def source() -> Iterator[Sample | None]:
+            yield from self._take()
+            yield (), getattr(self, name)
+
+        return source
+
+    def _take(self) -> Iterator[None]:
+        """Count again if the image is another one."""
+        image = self._context.quorum.image
+        if image.offset == self._offset:
+            return
+        counted = _Census(self._context)
+        for topic in image.topics.values():
+            for partition in topic.partitions:
+                counted._count(partition, topic.name)
+                if counted.partitions % PARTITIONS_PER_STEP == 0:
+                    yield None
+        counted._offset = image.offset
+        self.__dict__.update(counted.__dict__)
+
+    def _count(self, partition: "PartitionImage", topic: str) -> None:
+        node_id = self._context.node_id
+        self.partitions += 1
+        self.leaderless += partition.leader < 0
+        self.not_preferred += partition.leader != partition.replicas[0]
+        self.here += node_id in partition.replicas
+        if partition.leader != node_id:
+            return
+        self.led += 1
+        in_sync = len(partition.isr)
+        self.under_replicated += in_sync < len(partition.replicas)
+        hosted = self._context.replicas.by_name.get(topic.encode())
+        if hosted is not None and hosted.partitions:
+            least = next(iter(hosted.partitions.values())).log.settings.min_insync_replicas
+            needed = effective_min_isr(least, replica_count=len(partition.replicas))
+            self.under_min_isr += in_sync < needed
+            # Of a single replica this would always hold, and means nothing.
+            self.at_min_isr += in_sync == needed < len(partition.replicas)
+
+
+def _add_cluster(metrics: "Metrics", context: "Context") -> None:
+    census = _Census(context)
+    metrics.ask(declared.PARTITIONS, census.value_of("here"))
+    metrics.ask(declared.LEADERS, census.value_of("led"))
+    metrics.ask(declared.UNDER_REPLICATED, census.value_of("under_replicated"))
+    metrics.ask(declared.UNDER_MIN_ISR, census.value_of("under_min_isr"))
+    metrics.ask(declared.AT_MIN_ISR, census.value_of("at_min_isr"))
+    metrics.ask(declared.GLOBAL_PARTITIONS, census.value_of("partitions"))
+    metrics.ask(declared.IMBALANCE, census.value_of("not_preferred"))
+
+    def is_controller() -> bool:
+        return context.quorum.leader == context.node_id
+
+    def leaderless() -> Iterator[Sample | None]:
+        for sample in census.value_of("leaderless")():
+            # Else each broker would tell, and sums over a cluster would be too high.
+            yield ((), 0) if sample is not None and not is_controller() else sample
+
+    def hosted_count() -> int:
+        return sum(len(topic.partitions) for topic in context.replicas.by_name.values())
+
+    def offline() -> Iterator[Sample | None]:
+        for sample in census.value_of("here")():
+            everything = context.store.failure is not None
+            yield None if sample is None else ((), census.here - (0 if everything else hosted_count()))
+
+    metrics.ask(declared.OFFLINE_PARTITIONS, leaderless)
+    metrics.ask(declared.OFFLINE_REPLICAS, offline)
+    _add(metrics, declared.ACTIVE_CONTROLLER, lambda: int(is_controller()))
+    _add(metrics, declared.GLOBAL_TOPICS, lambda: len(context.quorum.image.topics))
+    _add(metrics, declared.ACTIVE_BROKERS, lambda: sum(1 for _ in context.quorum.image.live_brokers()))
+    _add(metrics, declared.FENCED_BROKERS, lambda: sum(one.fenced for one in context.quorum.image.brokers.values()))
+
+
+def _add_quorum(metrics: "Metrics", context: "Context") -> None:
+    quorum = context.quorum
+
+    def state() -> str:
+        if quorum.leader is None:
+            return "unattached"
+        return "leader" if quorum.leader == context.node_id else "follower"
+
+    def fenced() -> int:
+        broker = quorum.image.brokers.get(context.node_id)
+        return int(broker is None or broker.fenced)
+
+    metrics.ask(declared.RAFT_STATE, lambda: [((state(),), 1)])
+    _add(metrics, declared.RAFT_LEADER, lambda: NOBODY if quorum.leader is None else quorum.leader)
+    _add(metrics, declared.RAFT_EPOCH, lambda: quorum.epoch)
+    _add(metrics, declared.RAFT_MARK, lambda: quorum.high_watermark)
+    _add(metrics, declared.METADATA_OFFSET, lambda: quorum.image.offset)
+    _add(metrics, declared.BROKER_FENCED, fenced)
+
+
+# -- groups
+
+
+def _add_groups(metrics: "Metrics", context: "Context") -> None:
+    def offsets() -> Iterator[Sample | None]:
+        for found in context.groups.committed():
+            yield None if found is None else ((found[0], found[1], str(found[2])), found[3])
+
+    def lags() -> Iterator[Sample | None]:
+        for found in context.groups.committed():
+            if found is None:
+                yield None
+                continue
+            group, topic, index, offset = found
+            hosted = context.replicas.by_name.get(topic.encode())
+            partition = None if hosted is None else hosted.partitions.get(index)
+            if partition is not None and partition.is_leader:
+                yield (group, topic, str(index)), max(0, partition.high_watermark - offset)
+
+    _add(metrics, declared.GROUPS, lambda: context.groups.count)
+    metrics.ask(declared.GROUP_OFFSET, offsets)
+    metrics.ask(declared.GROUP_LAG, lags)
+
+
+# -- disk and process
+
+
+def _add_storage(metrics: "Metrics", context: "Context") -> None:
+    def space(place: int) -> Callable[[], Iterable[Sample]]:
+        def source() -> Iterable[Sample]:
+            try:
+                return [((), context.disk.space(context.store.folder)[place])]
+            except OSError:
+                return []
+
+        return source
+
+    _add(metrics, declared.OFFLINE_FOLDERS, lambda: int(context.store.failure is not None))
+    metrics.ask(declared.FOLDER_SIZE, space(0))
+    metrics.ask(declared.FOLDER_FREE, space(1))
+
+
+def _add_process(metrics: "Metrics", context: "Context", instruments: "Instruments") -> None:
+    labels = (__version__, str(context.node_id), context.cluster_id)
+    metrics.ask(declared.BUILD, lambda: [(labels, 1)])
+    usage = instruments.network_usage
+    if usage is not None:
+        _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
+        _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
+        _add(metrics, declared.UNSENT, lambda: usage().unsent)
+    process_usage = instruments.process_usage
+    if process_usage is not None:
+        for name in process_usage():
+            _add(metrics, DECLARED[name], lambda name=name: process_usage()[name])  # type: ignore[misc]

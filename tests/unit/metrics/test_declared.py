@@ -1,0 +1,62 @@
+"""The declarations, the reference made from them, and the dashboard and alerts that rely on them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.metrics.declared import DECLARED
+from penstock.metrics.reference import render_reference
+
+ROOT = Path(__file__).parents[3]
+GIVEN_BY_PROMETHEUS = {"up"}
+WORDS = {
+    "and", "or", "unless", "by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset",
+    "sum", "max", "min", "avg", "count", "rate", "increase", "delta", "histogram_quantile", "predict_linear",
+    "min_over_time", "max_over_time", "label_values", "absent", "topk",
+}  # fmt: skip
+
+
+def names_in(expression: str) -> set[str]:
+    """The metrics that an expression asks for."""
+    bare = re.sub(r'"[^"]*"', "", expression)
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", bare)
+    bare = re.sub(r"\b(by|without|on|ignoring)\s*\([^)]*\)", "", bare)
+    if bare.startswith("label_values"):
+        bare = re.sub(r",[^)]*\)", ")", bare)
+    return set(re.findall(r"[a-zA-Z_:][a-zA-Z0-9_:]*", bare)) - WORDS
+
+
+def dashboard() -> list[str]:
+    found = json.loads((ROOT / "ops/grafana/penstock.json").read_text())
+    variables = [one["query"] for one in found["templating"]["list"] if one["type"] == "query"]
+    return variables + [target["expr"] for panel in found["panels"] for target in panel.get("targets", ())]
+
+
+def alerts() -> list[str]:
+    return re.findall(r"^ +expr: (.+)$", (ROOT / "ops/prometheus/alerts.yml").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("expressions", [dashboard(), alerts()], ids=["dashboard", "alerts"])
+def test_every_metric_that_is_asked_for_is_declared(expressions: list[str]) -> None:
+    series = {name for one in DECLARED.values() for name in one.series()} | GIVEN_BY_PROMETHEUS
+    asked = set().union(*map(names_in, expressions))
+    assert len(asked) > 10
+    assert asked <= series, asked - series
+
+
+def test_every_alert_says_what_to_do() -> None:
+    text = (ROOT / "ops/prometheus/alerts.yml").read_text()
+    assert text.count("- alert:") == text.count("what_to_do:") == text.count("summary:") == len(alerts())
+
+
+def test_names_are_as_prometheus_wants_them() -> None:
+    for one in DECLARED.values():
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", one.name)
+        assert one.name.endswith("_total") is (one.kind == "counter"), one.name
+        assert one.doc.endswith("."), one.name
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert (ROOT / "docs/metrics.md").read_text() == render_reference()

@@ -1,0 +1,100 @@
+"""What health and readiness say, what is counted when leaders and in-sync sets change, and how late the loop is."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.metadata import delta
+from penstock.metadata.image import EMPTY
+from penstock.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from penstock.metrics.metrics import Metrics
+from penstock.metrics.values import Histogram
+from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.server.changes import ChangeCounter
+from penstock.server.monitor import LOOP_CHECK_S, LoopWatch, Monitor
+from tests.unit.metadata.samples import after, broker, topic, topic_id
+from tests.unit.ports.ticking import TickingClock
+
+
+async def ask(monitor: Monitor, path: str) -> tuple[int, str]:
+    answer = monitor.answer(path)
+    return answer.status, "".join([piece.decode() async for piece in answer.body])
+
+
+def node(
+    *, failure: OSError | None = None, leader: int | None = 1, fenced: bool = False, registered: bool = True
+) -> Any:
+    records: list[Any] = [broker(1)] if registered else []
+    if registered and not fenced:
+        records.append(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1))
+    _, image = after(EMPTY, records)
+    return SimpleNamespace(
+        store=SimpleNamespace(failure=failure), quorum=SimpleNamespace(leader=leader, image=image), node_id=NodeId(1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("context", "health", "ready"),
+    [
+        (node(), 200, 200),
+        (None, 200, 503),
+        (node(failure=OSError("no")), 503, 503),
+        (node(leader=None), 200, 503),
+        (node(fenced=True), 200, 503),
+        (node(registered=False), 200, 503),
+    ],
+    ids=["serving", "starting", "disk failed", "no quorum", "fenced", "unregistered"],
+)
+async def test_health_is_about_the_process_and_readiness_about_its_clients(
+    context: Any, health: int, ready: int
+) -> None:
+    monitor = Monitor(Metrics({}), lambda: context)
+    status, body = await ask(monitor, "/health")
+    assert (status, json.loads(body)["status"]) == (health, "ok" if health == 200 else "failed")
+    status, body = await ask(monitor, "/ready")
+    assert status == ready
+    assert ("reason" in json.loads(body)) is (ready == 503)
+
+
+async def test_unknown_paths_say_what_there_is() -> None:
+    assert (await ask(Monitor(Metrics({}), lambda: None), "/nothing"))[0] == 404
+    assert "/metrics" in (await ask(Monitor(Metrics({}), lambda: None), "/"))[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "counted"),
+    [
+        ({"isr": (1,)}, {"isr_shrinks": 1}),
+        ({"isr": (1,), "leader": 1}, {"isr_shrinks": 1}),
+        ({"leader": 2, "isr": (2,)}, {"elections": 1}),
+        ({"leader": 3, "isr": (3,)}, {"elections": 1, "unclean_elections": 1}),
+        ({"leader": -1}, {}),
+    ],
+)
+def test_changes_of_leaders_and_in_sync_sets_are_counted(change: dict[str, Any], counted: dict[str, int]) -> None:
+    metrics = Metrics({})
+    quorum: Any = SimpleNamespace(leader=1)
+    counter = ChangeCounter(metrics, quorum, NodeId(1))
+    _, image = after(EMPTY, topic("t", 1))
+    record = PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), **change)
+    counter.image_changed(*delta.apply(image, [record], offset=Offset(9), epoch=LeaderEpoch(1)))
+    names = ("isr_shrinks", "isr_expands", "elections", "unclean_elections")
+    assert {name: getattr(metrics, name).value for name in names if getattr(metrics, name).value} == counted
+
+
+def test_a_timer_that_comes_late_shows_as_lag() -> None:
+    clock, lag = TickingClock(), Histogram()
+    watch = LoopWatch(clock, lag)
+    watch.start()
+    clock.tick(LOOP_CHECK_S)
+    assert (sum(lag.counts), lag.total_ns) == (1, 0)
+    # The loop was busy: the timer is due, and rings half a second later.
+    [ringer] = clock.waiting
+    clock.now += LOOP_CHECK_S + 0.5
+    ringer.cancel()
+    ringer.callback()
+    assert lag.total_ns == pytest.approx(0.5e9)
+    watch.stop()
+    assert not clock.waiting
