@@ -32,7 +32,15 @@ class ControllerChannel:
         self._leader = leader
         self._local = local
 
-    async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
+    async def ask(
+        self,
+        api_key: int,
+        request: Any,
+        *,
+        timeout_s: float,
+        purpose: str = PURPOSE,
+        attempt_s_max: float = ATTEMPT_S_MAX,
+    ) -> Any:
         deadline = self._clock.monotonic() + timeout_s
         problem = "no controller is known"
         while True:
@@ -42,7 +50,7 @@ class ControllerChannel:
             leader = self._leader()
             try:
                 if leader is not None:
-                    answer = await self._ask_once(leader, api_key, request, min(left, ATTEMPT_S_MAX))
+                    answer = await self._ask_once(leader, api_key, request, min(left, attempt_s_max), purpose)
                     if not says_not_controller(answer):
                         return answer
                     problem = f"node {leader} is not the controller"
@@ -50,10 +58,10 @@ class ControllerChannel:
                 problem = str(error)
             await pause(self._clock, min(PAUSE_S, left))
 
-    async def _ask_once(self, leader: NodeId, api_key: int, request: Any, timeout_s: float) -> Any:
+    async def _ask_once(self, leader: NodeId, api_key: int, request: Any, timeout_s: float, purpose: str) -> Any:
         if leader == self._node_id:
             return await self._local(api_key, request)
-        return await self._peers.ask(leader, api_key, request, timeout_s=timeout_s, purpose=PURPOSE)
+        return await self._peers.ask(leader, api_key, request, timeout_s=timeout_s, purpose=purpose)
 
 
 def says_not_controller(answer: Any) -> bool:

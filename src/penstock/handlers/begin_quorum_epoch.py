@@ -21,11 +21,11 @@ async def handle(context: Context, request: Request) -> BeginQuorumEpochResponse
         check_cluster(context, body.cluster_id)
         source, message = voter_wire.read_begin(body)
         check_peer(context, source)
+        for endpoint in body.leader_endpoints[:1]:
+            quorum.book.hint(source, (endpoint.host, endpoint.port))
+        answer = await quorum.messenger.ask_core(source, message, Answer)
     except Refusal as refusal:
         return BeginQuorumEpochResponse(error_code=ErrorCode(refusal.code), topics=())
     except Corruption:
         return BeginQuorumEpochResponse(error_code=ErrorCode(InvalidRequest.code), topics=())
-    for endpoint in body.leader_endpoints[:1]:
-        quorum.book.hint(source, (endpoint.host, endpoint.port))
-    answer = await quorum.messenger.ask_core(source, message, Answer)
     return voter_wire.write_begin(asked=message.epoch, epoch=answer.epoch, leader=answer.leader)

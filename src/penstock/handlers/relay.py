@@ -38,12 +38,15 @@ _CHANGE_NOTHING: Final = frozenset({ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.
 RELAY_S_MAX: Final = 30.0
 CATCH_UP_S_MAX: Final = 1.0
 LOOK_AGAIN_S: Final = 0.002
+CONNECTIONS: Final = 4
+"""Answers come in order on each; one that takes long should not keep all the others."""
 
 
 class Relay:
     def __init__(self, *, quorum: "Quorum", clock: "Clock") -> None:
         self._quorum = quorum
         self._clock = clock
+        self._turn = 0
         self._channel = (
             None
             if quorum.peers is None
@@ -81,7 +84,10 @@ class Relay:
     async def ask(self, api_key: int, request: Any, *, changes: bool = True, timeout_s: float = RELAY_S_MAX) -> Any:
         """Ask the active controller elsewhere; after a change, return when this node has seen it too."""
         assert self._channel is not None, "a node alone is its own controller"
-        answer = await self._channel.ask(api_key, request, timeout_s=timeout_s)
+        self._turn = (self._turn + 1) % CONNECTIONS
+        answer = await self._channel.ask(
+            api_key, request, timeout_s=timeout_s, attempt_s_max=timeout_s, purpose=f"relay-{self._turn}"
+        )
         if changes:
             await self._catch_up()
         return answer
@@ -105,7 +111,9 @@ class Relay:
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=(PartitionData(partition_index=i32(0)),))
         request = DescribeQuorumRequest(topics=(topic,))
         try:
-            answer = await self._channel.ask(ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX)
+            answer = await self._channel.ask(
+                ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX, purpose="relay-look"
+            )
         except PeerUnavailable:
             return None
         return int(answer.topics[0].partitions[0].high_watermark)

@@ -23,9 +23,9 @@ async def handle(context: Context, request: Request) -> VoteResponse:
         check_cluster(context, body.cluster_id)
         source, message = voter_wire.read_vote(body)
         check_peer(context, source)
+        answer = await quorum.messenger.ask_core(source, message, Answer)
     except Refusal as refusal:
         return VoteResponse(error_code=ErrorCode(refusal.code), topics=())
     except Corruption:
         return VoteResponse(error_code=ErrorCode(InvalidRequest.code), topics=())
-    answer = await quorum.messenger.ask_core(source, message, Answer)
     return voter_wire.write_vote(answer, message, endpoints_of(quorum.book, answer.leader))

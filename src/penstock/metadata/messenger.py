@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from penstock.client.asking import PeerGone, Peers, PeerUnavailable
 from penstock.metadata.place import Place
 from penstock.metadata.voters import VoterBook
-from penstock.model.errors import Corruption
+from penstock.model.errors import Corruption, NotController
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice
 from penstock.raft.core import Core
@@ -56,10 +56,12 @@ class Messenger:
         self._hear = hear
         self._read = read
         self._timeout_s = timeout_s
-        self._asking: set[asyncio.Task[None]] = set()
+        # In the order in which they were begun, so that a simulated end is the same every time.
+        self._asking: dict[asyncio.Task[None], None] = {}
         self._waiting: dict[tuple[NodeId, type], deque[asyncio.Future[Any]]] = {}
         self._fetches: dict[NodeId, tuple[int, FetchDone]] = {}
         self._next_fetch_id = 0
+        self._closed = False
 
     # -- out -------------------------------------------------------------------------------
 
@@ -76,8 +78,11 @@ class Messenger:
                     answer.set_result(message)
         else:
             task = asyncio.get_running_loop().create_task(self._ask(send.to, message))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._asking[task] = None
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._asking.pop(task, None)
 
     async def _ask(self, to: NodeId, message: Message) -> None:
         from penstock.metadata import voter_wire  # a node that is its own quorum does without the schemas
@@ -110,6 +115,8 @@ class Messenger:
 
     async def ask_core(self, source: NodeId, request: Message, answer: type[Answer]) -> Answer:
         """Hand a peer's request to the core and return its answer."""
+        if self._closed:
+            raise NotController
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault((source, answer), deque()).append(waiter)
         self._hear(Received(source, request))
@@ -118,6 +125,9 @@ class Messenger:
     def hear_fetch(self, source: NodeId, make: Callable[[int], FetchRequest], done: FetchDone) -> None:
         """Hand a peer's fetch to the core; `done` is called with the answer, now or later."""
         self._next_fetch_id += 1
+        if self._closed:
+            done(self._not_leader(self._next_fetch_id), None)
+            return
         before = self._fetches.pop(source, None)
         self._fetches[source] = (self._next_fetch_id, done)
         if before is not None:
@@ -148,12 +158,16 @@ class Messenger:
         )
 
     def close(self) -> None:
-        self._fetches.clear()
-        for task in self._asking:
+        """Say no more, and refuse who still asks: a node whose log is offline must not be waited for."""
+        self._closed = True
+        self.refuse_fetches()
+        for task in list(self._asking):
             task.cancel()
         for waiting in self._waiting.values():
             for waiter in waiting:
-                waiter.cancel()
+                if not waiter.done():
+                    waiter.set_exception(NotController())
+        self._waiting.clear()
 
 
 def endpoints_of(book: VoterBook, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
