@@ -47,6 +47,8 @@ from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
 from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from penstock.storage.store import LogStore
+from penstock.transactions.asking import TransactionCoordinators
+from penstock.transactions.marker_sender import MarkerSender
 from penstock.transactions.marker_writer import MarkerWriter
 from penstock.transactions.service import Transactions
 
@@ -200,13 +202,16 @@ class Node:
         )
         producer_ids = ProducerIds(channel, self.node_id, lambda: lifecycle.broker_epoch)
         marker_writer = MarkerWriter(replicas=replicas, clock=self._clock, end_offsets=groups.end_transaction)
+        marker_sender = MarkerSender(
+            node_id=self.node_id, image=lambda: quorum.image, peers=peers, write_here=marker_writer.write
+        )
         transactions = Transactions(
             node_id=self.node_id,
             replicas=replicas,
             clock=self._clock,
             current_settings=lambda: self.settings,
             take_producer_id=producer_ids.take,
-            write_marker=marker_writer.write,
+            write_marker=marker_sender.write,
         )
         self._context = context = Context(
             settings=self.settings,
@@ -217,6 +222,9 @@ class Node:
             quorum=quorum,
             groups=groups,
             transactions=transactions,
+            transaction_coordinators=TransactionCoordinators(
+                node_id=self.node_id, image=lambda: quorum.image, peers=peers, here=transactions
+            ),
             marker_writer=marker_writer,
             clock=self._clock,
             entropy=self._entropy,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.quotas.throttle import Throttle
     from penstock.replication.replicas import Replicas
     from penstock.storage.store import LogStore
+    from penstock.transactions.asking import TransactionCoordinators
     from penstock.transactions.marker_writer import MarkerWriter
     from penstock.transactions.service import Transactions
     from penstock.wire.frame import Header
@@ -54,6 +55,7 @@ class Context:
     quorum: "Quorum"
     groups: "Groups"
     transactions: "Transactions"
+    transaction_coordinators: "TransactionCoordinators"
     marker_writer: "MarkerWriter"
     clock: "Clock"
     entropy: "Entropy"

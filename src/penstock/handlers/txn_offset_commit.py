@@ -19,6 +19,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 
 from penstock.coordinator.decision import InTransaction
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from penstock.coordinator.led_shards import answer_of
 from penstock.groups.commands import OffsetCommitReply, OffsetToCommit, TxnOffsetCommit
 from penstock.groups.errors import InvalidGroupId
 from penstock.handlers.context import Context, Request
@@ -117,7 +118,7 @@ async def _ask(context: Context, version: int, body: TxnOffsetCommitRequest) -> 
     write = of_txn_offset_commit(version)
     partition = context.groups.offsets_partition(body.group_id)
     if write.adds:
-        error = await context.transactions.add_partitions(
+        error = await context.transaction_coordinators.add_partitions(
             AddPartitions(
                 transactional_id=body.transactional_id,
                 producer_id=body.producer_id,
@@ -129,13 +130,11 @@ async def _ask(context: Context, version: int, body: TxnOffsetCommitRequest) -> 
         return for_writer(error, write)
     if not context.settings["transaction.partition.verification.enable"]:
         return 0
-    errors: tuple[int, ...] = await context.transactions.ask(
-        body.transactional_id,
-        VerifyPartitions(
-            transactional_id=body.transactional_id,
-            producer_id=body.producer_id,
-            epoch=body.producer_epoch,
-            partitions=(partition,),
-        ),
+    verify = VerifyPartitions(
+        transactional_id=body.transactional_id,
+        producer_id=body.producer_id,
+        epoch=body.producer_epoch,
+        partitions=(partition,),
     )
+    errors: tuple[int, ...] = await answer_of(context.transaction_coordinators.submit(verify), verify)
     return for_writer(errors[0], write)

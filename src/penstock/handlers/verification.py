@@ -97,7 +97,7 @@ class Verifier:
         assert request.transactional_id is not None
         command = _command(request.transactional_id, asked, write)
         try:
-            answer = self._context.transactions.submit(request.transactional_id, command)
+            answer = self._context.transaction_coordinators.submit(command)
         except Refusal as refusal:
             return self._apply(request, header, _verdicts(asked, write, refusal))
         if answer.done() and not _is_early(answer):
@@ -152,7 +152,7 @@ class Verifier:
         try:
             outcome = await answer
             if outcome == ConcurrentTransactions.code and isinstance(command, AddPartitions):
-                outcome = await self._context.transactions.add_partitions(command)
+                outcome = await self._context.transaction_coordinators.add_partitions(command)
         except Exception as error:
             outcome = error
         if parked.on_ready is None:

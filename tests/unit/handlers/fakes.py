@@ -24,6 +24,7 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
 from penstock.replication.feed import Wakeups
+from penstock.transactions.asking import TransactionCoordinators
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -251,6 +252,9 @@ class FakeGroups:
 class FakeTransactions(FakeGroups):
     """The same for transactions."""
 
+    def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
+        return asyncio.ensure_future(self.ask(transactional_id, command))
+
     async def add_partitions(self, command: Any) -> Any:
         return await self.ask(command.transactional_id, command)
 
@@ -323,6 +327,12 @@ class FakeNode:
             quorum=self.quorum,  # type: ignore[arg-type]
             groups=self.groups,  # type: ignore[arg-type]
             transactions=self.transactions,  # type: ignore[arg-type]
+            transaction_coordinators=TransactionCoordinators(
+                node_id=NodeId(1),
+                image=lambda: self.quorum.image,
+                peers=FakePeers(),  # type: ignore[arg-type]
+                here=self.transactions,  # type: ignore[arg-type]
+            ),
             marker_writer=self.marker_writer,  # type: ignore[arg-type]
             clock=self.clock,
             entropy=FakeEntropy(),

@@ -72,7 +72,7 @@ class Coordinator:
         self.answer_at_once: Any = None
         self.refusal: Refusal | None = None
 
-    def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
+    def submit(self, command: Any) -> "asyncio.Future[Any]":
         if self.refusal is not None:
             raise self.refusal
         self.asked.append(command)
@@ -92,7 +92,7 @@ class World:
         self.topic = HostedTopic()
         self.coordinator = Coordinator()
         context: Any = node.context
-        context.transactions = self.coordinator
+        context.transaction_coordinators = self.coordinator
         context.replicas.by_name = {b"t": self.topic}
         context.replicas.by_id = {}
         self.handler = ProduceHandler(context)

@@ -1,0 +1,104 @@
+"""Asks a transaction's coordinator, here or on another node, before its records are written (KIP-890).
+
+A write names its transactional id; the coordinator adds the partitions to the transaction or says whether they are
+in it. Goes to service.py, or through `Peers` to handlers/add_partitions_to_txn.py of the coordinator's node.
+Refuses: CoordinatorNotAvailable when that node cannot be asked; clients try again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from penstock.client.asking import Peers, PeerUnavailable
+from penstock.coordinator.errors import CoordinatorNotAvailable
+from penstock.coordinator.keys import partition_of
+from penstock.metadata.image import Image
+from penstock.model.ids import NO_NODE, NodeId, TopicPartition
+from penstock.model.topic import TRANSACTION_STATE
+from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.service import Transactions
+from penstock.wire.api import ApiKey
+
+TIMEOUT_S: Final = 10.0
+PURPOSE: Final = "verification"
+
+Command = AddPartitions | VerifyPartitions
+
+
+class TransactionCoordinators:
+    def __init__(self, *, node_id: NodeId, image: Callable[[], Image], peers: Peers, here: Transactions) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._peers = peers
+        self._here = here
+
+    def submit(self, command: Command) -> "asyncio.Future[Any]":
+        """The future has a code for AddPartitions, one code for each partition for VerifyPartitions."""
+        leader = self._coordinator(command.transactional_id)
+        if leader in (self._node_id, NO_NODE):
+            return self._here.submit(command.transactional_id, command)
+        return asyncio.ensure_future(self._ask(leader, command))
+
+    async def add_partitions(self, command: AddPartitions) -> int:
+        """The code, after a moment's patience with a transaction that is just being ended."""
+        leader = self._coordinator(command.transactional_id)
+        if leader in (self._node_id, NO_NODE):
+            return await self._here.add_partitions(command)
+        code: int = await self._ask(leader, command)
+        return code
+
+    def _coordinator(self, transactional_id: str) -> NodeId:
+        topic = self._image().topics.get(TRANSACTION_STATE)
+        if topic is None:
+            return NO_NODE
+        return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
+
+    async def _ask(self, leader: NodeId, command: Command) -> Any:
+        places = tuple(sorted(command.partitions)) if isinstance(command, AddPartitions) else command.partitions
+        try:
+            answer = await self._peers.ask(
+                leader,
+                ApiKey.ADD_PARTITIONS_TO_TXN,
+                _request(command, places),
+                timeout_s=TIMEOUT_S,
+                purpose=PURPOSE,
+            )
+        except PeerUnavailable:
+            raise CoordinatorNotAvailable from None
+        if answer.error_code.value:
+            raise CoordinatorNotAvailable
+        codes = {
+            (str(topic.name), int(each.partition_index)): each.partition_error_code.value
+            for topic in answer.results_by_transaction[0].topic_results
+            for each in topic.results_by_partition
+        }
+        answered = tuple(codes.get((place.topic, place.partition), CoordinatorNotAvailable.code) for place in places)
+        if isinstance(command, VerifyPartitions):
+            return answered
+        return next((code for code in answered if code), 0)
+
+
+def _request(command: Command, places: tuple[TopicPartition, ...]) -> Any:
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+
+    by_topic: dict[str, list[int]] = {}
+    for place in places:
+        by_topic.setdefault(place.topic, []).append(place.partition)
+    return AddPartitionsToTxnRequest(
+        transactions=(
+            AddPartitionsToTxnTransaction(
+                transactional_id=cast(Any, command.transactional_id),
+                producer_id=cast(Any, command.producer_id),
+                producer_epoch=cast(Any, command.epoch),
+                verify_only=isinstance(command, VerifyPartitions),
+                topics=tuple(
+                    AddPartitionsToTxnTopic(name=cast(Any, name), partitions=cast(Any, tuple(indexes)))
+                    for name, indexes in by_topic.items()
+                ),
+            ),
+        )
+    )

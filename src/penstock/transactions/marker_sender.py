@@ -1,0 +1,138 @@
+"""Has a marker written wherever its partition is led: here at once, or by a request to the node that leads it.
+
+The seam between the coordinator and the cluster. Markers for one node that are wanted while a request to it is
+under way go out together in the next. Goes to marker_writer.py and, through `Peers`, to handlers/write_txn_markers.py
+of the other node. Refuses: LeaderNotAvailable, and what the partition's leader refuses; the caller tries again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+from penstock.client.asking import Peers, PeerUnavailable
+from penstock.metadata.image import Image
+from penstock.model.errors import (
+    InvalidProducerEpoch,
+    LeaderNotAvailable,
+    Refusal,
+    TransactionCoordinatorFenced,
+    UnknownTopicOrPartition,
+)
+from penstock.model.ids import NO_NODE, NodeId, TopicName
+from penstock.transactions.markers import WriteMarker
+from penstock.wire.api import ApiKey
+
+TIMEOUT_S: Final = 30.0
+PURPOSE: Final = "markers"
+# The caller acts on these; all others are only tried again.
+_KNOWN: Final = {refusal.code: refusal for refusal in (InvalidProducerEpoch, TransactionCoordinatorFenced)}
+
+
+class _Wanted(NamedTuple):
+    """One marker on its way to another node."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    commit: bool
+    transaction_version: int
+    done: "asyncio.Future[int]"
+
+
+class MarkerSender:
+    def __init__(self, *, node_id: NodeId, image: Callable[[], Image], peers: Peers, write_here: WriteMarker) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._peers = peers
+        self._write_here = write_here
+        self._wanted: dict[NodeId, list[_Wanted]] = {}
+        self._senders: dict[NodeId, asyncio.Task[None]] = {}
+
+    async def write(
+        self,
+        topic: str,
+        partition: int,
+        producer_id: int,
+        epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> None:
+        leader = self._leader(topic, partition)
+        if leader == self._node_id:
+            await self._write_here(topic, partition, producer_id, epoch, coordinator_epoch, commit, transaction_version)
+            return
+        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        wanted = _Wanted(topic, partition, producer_id, epoch, coordinator_epoch, commit, transaction_version, done)
+        self._wanted.setdefault(leader, []).append(wanted)
+        if leader not in self._senders:
+            self._senders[leader] = asyncio.ensure_future(self._send_all(leader))
+        code = await done
+        if code:
+            raise _KNOWN.get(code, Refusal)(f"node {leader} answers error code {code}")
+
+    def close(self) -> None:
+        for task in self._senders.values():
+            task.cancel()
+
+    def _leader(self, topic: str, index: int) -> NodeId:
+        found = self._image().topics.get(TopicName(topic))
+        if found is None or index >= len(found.partitions):
+            raise UnknownTopicOrPartition
+        leader = found.partitions[index].leader
+        if leader == NO_NODE:
+            raise LeaderNotAvailable
+        return leader
+
+    async def _send_all(self, leader: NodeId) -> None:
+        try:
+            while batch := self._wanted.pop(leader, None):
+                # Whoever has given up meanwhile wants no marker any more.
+                await self._send(leader, [each for each in batch if not each.done.done()])
+        finally:
+            del self._senders[leader]
+
+    async def _send(self, leader: NodeId, batch: list[_Wanted]) -> None:
+        if not batch:
+            return
+        try:
+            answer = await self._peers.ask(
+                leader, ApiKey.WRITE_TXN_MARKERS, _request(batch), timeout_s=TIMEOUT_S, purpose=PURPOSE
+            )
+        except PeerUnavailable:
+            for each in batch:
+                _settle(each, LeaderNotAvailable.code)
+            return
+        for each, result in zip(batch, answer.markers, strict=True):
+            _settle(each, result.topics[0].partitions[0].error_code.value)
+
+
+def _settle(wanted: _Wanted, code: int) -> None:
+    if not wanted.done.done():
+        wanted.done.set_result(code)
+
+
+def _request(batch: list[_Wanted]) -> Any:
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
+    return WriteTxnMarkersRequest(
+        markers=tuple(
+            WritableTxnMarker(
+                producer_id=cast(Any, each.producer_id),
+                producer_epoch=cast(Any, each.epoch),
+                transaction_result=each.commit,
+                topics=(
+                    WritableTxnMarkerTopic(name=cast(Any, each.topic), partition_indexes=cast(Any, (each.partition,))),
+                ),
+                coordinator_epoch=cast(Any, each.coordinator_epoch),
+                transaction_version=cast(Any, each.transaction_version),
+            )
+            for each in batch
+        )
+    )
