@@ -83,7 +83,7 @@ class Coordinator:
         return future
 
     async def add_partitions(self, command: AddPartitions) -> Any:
-        return await self.submit(command.transactional_id, command)
+        return await self.submit(command)
 
 
 class World:
