@@ -157,7 +157,7 @@ def _check_resource(judge: Judge, resource: ConfigResource) -> None:
         if check_name(resource.name) not in judge.image.topics:
             raise UnknownTopicOrPartition(f"The topic '{resource.name}' does not exist.")
     elif resource.type == resources.BROKER:
-        if resource.name:
+        if resource.name and not _is_registered(judge.image, resource.name):
             check_node_id(resource.name, judge.node_id)
     elif resource.type == resources.CLIENT_METRICS:
         if not resource.name:
@@ -167,6 +167,11 @@ def _check_resource(judge: Judge, resource: ConfigResource) -> None:
             raise InvalidRequest("Default group resources are not allowed.")
     else:
         raise InvalidRequest(f"Unknown resource type {resource.type}")
+
+
+def _is_registered(image: Image, name: str) -> bool:
+    """Whether the name is that of a broker: its settings reach the controller through the broker itself."""
+    return name.isascii() and name.isdigit() and NodeId(int(name)) in image.brokers
 
 
 def check_node_id(name: str, node_id: NodeId) -> None:

@@ -124,10 +124,17 @@ class Lifecycle:
         self._leaving = True
         self._answered_at = self._clock.monotonic()
         self._wake()
+        self._stop_unheard()
         try:
             await self._in_time(self._may_stop, LEAVE_S_MAX, "the controller has not let this node go")
         except StartupError as problem:
             log.warning("stopping without a handover: %s", problem)
+
+    def _stop_unheard(self) -> None:
+        if self._clock.monotonic() - self._answered_at > UNANSWERED_S_MAX:
+            _done(self._may_stop)
+        elif not self._may_stop.done():
+            self._clock.call_later(RETRY_S, self._stop_unheard)
 
     def stop(self) -> None:
         if self._task is not None:
@@ -166,8 +173,6 @@ class Lifecycle:
             except PeerUnavailable as problem:
                 log.debug("no controller has answered: %s", problem)
                 pause = RETRY_S
-                if self._leaving and self._clock.monotonic() - self._answered_at > UNANSWERED_S_MAX:
-                    _done(self._may_stop)
             except Exception:
                 log.exception("a heartbeat failed; there will be others")
                 pause = RETRY_S

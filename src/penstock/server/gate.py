@@ -28,12 +28,12 @@ BETWEEN_NODES: Final = RELAYED | {
     ApiKey.END_QUORUM_EPOCH,
     ApiKey.FETCH_SNAPSHOT,
     ApiKey.ENVELOPE,
-    # By their numbers: AlterPartition, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds, AssignReplicasToDirs.
-    56,
-    62,
-    63,
-    67,
-    73,
+    ApiKey.ALTER_PARTITION,
+    ApiKey.BROKER_REGISTRATION,
+    ApiKey.BROKER_HEARTBEAT,
+    ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
 }
 
 
