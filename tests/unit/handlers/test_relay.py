@@ -1,0 +1,133 @@
+"""A request for the controller goes there and back, and this node catches up with it."""
+
+import asyncio
+from typing import Any
+
+from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
+from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse, PartitionData, TopicData
+from kio.schema.envelope.v0.request import EnvelopeRequest
+from kio.schema.envelope.v0.response import EnvelopeResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.metadata.v12.request import MetadataRequest
+
+from penstock.client.peers import Peers
+from penstock.handlers import envelope
+from penstock.handlers.entities import milliseconds
+from penstock.handlers.relay import Relay, address_bytes
+from penstock.metadata.image import EMPTY, Image
+from penstock.model.ids import NodeId, Offset
+from penstock.wire import codec
+from penstock.wire.api import ApiKey
+from penstock.wire.frame import Header, parse_response_header, request_head
+from tests.unit.client.wires import WireNetwork, WireServer, make_peers
+from tests.unit.handlers.fakes import FakeNode
+from tests.unit.metadata.world import TestClock, settle
+
+
+def frame_of(api_key: int, version: int, entity: Any) -> bytes:
+    body = codec.write_request(api_key, version, entity)
+    return request_head(api_key, version, 7, "client", len(body))[4:] + body
+
+
+def delete(name: str) -> DeleteTopicsRequest:
+    topic = DeleteTopicState(name=name, topic_id=None)  # type: ignore[arg-type]
+    return DeleteTopicsRequest(topics=(topic,), timeout=milliseconds(1000))
+
+
+def sealed(frame: bytes) -> EnvelopeRequest:
+    return EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=b"\x7f\0\0\1")
+
+
+async def test_an_envelope_is_answered_with_the_frame_that_the_client_gets() -> None:
+    frame = frame_of(ApiKey.DELETE_TOPICS, 6, delete("nothing"))
+    answer = await FakeNode().ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame))
+    assert answer.error_code == ErrorCode.none
+    correlation_id, position = parse_response_header(ApiKey.DELETE_TOPICS, 6, memoryview(answer.response_data))
+    inner = codec.read_response(ApiKey.DELETE_TOPICS, 6, answer.response_data[position:])
+    assert correlation_id == 7
+    assert [each.error_code for each in inner.responses] == [ErrorCode.unknown_topic_or_partition]
+
+
+async def test_an_envelope_is_refused_with_what_is_not_relayed() -> None:
+    metadata = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+    for inside in (frame_of(ApiKey.METADATA, 12, metadata), b"x"):
+        answer = await FakeNode().ask(envelope.handle, ApiKey.ENVELOPE, sealed(inside))
+        assert answer.error_code == ErrorCode.invalid_request
+
+
+async def test_an_envelope_is_refused_where_the_controller_is_not() -> None:
+    node = FakeNode()
+    node.quorum.is_active = False
+    answer = await node.ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame_of(ApiKey.DELETE_TOPICS, 6, delete("t"))))
+    assert answer.error_code == ErrorCode.not_controller
+
+
+class FollowingQuorum:
+    """Node 1, which follows node 2."""
+
+    def __init__(self, peers: Peers | None) -> None:
+        self.peers = peers
+        self.node_id = NodeId(1)
+        self.leader: NodeId | None = NodeId(2)
+        self.is_active = False
+        self.image: Image = EMPTY
+
+
+def controller(header: Header, body: Any) -> Any:
+    """Answers with what is in the envelope, and has committed ten records."""
+    if header.api_key == ApiKey.ENVELOPE:
+        return EnvelopeResponse(response_data=body.request_data, error_code=ErrorCode.none)
+    partition = PartitionData(
+        partition_index=0,  # type: ignore[arg-type]
+        error_code=ErrorCode.none,
+        error_message=None,
+        leader_id=2,  # type: ignore[arg-type]
+        leader_epoch=1,  # type: ignore[arg-type]
+        high_watermark=10,  # type: ignore[arg-type]
+        current_voters=(),
+        observers=(),
+    )
+    topic = TopicData(topic_name=body.topics[0].topic_name, partitions=(partition,))
+    return DescribeQuorumResponse(error_code=ErrorCode.none, error_message=None, topics=(topic,), nodes=())
+
+
+async def test_a_change_is_answered_when_this_node_has_seen_it_too() -> None:
+    network, clock = WireNetwork(), TestClock()
+    network.servers["node", 2] = WireServer(controller)
+    quorum = FollowingQuorum(make_peers(network, clock))
+    relay = Relay(quorum=quorum, clock=clock)  # type: ignore[arg-type]
+    assert relay.is_needed
+    forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.CREATE_TOPICS, b""))
+    await settle()
+    assert not forwarding.done(), "the ten records are not here yet"
+    quorum.image = Image(offset=Offset(9))
+    clock.advance(0.01)
+    assert await forwarding == b"frame"
+
+
+async def test_a_question_does_not_wait_and_a_node_that_stays_behind_waits_no_longer_than_a_second() -> None:
+    network, clock = WireNetwork(), TestClock()
+    network.servers["node", 2] = WireServer(controller)
+    relay = Relay(quorum=FollowingQuorum(make_peers(network, clock)), clock=clock)  # type: ignore[arg-type]
+    assert await relay.forward(b"frame", ApiKey.DESCRIBE_QUORUM, b"") == b"frame"
+    forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.CREATE_TOPICS, b""))
+    await settle()
+    clock.advance(1.1)
+    assert await forwarding == b"frame"
+
+
+async def test_without_a_controller_there_is_no_answer_after_a_while() -> None:
+    clock = TestClock()
+    quorum = FollowingQuorum(make_peers(WireNetwork(), clock))
+    quorum.leader = None
+    relay = Relay(quorum=quorum, clock=clock)  # type: ignore[arg-type]
+    forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.CREATE_TOPICS, b""))
+    await settle()
+    clock.advance(31)
+    assert await forwarding is None
+    assert not Relay(quorum=FollowingQuorum(None), clock=clock).is_needed  # type: ignore[arg-type]
+
+
+def test_addresses_are_told_as_bytes() -> None:
+    assert address_bytes("127.0.0.1") == b"\x7f\0\0\x01"
+    assert address_bytes("not an address") == b""

@@ -1,0 +1,150 @@
+"""Quorums of three on disks in memory: what is committed stays, what is not is forgotten."""
+
+import asyncio
+
+import pytest
+
+from penstock.metadata.quorum import Quorum
+from penstock.model.errors import NotController
+from penstock.model.ids import TopicName
+from tests.unit.metadata.many import Many
+from tests.unit.metadata.samples import config, topic
+from tests.unit.metadata.world import FEATURES, settle
+
+
+def value(quorum: Quorum) -> str | None:
+    return quorum.image.topic_config(TopicName("any")).get("retention.ms")
+
+
+async def started(**options: str) -> tuple[Many, Quorum]:
+    world = Many(3, **options)
+    await world.start()
+    return world, await world.until_active()
+
+
+async def set_value(world: Many, quorum: Quorum, text: str) -> None:
+    commit = asyncio.ensure_future(quorum.commit([config("retention.ms", text, topic="any")]))
+    for _ in range(20):
+        await settle()
+        if commit.done():
+            break
+    await commit
+
+
+async def test_three_new_voters_elect_one_and_share_the_first_features() -> None:
+    world, active = await started()
+    await world.pass_time(0.2)
+    assert [quorum.image.features for quorum in world.quorums.values()] == [FEATURES] * 3
+    assert {quorum.leader for quorum in world.quorums.values()} == {active.node_id}
+    assert sum(quorum.is_active for quorum in world.quorums.values()) == 1
+
+
+async def test_followers_see_an_image_for_every_commit_in_order() -> None:
+    world, active = await started()
+    follower = next(quorum for quorum in world.quorums.values() if quorum is not active)
+    await world.pass_time(0.2)
+    seen: list[list[str]] = []
+    follower.subscribe(lambda delta, image: seen.append([made.name for made in delta.topics_created]))
+    seen.clear()
+    commits = [asyncio.ensure_future(active.commit(topic(f"t{number}", number))) for number in range(1, 6)]
+    await world.pass_time(0.2)
+    await asyncio.gather(*commits)
+    assert [names for names in seen if names] == [[f"t{number}"] for number in range(1, 6)]
+
+
+async def test_nothing_is_shown_before_a_majority_has_it() -> None:
+    world, active = await started()
+    world.isolate(active.node_id)
+    commit = asyncio.ensure_future(active.commit([config("retention.ms", "1", topic="any")]))
+    await settle()
+    assert not commit.done() and value(active) is None
+    commit.cancel()
+
+
+async def test_a_leader_that_is_cut_off_fails_what_waits_and_forgets_it_when_it_is_back() -> None:
+    world, old = await started()
+    await set_value(world, old, "committed")
+    told: list[bool] = []
+    old.on_leadership(lambda is_active, epoch: told.append(is_active))
+    world.isolate(old.node_id)
+    lonely = asyncio.ensure_future(old.commit([config("retention.ms", "lonely", topic="any")]))
+    await settle()
+    new = await world.until_active(among=lambda node: node != old.node_id)
+    await world.pass_time(4)
+    with pytest.raises(NotController):
+        await lonely
+    assert told == [True, False]
+    with pytest.raises(NotController):
+        await old.commit([config("retention.ms", "no", topic="any")])
+    await set_value(world, new, "later")
+    world.cut.clear()
+    await world.pass_time(4)
+    assert value(old) == "later" and old.leader == new.node_id
+    assert old.log.end_offset == new.log.end_offset
+
+
+async def test_a_leader_that_crashes_is_replaced_and_all_that_was_committed_is_there() -> None:
+    world, old = await started()
+    for number in range(10):
+        await set_value(world, old, str(number))
+    world.crash(old.node_id)
+    new = await world.until_active()
+    assert value(new) == "9"
+    await set_value(world, new, "after")
+    await world.start(old.node_id)
+    await world.pass_time(1)
+    assert value(world.quorums[old.node_id]) == "after"
+
+
+async def test_all_crash_and_nothing_committed_is_lost() -> None:
+    world, active = await started()
+    for number in range(5):
+        await set_value(world, active, str(number))
+    for node in list(world.quorums):
+        world.crash(node)
+    await world.start()
+    again = await world.until_active()
+    assert value(again) == "4" and again.epoch > active.epoch
+
+
+async def test_a_follower_that_missed_too_much_loads_the_leaders_snapshot() -> None:
+    world, active = await started(
+        metadata_log_max_record_bytes_between_snapshots="300", controller_quorum_fetch_snapshot_max_bytes="50"
+    )
+    behind = next(node for node in world.quorums if node != active.node_id)
+    world.crash(behind)
+    for number in range(40):
+        await set_value(world, active, str(number))
+        await world.pass_time(0.05)
+    assert active.log.start_offset > 0
+    await world.start(behind)
+    await world.pass_time(3)
+    quorum = world.quorums[behind]
+    assert value(quorum) == "39" and quorum.log.start_offset > 0
+    await set_value(world, active, "last")
+    await world.pass_time(0.2)
+    assert value(quorum) == "last"
+    world.crash(behind)
+    await world.start(behind)
+    await world.pass_time(1)
+    assert value(world.quorums[behind]) == "last", "what was loaded survives a crash"
+
+
+async def test_a_voter_whose_log_is_offline_does_not_keep_the_others_waiting() -> None:
+    world, active = await started()
+    active.fail(OSError("the disk is gone"))
+    before = world.clock.monotonic()
+    new = await world.until_active(among=lambda node: node != active.node_id)
+    assert new is not active and world.clock.monotonic() - before < 2.5
+
+
+async def test_a_leader_that_closes_is_followed_at_once() -> None:
+    world, active = await started()
+    await world.pass_time(0.5)
+    closing = asyncio.ensure_future(active.close())
+    await settle()
+    del world.quorums[active.node_id]
+    before = world.clock.monotonic()
+    await world.until_active()
+    assert world.clock.monotonic() - before < 1.0
+    await closing

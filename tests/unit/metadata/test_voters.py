@@ -1,0 +1,79 @@
+"""Who votes, and where they are."""
+
+from uuid import UUID
+
+import pytest
+
+from penstock.config.settings import BrokerSettings
+from penstock.metadata import control
+from penstock.metadata.voters import Voter, VoterBook, VoterEndpoint, configured_voters
+from penstock.model.errors import StartupError
+from penstock.model.ids import NodeId, Offset
+
+
+def voter(node: int) -> Voter:
+    endpoint = VoterEndpoint(name="CONTROLLER", host=f"host{node}", port=9000 + node)
+    return Voter(id=NodeId(node), directory_id=UUID(int=node), endpoints=(endpoint,))
+
+
+def configured(**options: str) -> dict[NodeId, tuple[str, int] | None]:
+    settings = BrokerSettings({name.replace("_", "."): text for name, text in options.items()})
+    return configured_voters(settings, NodeId(1))
+
+
+def test_a_node_that_is_told_of_nobody_is_its_own_quorum() -> None:
+    assert configured() == {1: None}
+
+
+def test_voters_are_listed_with_their_addresses() -> None:
+    assert configured(controller_quorum_voters="1@a:1,2@[::1]:2") == {1: ("a", 1), 2: ("::1", 2)}
+
+
+def test_servers_of_unknown_ids_go_by_numbers_of_their_own() -> None:
+    assert configured(controller_quorum_bootstrap_servers="a:1,b:2") == {-2: ("a", 1), -3: ("b", 2)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"controller_quorum_voters": "a:1"},
+        {"controller_quorum_voters": "x@a:1"},
+        {"controller_quorum_voters": "1@a"},
+        {"controller_quorum_bootstrap_servers": "a"},
+        {"process_roles": "broker"},
+        {"process_roles": "broker", "controller_quorum_voters": "1@a:1"},
+    ],
+)
+def test_a_list_that_cannot_be_meant_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(StartupError):
+        configured(**options)
+
+
+def test_the_log_goes_before_hints_and_hints_before_the_configuration() -> None:
+    book = VoterBook({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
+    assert book.address_of(1) == ("old", 1)
+    book.hint(NodeId(1), ("hinted", 1))
+    assert book.address_of(1) == ("hinted", 1)
+    book.append(Offset(5), (voter(1),))
+    assert book.address_of(1) == ("host1", 9001)
+    assert book.address_of(3) is None
+
+
+def test_a_cut_takes_back_what_the_log_said() -> None:
+    book = VoterBook({NodeId(1): ("old", 1)})
+    book.append(Offset(5), (voter(1), voter(2)))
+    book.append(Offset(9), (voter(2),))
+    assert book.at(9) == (voter(1), voter(2)) and book.at(5) is None
+    book.truncate_to(9)
+    assert book.present == (voter(1), voter(2))
+    book.start_at(7)
+    assert book.present == (voter(1), voter(2)) and book.at(3) == book.present
+    book.truncate_to(0)
+    assert book.is_named, "what a snapshot contains is not cut"
+
+
+def test_a_record_of_voters_is_read_as_it_was_written() -> None:
+    voters = (voter(1), Voter(id=NodeId(2)))
+    record = control.voters(voters, timestamp=7)
+    assert control.voters_in([control.kraft_version(1, timestamp=7), record]) == voters
+    assert control.voters_in([control.kraft_version(1, timestamp=7)]) is None
