@@ -1,7 +1,8 @@
 """Planted bugs, each switched on by name: proof that the checkers see what they are there to see.
 
 Every bug replaces something of the production code from outside; nothing in there knows of it.
-docs/internals/simulator.md says which checker finds which, and after how many seeds.
+docs/internals/simulator.md says which checker finds which, and after how many seeds. Those that
+need several nodes are in cluster_ablations.py.
 """
 
 from __future__ import annotations
@@ -11,17 +12,26 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from penstock.coordinator.shard_runner import ShardRunner
+from penstock.groups.classic_group import ClassicGroup
+from penstock.membership.producer_ids import ProducerIds
+from penstock.metadata import snapshot as metadata_snapshot
+from penstock.metadata.records import PartitionRecord
+from penstock.model.errors import NO_ERROR
+from penstock.replication.marks import MarkedLog
 from penstock.replication.partition import Partition
+from penstock.sim.bugs import BUGS, Patch, bug
+from penstock.storage import damage, recovery, snapshots, verified
+from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerState
+from penstock.storage.scan import walk
+from penstock.storage.store import LogStore
+from penstock.transactions import ending, partitions
+from penstock.transactions import init_producer_id as taking_over
 
-Patch = Any
-BUGS: dict[str, Callable[[], list[Patch]]] = {}
-
-
-def _bug(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-    BUGS[make.__name__.replace("_", "-")] = make
-    return make
+__all__ = ["BUGS", "planted"]
 
 
 @contextmanager
@@ -34,20 +44,121 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-@_bug
+def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Patch:
+    """Replace a function by what `make` makes of it."""
+    return patch.object(owner, name, make(getattr(owner, name)))
+
+
+# -- durability ----------------------------------------------------------------------------
+
+
+@bug
 def ack_before_fsync() -> list[Patch]:
-    """Everything written counts as durable at once."""
-    appended = Log.append
+    """acks=all answers once the records are written."""
 
-    def append(self: Log, *arguments: Any, **named: Any) -> Any:
-        result = appended(self, *arguments, **named)
-        self.durable_offset = self.end_offset
-        return result
+    def wait_durable(self: MarkedLog, waiting: Any) -> None:
+        waiting.done(NO_ERROR)
 
-    return [patch.object(Log, "append", append)]
+    return [patch.object(MarkedLog, "wait_durable", wait_durable)]
 
 
-@_bug
+@bug
+def mark_ahead_of_the_disk() -> list[Patch]:
+    """The high watermark follows what is written, not what is durable."""
+
+    def advance(self: Partition) -> None:
+        if self.lead is not None and self.log.end_offset > self.high_watermark:
+            self._move_mark(self.log.end_offset)
+
+    def append(original: Any) -> Any:
+        def appended(self: Partition, *arguments: Any, **named: Any) -> Any:
+            result = original(self, *arguments, **named)
+            self._advance()
+            return result
+
+        return appended
+
+    return [patch.object(Partition, "_advance", advance), _replaced(Partition, "append", append)]
+
+
+@bug
+def failed_sync_tried_again() -> list[Patch]:
+    """A failed sync is taken for a passing trouble."""
+
+    def forgiving(original: Any) -> Any:
+        return lambda self, generation, job, error: original(self, generation, job, None)
+
+    return [_replaced(Flusher, "_finished", forgiving)]
+
+
+@bug
+def failed_sync_forgotten() -> list[Patch]:
+    """After a failed sync and a restart the cache is taken for the disk."""
+    return [patch.object(LogDirectory, "failed_before", property(lambda self: False, lambda self, value: None))]
+
+
+@bug
+def recovery_point_too_far() -> list[Patch]:
+    """A crash trusts what was written, synced or not."""
+    return [patch.object(Log, "recovery_point", property(lambda self: self.end_offset))]
+
+
+@bug
+def new_folders_not_synced() -> list[Patch]:
+    """The name of a new partition's folder is never made durable."""
+    return [patch.object(LogStore, "_sync_names_with_first_batch", lambda self, log: None)]
+
+
+@bug
+def deleted_records_forgotten() -> list[Patch]:
+    """Where a log begins is kept in memory alone."""
+    return [patch.object(LogStore, "checkpoint_log_starts", lambda self: None)]
+
+
+# -- damage --------------------------------------------------------------------------------
+
+
+@bug
+def rot_is_cut() -> list[Patch]:
+    """Recovery cuts a log at the first bad batch, whatever follows."""
+
+    def cut(disk: Any, state: Any, index: int, stopped: Any, *, recovery_point: int) -> None:
+        stopped.segment.truncate(stopped.bad.position, stopped.offset)
+        damage._set_aside_later(disk, state, index + 1)
+
+    return [patch.object(damage, "on_bad_batch", cut), patch.object(damage, "on_missing_end", lambda *a, **n: None)]
+
+
+@bug
+def checksums_not_checked() -> list[Patch]:
+    """Neither recovery nor a reader computes a checksum."""
+
+    def trusting(*arguments: Any, **named: Any) -> Any:
+        named["check_crc"] = False
+        return walk(*arguments, **named)
+
+    def servable(segment: Any, offset: int, position: int, size: int, *, below: int) -> int:
+        return size
+
+    return [
+        patch("penstock.storage.segment.walk", trusting),
+        patch.object(verified, "servable", servable),
+    ]
+
+
+@bug
+def stale_epochs_trusted() -> list[Patch]:
+    """The file of epochs is believed as it is."""
+    return [
+        patch.object(recovery, "_epoch_is_true", lambda *arguments: True),
+        patch.object(recovery, "_none_is_missing", lambda *arguments: True),
+    ]
+
+
+# -- marks ---------------------------------------------------------------------------------
+
+
+@bug
 def fetch_beyond_high_watermark() -> list[Patch]:
     """Consumers are shown whatever is written."""
 
@@ -59,12 +170,127 @@ def fetch_beyond_high_watermark() -> list[Patch]:
     return [patch.object(Partition, "read", read)]
 
 
-@_bug
-def sync_tried_again() -> list[Patch]:
-    """A failed sync is taken for a passing trouble."""
-    finished = Flusher._finished
+@bug
+def open_transactions_shown() -> list[Patch]:
+    """The last stable offset is the high watermark."""
+    return [patch.object(MarkedLog, "_stable_up_to", lambda self, mark: mark)]
 
-    def forgiving(self: Flusher, generation: int, job: Any, error: OSError | None) -> None:
-        finished(self, generation, job, None)
 
-    return [patch.object(Flusher, "_finished", forgiving)]
+@bug
+def aborted_list_left_out() -> list[Patch]:
+    """Readers of committed records are not told what was aborted."""
+    return [
+        patch.object(Log, "aborted_transactions", lambda self, start, end: []),
+        patch.object(Log, "aborted_in", lambda self, offset, piece: []),
+    ]
+
+
+# -- producers -----------------------------------------------------------------------------
+
+
+@bug
+def no_dedupe() -> list[Patch]:
+    """A batch that was written before is written again."""
+    return [patch.object(ProducerState, "check", lambda self, *arguments, **named: None)]
+
+
+@bug
+def no_dedupe_after_restart() -> list[Patch]:
+    """What producers wrote is not read back from the log."""
+
+    def nothing(*arguments: Any, **named: Any) -> None:
+        return None
+
+    return [
+        patch.object(snapshots, "replay", nothing),
+        patch.object(snapshots, "load_producers", nothing),
+        patch("penstock.storage.aborted.note_batch", nothing),
+        patch.object(ProducerState, "_check_sequence", nothing),
+    ]
+
+
+@bug
+def producer_ids_given_twice() -> list[Patch]:
+    """A restarted node begins with the first producer id again."""
+
+    async def take(self: ProducerIds) -> Any:
+        self._next += 1
+        return self._next - 1
+
+    return [patch.object(ProducerIds, "take", take)]
+
+
+@bug
+def old_epochs_may_write() -> list[Patch]:
+    """A fenced producer's batches and transactions are taken."""
+
+    def check(original: Any) -> Any:
+        def lenient(self: ProducerState, producer_id: int, epoch: int, *arguments: Any, **named: Any) -> Any:
+            known = self.producers.get(producer_id)
+            if known is not None and epoch < known.epoch:
+                return None
+            return original(self, producer_id, epoch, *arguments, **named)
+
+        return lenient
+
+    return [_replaced(ProducerState, "check", check), patch.object(partitions, "ProducerFenced", _NoError)]
+
+
+class _NoError:
+    code = NO_ERROR
+
+
+# -- coordinators --------------------------------------------------------------------------
+
+
+@bug
+def replies_before_commit() -> list[Patch]:
+    """Coordinators answer before their records are durable."""
+
+    def park(self: Any, replies: Any, actions: Any, shared: Any = None) -> None:
+        from penstock.coordinator.shared import answer
+
+        self._release(replies, actions)
+        answer(shared or [])
+
+    return [patch.object(ShardRunner, "_park", park)]
+
+
+@bug
+def stale_generations_commit() -> list[Patch]:
+    """Whoever was a member once may commit offsets."""
+    return [patch.object(ClassicGroup, "commit_check", lambda self, **named: None)]
+
+
+@bug
+def end_of_any_transaction() -> list[Patch]:
+    """EndTxn ends what is open, whatever epoch it names."""
+    return [patch.object(ending, "_mistaken", lambda found, command: 0)]
+
+
+@bug
+def takeover_without_a_new_epoch() -> list[Patch]:
+    """InitProducerId gives a new producer the epoch of the old one."""
+
+    def keep_epoch(original: Any) -> Any:
+        return lambda found, **changes: original(found, **{**changes, "epoch": found.epoch})
+
+    return [_replaced(taking_over, "replace", keep_epoch)]
+
+
+# -- metadata ------------------------------------------------------------------------------
+
+
+@bug
+def snapshot_without_a_partition() -> list[Patch]:
+    """Checkpoints of the metadata leave out the last partition of each topic."""
+
+    def records(original: Any) -> Any:
+        def incomplete(image: Any) -> Iterator[Any]:
+            for record in original(image):
+                if not (isinstance(record, PartitionRecord) and record.partition_id == 0):
+                    yield record
+
+        return incomplete
+
+    return [_replaced(metadata_snapshot, "records_of", records)]

@@ -24,6 +24,7 @@ OUT_OF_RANGE = 1
 EARLIEST, LATEST = -2, -1
 READ_BACK_S_MAX = 60.0
 STORAGE_ERROR = 56
+PAUSE_S = 0.8
 REFUSALS_MAX = 20
 """So many refusals in a row of a healed node: the partition is damaged."""
 
@@ -142,6 +143,7 @@ class Consumer(Client):
             turn += 1
             try:
                 await self.poll(topic, partition)
+                await self.sleep(self.random.random() * PAUSE_S)
                 if self.random.random() < 0.05:
                     timestamp = self.random.choice((EARLIEST, LATEST, LATEST))
                     await list_offset(self, topic, partition, timestamp, committed_only=self.committed_only)

@@ -90,7 +90,7 @@ class Faults:
         self._trace.fault("slow disk", host.name)
         host.disk.sync_s = self._random.choice((0.05, 0.3, 1.5))
         await asyncio.sleep(self._random.random() * 8)
-        host.disk.sync_s = 0.002
+        host.disk.sync_s = self._world.plan.sync_s
 
     async def sync_fails(self, host: Host) -> None:
         self._trace.fault("sync fails", host.name)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.sim.client import Lost, Shared, Unavailable, seconds
-from penstock.sim.consumers import Consumer
+from penstock.sim.consumers import PAUSE_S, Consumer
 from penstock.sim.history import FAIL, OK, Assigned, Commit, FetchedOffset, Place
 from penstock.wire.api import ApiKey
 
@@ -210,6 +210,7 @@ class Member(Consumer):
                 self.positions[place] = 0
             try:
                 await self.poll(topic, partition)
+                await self.sleep(self.random.random() * PAUSE_S)
             except (Lost, Unavailable):
                 self.forget(topic)
                 await self.backoff()

@@ -22,7 +22,7 @@ SINGLE_FAULTS: Mapping[str, float] = MappingProxyType(
         "disk_full": 25.0,
         "write_fails": 25.0,
         "derived_files": 20.0,
-        "rot": 30.0,
+        "rot": 12.0,
         "clock_jump": 15.0,
         "reset": 8.0,
         "client_partition": 20.0,
@@ -69,6 +69,7 @@ class Plan:
     pause_s: float = 0.4
     faults: dict[str, float] = field(default_factory=dict)
     clock_rates: bool = False
+    sync_s: float = 0.002
     last_power_loss: bool = False
 
     @property
@@ -89,7 +90,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     random = Random(f"{seed}:plan")
     plan = Plan(seed)
     plan.nodes = nodes if nodes is not None else 1
-    plan.safety_s = random.choice((12.0, 25.0, 40.0))
+    plan.safety_s = random.choice((10.0, 18.0, 30.0))
     for index in range(random.choice((1, 1, 2))):
         configs = {"internal.segment.bytes": str(random.choice((700, 2000, 20_000)))}
         configs["index.interval.bytes"] = str(random.choice((1, 200, 4096)))
@@ -103,14 +104,15 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     plan.trims = random.random() < 0.25
     plan.dawdles = random.random() < 0.4
     plan.churn = random.random() < 0.2
-    plan.pause_s = random.choice((0.15, 0.4, 0.8))
+    plan.pause_s = random.choice((0.25, 0.6, 1.2))
     plan.clock_rates = random.random() < 0.3
+    plan.sync_s = random.choice((0.001, 0.005, 0.05))
     plan.last_power_loss = random.random() < 0.5
     if random.random() < 0.93:
         pool = SINGLE_FAULTS if plan.nodes == 1 else {**SINGLE_FAULTS, **CLUSTER_FAULTS}
         chance = random.choice((0.15, 0.3, 0.5))
         for name, mean in pool.items():
-            likely = chance if name != "rot" else chance / 4
+            likely = chance if name != "rot" else chance / 3
             if random.random() < likely:
                 plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
     return plan

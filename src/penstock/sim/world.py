@@ -124,6 +124,7 @@ class World:
             settings=settings,
         )
         host.complaints = self.complaints
+        host.disk.sync_s = self.plan.sync_s
         if self.plan.clock_rates:
             host.clock_rate = self.random.choice((0.97, 1.0, 1.03))
             host.skew_ms = self.random.randrange(-5_000, 5_000)
@@ -309,7 +310,7 @@ class World:
         self.hub.set_blocked(set())
         for host in self.hosts:
             disk = host.disk
-            disk.crash_at, disk.capacity, disk.syncs_fail, disk.sync_s = None, None, False, 0.002
+            disk.crash_at, disk.capacity, disk.syncs_fail, disk.sync_s = None, None, False, self.plan.sync_s
             disk.failing.clear()
             self._back_at[host.name] = 0.0
             host.owner.not_before = 0.0
