@@ -58,6 +58,8 @@ class Peers:
     async def probe(self, node: int, *, timeout_s: float) -> None:
         """Connect once, now, and hang up."""
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Nobody waits any more for an answer that comes too late.
+        heard.add_done_callback(_look_at)
 
         def opened(outcome: Connection | OSError) -> Session | None:
             if heard.done():

@@ -142,6 +142,8 @@ class Faults:
 
     async def rot(self, host: Host) -> None:
         """Flip a bit of a record that others follow: what ends a log cannot be told from a torn write."""
+        # One disk may rot: a second one may hold the only good copy of something.
+        host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
         if not await self._down(host):
             return
         logs = [path for path in host.disk.files() if path.endswith(".log") and "/topic" in path]

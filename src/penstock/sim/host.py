@@ -94,6 +94,10 @@ class HostDisk(SimDisk):
             found.extend(self._walk(full, entry) if hasattr(entry, "names") else [full])
         return found
 
+    def content_of(self, path: str) -> bytes:
+        """What a file holds, without a disk call of the node's."""
+        return bytes(self._file(path).content)
+
     def size_of(self, path: str) -> int:
         return len(self._file(path).content)
 

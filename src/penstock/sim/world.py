@@ -28,6 +28,7 @@ from penstock.sim.host import DATA, PORT, Host
 from penstock.sim.loop import Owner, SimLoop, Stuck
 from penstock.sim.members import Member, fetch_offsets
 from penstock.sim.network import Hub, Weather
+from penstock.sim.observer import Observer
 from penstock.sim.plan import Plan, draw
 from penstock.sim.producers import IdempotentProducer, PlainProducer
 from penstock.sim.trace import Trace
@@ -89,6 +90,7 @@ class World:
         )
         self.clients: list[Client] = []
         self._working: list[asyncio.Task[Any]] = []
+        self.observer = Observer(self.hosts, self.trace, self.complaints)
         self._back_at: dict[str, float] = {}
         self.power_at_crash: dict[str, bool] = {}
         self.rotten: set[str] = set()
@@ -173,7 +175,7 @@ class World:
         return violation.startswith("inv_10") and any(f" {name}: " in violation for name in self.rotten)
 
     async def _live(self) -> None:
-        supervisor = asyncio.ensure_future(self._supervise())
+        background = [asyncio.ensure_future(self._supervise()), asyncio.ensure_future(self.observer.watch())]
         for host in self.hosts:
             host.start()
         setup = Client(self.shared, "setup")
@@ -197,7 +199,9 @@ class World:
                 await self._all_up(30.0)
                 await self._look_back("second-reader")
             self.complaints.extend(snapshots.check_derived_state(self.hosts))
-        supervisor.cancel()
+            self.observer.compare_logs()
+        for task in background:
+            task.cancel()
 
     async def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something as a client and give back what it returns."""
@@ -343,6 +347,12 @@ class World:
             self.complaints.append(
                 f"inv_57: {self.plan.heal_s:.0f} s after the last fault these are not served: {', '.join(waiting)}"
             )
+        unequal = self.observer.unequal()
+        while unequal and self.loop.now < deadline:
+            await asyncio.sleep(1.0)
+            unequal = self.observer.unequal()
+        if unequal and not self.plan.beyond:
+            self.complaints.append(f"inv_58: {self.plan.heal_s:.0f} s after the last fault {'; '.join(unequal[:4])}")
 
     def _unserved(self, since: float) -> list[str]:
         waiting = []
@@ -371,7 +381,7 @@ class World:
                 await asyncio.sleep(2.0)
                 reader = Client(self.shared, f"{name}.{topic}-{partition}.{self.loop.now:.0f}")
                 view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
-            if view.code and f"{topic}-{partition}" not in self.rotten:
+            if view.code and not (self.plan.beyond and f"{topic}-{partition}" in self.rotten):
                 self.complaints.append(f"inv_57: {topic}-{partition} cannot be read: error {view.code}")
             self.history.views.append(view)
         for group in sorted({commit.group for commit in self.history.commits}):

@@ -1,0 +1,213 @@
+"""The invariants that only show in what nodes hold: looked at while they run.
+
+Subscribes to every node's metadata as it comes up, and looks at quorums, partitions and their marks
+several times a simulated second. Invariants 13, 16-18, 24-27; at the end also 14, 23 and 58.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from zlib import crc32
+
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import Image, PartitionImage
+from penstock.metadata.records import encode
+from penstock.metadata.snapshot import records_of
+from penstock.replication.partition import Partition
+from penstock.sim.host import Host
+from penstock.sim.trace import Trace
+from penstock.wire.batch import BatchHeader, iter_batches
+
+LOOK_S = 0.2
+HASHED_EVERY = 5
+"""Every so many offsets of the metadata log the whole image is compared between nodes."""
+QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
+
+
+class Observer:
+    def __init__(self, hosts: Sequence[Host], trace: Trace, complaints: list[str]) -> None:
+        self._hosts = hosts
+        self._trace = trace
+        self._complaints = complaints
+        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._quorum_leaders: dict[int, int] = {}
+        self._images: dict[int, tuple[int, str]] = {}
+        self._partitions: dict[tuple[str, int], PartitionImage] = {}
+        self._seen_offset = -1
+        self._epochs: dict[str, int] = {}
+        self._quorum_marks: dict[tuple[str, int], int] = {}
+        for host in hosts:
+            host.on_up = self._up
+
+    def _complain(self, what: str) -> None:
+        if what not in self._complaints:
+            self._complaints.append(what)
+
+    # -- metadata --------------------------------------------------------------------------
+
+    def _up(self, host: Host) -> None:
+        assert host.node is not None
+        host.node.context.quorum.subscribe(lambda delta, image: self._published(host, delta, image))
+
+    def _published(self, host: Host, delta: Delta, image: Image) -> None:
+        if image.offset % HASHED_EVERY == 0:
+            digest = crc32(b"".join(encode(record) for record in records_of(image)))
+            known = self._images.setdefault(image.offset, (digest, host.name))
+            if known[0] != digest:
+                self._complain(f"inv_27: the metadata at offset {image.offset} differs on {known[1]} and {host.name}")
+        if image.offset <= self._seen_offset:
+            return
+        # The first node that publishes an offset tells all of them what changed.
+        self._seen_offset = image.offset
+        for topic in image.topics.values():
+            for index, state in enumerate(topic.partitions):
+                self._changed(f"{topic.id.hex}", topic.name, index, state)
+
+    def _changed(self, topic_id: str, name: str, index: int, state: PartitionImage) -> None:
+        before = self._partitions.get((topic_id, index))
+        self._partitions[topic_id, index] = state
+        if before is None or before is state:
+            return
+        if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
+            self._complain(f"inv_13: the epoch of {name}-{index} went back")
+        if state.leader != before.leader:
+            if state.leader_epoch == before.leader_epoch:
+                self._complain(f"inv_13: {name}-{index} changed its leader within epoch {state.leader_epoch}")
+            self._trace.sometimes["leader changed"] += 1
+            if state.leader < 0:
+                self._trace.sometimes["no leader"] += 1
+        if len(state.isr) == 1 and len(before.isr) > 1:
+            self._trace.sometimes["one left in sync"] += 1
+        if len(state.isr) > len(before.isr):
+            self._trace.sometimes["in-sync set grew"] += 1
+        eligible = {*before.isr, *before.eligible_leader_replicas}
+        if state.leader >= 0 and state.leader != before.leader and state.leader not in eligible:
+            self._complain(
+                f"inv_17: {name}-{index} is led by {state.leader}, in sync were {before.isr}, "
+                f"eligible {before.eligible_leader_replicas}"
+            )
+        if state.leader in before.eligible_leader_replicas and state.leader not in before.isr:
+            self._trace.sometimes["leader from the eligible"] += 1
+
+    # -- what nodes hold now ---------------------------------------------------------------
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        running = [host for host in self._hosts if host.is_up and host.node is not None]
+        for host in running:
+            self._look_at_quorum(host)
+            assert host.node is not None
+            for partition in host.node.context.replicas.all():
+                if partition.is_leader and partition.lead is not None:
+                    self._look_at_leader(host, partition, running)
+        for host in self._hosts:
+            self._look_at_vote(host)
+
+    def _look_at_quorum(self, host: Host) -> None:
+        assert host.node is not None
+        quorum = host.node.context.quorum
+        if quorum.is_active:
+            leader = self._quorum_leaders.setdefault(quorum.epoch, host.node_id)
+            if leader != host.node_id:
+                self._complain(f"inv_24: {leader} and {host.node_id} lead the quorum in epoch {quorum.epoch}")
+        mark = self._quorum_marks.get((host.name, host.starts), 0)
+        if quorum.high_watermark < mark:
+            self._complain(f"inv_26: the quorum's mark on {host.name} went from {mark} to {quorum.high_watermark}")
+        self._quorum_marks[host.name, host.starts] = quorum.high_watermark
+
+    def _look_at_vote(self, host: Host) -> None:
+        """The epoch of the quorum that a disk remembers never goes back."""
+        if not host.disk.exists(QUORUM_STATE):
+            return
+        epoch = _epoch_in(host.disk.content_of(QUORUM_STATE))
+        if epoch < self._epochs.get(host.name, 0):
+            self._complain(f"inv_25: {host.name} has forgotten the quorum's epoch {self._epochs[host.name]}")
+        self._epochs[host.name] = max(epoch, self._epochs.get(host.name, 0))
+
+    def _look_at_leader(self, host: Host, partition: Partition, running: Sequence[Host]) -> None:
+        key = (partition.topic_id.hex, partition.index, partition.leader_epoch)
+        leader = self._leaders.setdefault(key, host.node_id)
+        place = f"{partition.topic}-{partition.index}"
+        if leader != host.node_id:
+            self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
+        if len(running) < len(self._hosts):
+            return
+        # With everybody there it can be counted who holds durably what consumers are shown.
+        needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
+        holders = sum(_durable_end(each, partition) >= partition.high_watermark for each in running)
+        if holders < needed:
+            self._complain(
+                f"inv_16: the mark of {place} is {partition.high_watermark}, and {holders} replicas hold that durably"
+            )
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def unequal(self) -> list[str]:
+        """Partitions whose replicas are not all in sync, or not yet the same."""
+        found: list[str] = []
+        for place, partitions in self._replicas():
+            leader = next((each for each in partitions if each.is_leader), None)
+            if leader is None:
+                found.append(f"{place} has no leader")
+            elif len(leader.isr) < len(leader.replicas):
+                found.append(f"{place} has {leader.isr} of {leader.replicas} in sync")
+            elif len({each.log.end_offset for each in partitions}) > 1:
+                found.append(f"{place} ends at {[each.log.end_offset for each in partitions]}")
+        return found
+
+    def compare_logs(self) -> None:
+        """Below the mark all replicas are the same, byte for byte."""
+        for place, partitions in self._replicas():
+            mark = min(each.high_watermark for each in partitions)
+            start = max(each.log.start_offset for each in partitions)
+            contents = {_content(each, start, mark) for each in partitions if each.log.damage is None}
+            if len(contents) > 1:
+                self._complain(f"inv_14: the replicas of {place} differ between {start} and {mark}")
+
+    def _replicas(self) -> Iterator[tuple[str, list[Partition]]]:
+        by_place: dict[tuple[str, str, int], list[Partition]] = {}
+        for host in self._hosts:
+            if host.is_up and host.node is not None:
+                for partition in host.node.context.replicas.all():
+                    key = (partition.topic_id.hex, partition.topic, partition.index)
+                    by_place.setdefault(key, []).append(partition)
+        for (_, topic, index), partitions in sorted(by_place.items()):
+            yield f"{topic}-{index}", partitions
+
+
+def _durable_end(host: Host, partition: Partition) -> int:
+    assert host.node is not None
+    held = host.node.context.replicas.find(partition.topic, partition.index)
+    return -1 if held is None or held.topic_id != partition.topic_id else held.log.durable_offset
+
+
+def _content(partition: Partition, start: int, end: int) -> bytes:
+    data = bytearray()
+    offset = start
+    while offset < end:
+        piece = partition.log.read(offset, max_bytes=1 << 20, end=end)
+        if piece is None:
+            break
+        data += piece.file.read(piece.size, piece.position)
+        offset = max(offset + 1, _next_offset(bytes(data)))
+    return bytes(data)
+
+
+def _next_offset(data: bytes) -> int:
+    last = 0
+    for view in iter_batches(data):
+        last = BatchHeader.at(view).next_offset
+    return last
+
+
+def _epoch_in(content: bytes) -> int:
+    try:
+        return int(json.loads(content)["leaderEpoch"])
+    except (ValueError, KeyError):
+        return 0
