@@ -31,12 +31,17 @@ class SteppedClock:
         heapq.heappush(self._timers, (self._now + delay_s, self._count, timer))
         return timer
 
+    def skip(self, seconds: float) -> None:
+        """Time passes, and nothing runs meanwhile: the process was stopped."""
+        self._now += seconds
+
     async def advance(self, seconds: float) -> None:
         """Let time pass; timers ring in order, and tasks run between them."""
         end = self._now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:
-            self._now, _, timer = heapq.heappop(self._timers)
+            due, _, timer = heapq.heappop(self._timers)
+            self._now = max(self._now, due)
             if timer.callback is not None:
                 timer.callback()
                 await settle()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from penstock.ports.clock import Clock, Timer
 
 TICK_S: Final = 0.25
+LATE_S: Final = 1.0
+"""A tick that comes later than this shows that this process was held up: no broker is to pay for that."""
 PROBE_S_MAX: Final = 2.0
 BALANCE_AGAIN_S: Final = 1.0
 
@@ -58,6 +60,7 @@ class Monitor:
         self._probed: set[NodeId] = set()
         self._fenced: set[NodeId] = set()
         self._active = False
+        self._ticked_at = 0.0
         self._tick_timer: Timer | None = None
         self._balance_timer: Timer | None = None
         # Dicts for their order: the simulator must see the same one every time.
@@ -74,7 +77,8 @@ class Monitor:
             return
         self._active = True
         self._sessions = self._new_sessions()
-        self._sessions.begin(self._controller.image.brokers.values(), self._clock.monotonic())
+        self._ticked_at = self._clock.monotonic()
+        self._sessions.begin(self._controller.image.brokers.values(), self._ticked_at)
         self._spawn(self._first_settings())
         # Who died together with the controller before this one left nobody who could tell.
         self._tick()
@@ -163,9 +167,14 @@ class Monitor:
     # -- what time brings ------------------------------------------------------------------
 
     def _tick(self) -> None:
+        now = self._clock.monotonic()
+        late = now - self._ticked_at - TICK_S
+        if late > LATE_S:
+            self._sessions.forgive(late)
+        self._ticked_at = now
         self._tick_timer = self._clock.call_later(TICK_S, self._tick)
         image = self._controller.image
-        for node_id in self._sessions.expired(image, self._clock.monotonic()):
+        for node_id in self._sessions.expired(image, now):
             self._fence(image.brokers[node_id], "its session is over")
         carried = set(self._carriers.values())
         for broker in image.brokers.values():

@@ -45,6 +45,11 @@ class Sessions:
         session.heard = True
         session.metadata_offset = metadata_offset
 
+    def forgive(self, seconds: float) -> None:
+        """This controller did not run for so long: what brokers said meanwhile is still to be heard."""
+        for session in self._sessions.values():
+            session.touched_at += seconds
+
     def forget(self, node_id: NodeId) -> None:
         self._sessions.pop(node_id, None)
 

@@ -7,7 +7,8 @@ without the client's listener is out of its reach and counts as absent.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from penstock.metadata.records import BrokerEndpoint
+from penstock.controller.leaders import directory_of
+from penstock.metadata.records import LOST_DIRECTORY, BrokerEndpoint
 from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 
@@ -33,7 +34,11 @@ def is_reachable(image: "Image", node_id: NodeId, listener: str) -> bool:
 
 
 def offline_replicas(image: "Image", partition: "PartitionImage", listener: str) -> tuple[NodeId, ...]:
-    return tuple(node_id for node_id in partition.replicas if not is_reachable(image, node_id, listener))
+    return tuple(
+        node_id
+        for node_id in partition.replicas
+        if not is_reachable(image, node_id, listener) or directory_of(partition, node_id) == LOST_DIRECTORY
+    )
 
 
 def controller_for_clients(image: "Image", node_id: NodeId, listener: str) -> NodeId:

@@ -11,7 +11,9 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
+from penstock.controller.leaders import directory_of
 from penstock.handlers.cluster_view import controller_for_clients, reachable_brokers
+from penstock.metadata.records import LOST_DIRECTORY
 from penstock.model.errors import NO_ERROR, InvalidTopic, LeaderNotAvailable, UnknownTopicOrPartition
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 from penstock.model.topic import is_internal, name_problem
@@ -34,7 +36,7 @@ VIEWS_SIZE_MAX: Final = 128 * 1024 * 1024
 ASSIGNMENTS_MAX: Final = 4096
 FORGOTTEN_MAX: Final = 1000
 
-_Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...]]
+_Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...], tuple["UUID", ...]]
 
 
 class Reach:
@@ -111,7 +113,7 @@ class View:
         assignments = self._assignments
         rows = []
         for partition in topic.partitions:
-            key = partition.leader, partition.replicas, partition.isr
+            key = partition.leader, partition.replicas, partition.isr, partition.directories
             shown = assignments.get(key)
             if shown is None:
                 shown = self._assignment(partition)
@@ -174,7 +176,11 @@ class View:
             leader, error = NO_NODE, LISTENER_NOT_FOUND if is_elsewhere else LeaderNotAvailable.code
         elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
             error = REPLICA_NOT_AVAILABLE
-        offline = [node_id for node_id in partition.replicas if node_id not in reachable]
+        offline = [
+            node_id
+            for node_id in partition.replicas
+            if node_id not in reachable or directory_of(partition, node_id) == LOST_DIRECTORY
+        ]
         return error, leader, wire.pack_node_lists(self._version, replicas, in_sync, offline)
 
 

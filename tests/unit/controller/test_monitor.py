@@ -184,6 +184,16 @@ async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: W
     assert world.fenced() == [2]
 
 
+async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(world: World) -> None:
+    for node_id in (1, 2, 3):
+        await world.beat(node_id)
+    world.clock.skip(60.0)
+    await world.clock.advance(1.0)
+    assert world.fenced() == []
+    await world.clock.advance(10.0)
+    assert world.fenced() == [1, 2, 3]
+
+
 async def test_preferred_leaders_come_back_from_time_to_time(world: World) -> None:
     world.quorum.image = with_partition(cluster(broker(1), broker(2)), leader=2, replicas=(1, 2))
     for _ in range(155):
