@@ -368,6 +368,7 @@ class Node:
             rack=self.settings["broker.rack"],
             log_dirs=(store.directory_id,),
             previous_broker_epoch=store.previous_broker_epoch,
+            is_controller="controller" in self.settings.words("process.roles"),
         )
 
     def _address_of(self, node_id: int) -> tuple[str, int] | None:

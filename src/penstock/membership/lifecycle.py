@@ -61,6 +61,7 @@ class Identity:
     rack: str | None
     log_dirs: tuple[UUID, ...]
     previous_broker_epoch: int
+    is_controller: bool = False
 
 
 class Lifecycle:
@@ -84,6 +85,7 @@ class Lifecycle:
         self._fenced = True
         self._leaving = False
         self._asked_to_leave = False
+        self._told_controller = not identity.is_controller
         self._offline: tuple[UUID, ...] = ()
         self._answered_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -217,6 +219,8 @@ class Lifecycle:
         self._fenced = answer.is_fenced
         if not self._fenced:
             _done(self._serving)
+            if not self._told_controller and not self._leaving:
+                await self._tell_controller()
         if answer.should_shut_down:
             _done(self._may_stop)
         if self._leaving:
@@ -225,6 +229,13 @@ class Lifecycle:
             return 0.0 if first else SOON_S
         waits = self._fenced and self._wants_to_serve
         return SOON_S if waits else self._current_settings().integer("broker.heartbeat.interval.ms") / 1000
+
+    async def _tell_controller(self) -> None:
+        """Say once that this process is a controller too: people and tools are shown it, and nothing waits for it."""
+        answer = await self._channel.ask(
+            ApiKey.CONTROLLER_REGISTRATION, _controller_registration(self._identity), timeout_s=ASK_S_MAX
+        )
+        self._told_controller = int(answer.error_code) == 0
 
     @property
     def _wants_to_serve(self) -> bool:
@@ -287,24 +298,39 @@ def _registration(identity: Identity, previous_epoch: int) -> Any:
         broker_id=cast(Any, identity.node_id),
         cluster_id=identity.cluster_id,
         incarnation_id=identity.incarnation_id,
-        listeners=tuple(
-            Listener(
-                name=each.name,
-                host=each.host,
-                port=cast(Any, each.port),
-                security_protocol=cast(Any, each.security_protocol),
-            )
-            for each in identity.end_points
-        ),
-        features=tuple(
-            Feature(
-                name=each.name,
-                min_supported_version=cast(Any, each.min_supported_version),
-                max_supported_version=cast(Any, each.max_supported_version),
-            )
-            for each in identity.features
-        ),
+        listeners=_listeners(identity, Listener),
+        features=_features(identity, Feature),
         rack=identity.rack,
         log_dirs=identity.log_dirs,
         previous_broker_epoch=cast(Any, previous_epoch),
+    )
+
+
+def _controller_registration(identity: Identity) -> Any:
+    from kio.schema.controller_registration.v0.request import ControllerRegistrationRequest, Feature, Listener
+
+    return ControllerRegistrationRequest(
+        controller_id=cast(Any, identity.node_id),
+        incarnation_id=identity.incarnation_id,
+        zk_migration_ready=False,
+        listeners=_listeners(identity, Listener),
+        features=_features(identity, Feature),
+    )
+
+
+def _listeners(identity: Identity, listener: Any) -> tuple[Any, ...]:
+    return tuple(
+        listener(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
+        for each in identity.end_points
+    )
+
+
+def _features(identity: Identity, feature: Any) -> tuple[Any, ...]:
+    return tuple(
+        feature(
+            name=each.name,
+            min_supported_version=each.min_supported_version,
+            max_supported_version=each.max_supported_version,
+        )
+        for each in identity.features
     )

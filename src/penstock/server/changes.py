@@ -6,6 +6,8 @@ counted by the active controller and changes of in-sync sets by the broker that 
 
 from typing import TYPE_CHECKING
 
+from penstock.controller.leaders import RECOVERING
+
 if TYPE_CHECKING:
     from penstock.metadata.delta import Delta
     from penstock.metadata.image import Image, PartitionImage
@@ -35,4 +37,5 @@ class ChangeCounter:
         if after.leader not in (before.leader, -1) and self._quorum.leader == self._node_id:
             metrics.elections.add()
             trusted = (*before.isr, *before.eligible_leader_replicas)
-            metrics.unclean_elections.add(after.leader not in trusted)
+            # One who comes into the set as its leader, when a move is completed, was caught up: only the state tells.
+            metrics.unclean_elections.add(after.leader not in trusted and after.leader_recovery_state == RECOVERING)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -35,6 +36,7 @@ class Controller:
     def __init__(self) -> None:
         self.registrations: list[Any] = []
         self.heartbeats: list[Any] = []
+        self.controllers: list[Any] = []
         self.refusals: list[ErrorCode] = []
         self.silent = False
         self.lets_go_after = 2
@@ -43,6 +45,9 @@ class Controller:
         if self.silent:
             raise PeerUnavailable("nobody answers")
         error = self.refusals.pop(0) if self.refusals else ErrorCode.none
+        if api_key == ApiKey.CONTROLLER_REGISTRATION:
+            self.controllers.append(request)
+            return SimpleNamespace(error_code=error)
         if api_key == ApiKey.BROKER_REGISTRATION:
             self.registrations.append(request)
             return SimpleNamespace(error_code=error, broker_epoch=10 * len(self.registrations))
@@ -56,12 +61,12 @@ class Controller:
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, identity: Identity = IDENTITY) -> None:
         self.controller = Controller()
         self.clock = SteppedClock()
         self.offset = 100
         self.broker = Lifecycle(
-            IDENTITY,
+            identity,
             channel=self.controller,
             clock=self.clock,
             current_settings=lambda: BrokerSettings(),
@@ -204,3 +209,12 @@ async def test_a_broker_whose_disk_failed_asks_to_be_fenced(world: World) -> Non
     await settle()
     last = world.controller.heartbeats[-1]
     assert (last.want_fence, last.offline_log_dirs) == (True, (UUID(int=500),))
+
+
+async def test_a_controller_makes_itself_known_once_it_serves() -> None:
+    world = World(replace(IDENTITY, is_controller=True))
+    await world.started()
+    await world.clock.advance(5.0)
+    (request,) = world.controller.controllers
+    assert (request.controller_id, request.incarnation_id) == (1, UUID(int=9))
+    world.broker.stop()

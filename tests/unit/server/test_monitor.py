@@ -69,7 +69,8 @@ async def test_unknown_paths_say_what_there_is() -> None:
         ({"isr": (1,)}, {"isr_shrinks": 1}),
         ({"isr": (1,), "leader": 1}, {"isr_shrinks": 1}),
         ({"leader": 2, "isr": (2,)}, {"elections": 1}),
-        ({"leader": 3, "isr": (3,)}, {"elections": 1, "unclean_elections": 1}),
+        ({"leader": 3, "isr": (3,)}, {"elections": 1}),
+        ({"leader": 3, "isr": (3,), "leader_recovery_state": 1}, {"elections": 1, "unclean_elections": 1}),
         ({"leader": -1}, {}),
     ],
 )
