@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: fuzz crash diff sim help run setup test check format bench docs lock clean
+.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,14 @@ fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=
 ROUNDS ?= 300
 crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=)
 	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
+
+MINUTES ?= 5
+chaos: $(DEV_READY) ## Break three real nodes under real clients for a while (MINUTES=, SEED=)
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+KILLS ?= 30
+failover: $(DEV_READY) ## Measure how long writers wait when a leader is killed (KILLS=)
+	@$(BIN)/python -m tests.chaos.failover --kills $(KILLS)
 
 diff: $(DEV_READY) ## Ask Apache Kafka and Penstock the same, field by field; needs Java and Maven (ARGS=)
 	@$(BIN)/python -m tests.differential $(ARGS)

@@ -1,0 +1,29 @@
+"""python -m tests.chaos --minutes 5 [--seed N] [--report FILE]: non-zero exit on a violation."""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.report import summary, write
+from tests.chaos.run import run
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description="Break three real nodes under real clients, and check their histories."
+    )
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, default=Path("chaos.html"))
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
+        outcome, _ = run(Path(folder), length_s=60 * arguments.minutes, seed=arguments.seed)
+    write(arguments.report, outcome)
+    for line in (*summary(outcome), *outcome.violations[:20], f"the timeline is in {arguments.report}"):
+        print(line)
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

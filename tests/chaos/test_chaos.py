@@ -1,0 +1,23 @@
+"""Two minutes of `make chaos`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.report import summary, write
+from tests.chaos.run import run
+
+SECONDS = float(os.environ.get("PENSTOCK_CHAOS_SECONDS", "120"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS + 300)
+def test_nothing_acknowledged_is_lost_doubled_or_reordered_while_nodes_break(tmp_path: Path) -> None:
+    outcome, history = run(tmp_path, length_s=SECONDS, seed=7)
+    write(tmp_path / "chaos.html", outcome)
+    assert outcome.violations == [], summary(outcome)
+    assert len(outcome.faults) >= SECONDS / 20
+    assert len(outcome.acknowledged) > 1000
+    assert (tmp_path / "chaos.html").read_text().count("<rect") > len(outcome.faults)
+    assert len(history.views) == outcome.partitions
