@@ -46,6 +46,10 @@ class File(Protocol):
         """Make the bytes durable before returning. Blocks: for cold paths only."""
         ...
 
+    def write_out(self, position: int, size: int) -> None:
+        """Have bytes written out, so that a later sync finds little to do. Promises nothing, and blocks."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -12,7 +12,8 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Iterator
 
 _LINE_SIZE_MAX = 16 * 1024 * 1024
-_NICENESS = 10
+_NICENESS = 19
+_REST_S_MAX = 0.1
 
 
 class RealChild:
@@ -114,15 +115,17 @@ class ParentWatch:
 
 
 class Pace:
-    """Holds work to a number of bytes in a second, by pauses."""
+    """Holds work to a number of bytes in a second, and to half of the time: the broker's syncs use the same disk."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
-        self._begin = time.monotonic()
+        self._begin = self._resumed = time.monotonic()
         self._done = 0
 
     def worked(self, size: int) -> None:
+        """Rest after a step of so many bytes for as long as it took, or longer if that was too fast."""
         self._done += size
-        ahead_s = self._done / self._bytes_per_second - (time.monotonic() - self._begin)
-        if ahead_s > 0:
-            time.sleep(ahead_s)
+        now = time.monotonic()
+        ahead_s = self._done / self._bytes_per_second - (now - self._begin)
+        time.sleep(max(ahead_s, min(now - self._resumed, _REST_S_MAX)))
+        self._resumed = time.monotonic()

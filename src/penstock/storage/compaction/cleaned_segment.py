@@ -1,4 +1,4 @@
-"""The segment that a pass writes: `.cleaned` files, synced as they grow.
+"""The segment that a pass writes: `.cleaned` files, written out as they grow and synced in the end.
 
 Indexes are made by storage/segment.py as for any other segment. Nobody believes these
 files before swap.py has renamed them.
@@ -15,8 +15,8 @@ from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
-# A sync of much at once would hold up those of the broker, for whose answers clients wait.
-SYNC_SIZE: Final = 8 * 1024 * 1024
+# Much at once would hold up the syncs of the broker, for whose answers clients wait.
+WRITE_OUT_SIZE: Final = 256 * 1024
 
 
 class CleanedSegment:
@@ -44,7 +44,7 @@ class CleanedSegment:
             disk.remove(path)
         self._file: File = disk.open(self._paths[0], create=True)
         self._waiting: list[Buffer] = []
-        self._waiting_size = self._flushed = self._synced = 0
+        self._waiting_size = self._flushed = self._written_out = 0
 
     @property
     def size(self) -> int:
@@ -65,9 +65,9 @@ class CleanedSegment:
             self._waiting = []
             self._flushed += size
             self._waiting_size = 0
-            if self._flushed - self._synced >= SYNC_SIZE:
-                self._file.sync()
-                self._synced = self._flushed
+            if self._flushed - self._written_out >= WRITE_OUT_SIZE:
+                self._file.write_out(self._written_out, self._flushed - self._written_out)
+                self._written_out = self._flushed
         return size
 
     def finish(self) -> int:
