@@ -58,10 +58,13 @@ class Load:
     def latency(self, bootstrap: str, topic: str, *, count: int, size: int, rate: int) -> dict[str, Any]:
         return self._run("latency", self._library, bootstrap, topic, count, size, rate, "acks=all", "linger.ms=1")
 
-    def requests(self, bootstrap: str, frame: bytes, *, connections: int, depth: int, count: int) -> dict[str, Any]:
+    def requests(
+        self, bootstrap: str, frame: bytes, *, connections: int, depth: int, count: int, name: str = "frame"
+    ) -> dict[str, Any]:
+        """`name` keeps generators apart that run at the same time."""
         host, _, port = bootstrap.rpartition(":")
         BUILD.mkdir(parents=True, exist_ok=True)
-        file = BUILD / "frame"
+        file = BUILD / name
         file.write_bytes(frame)
         return self._run("requests", host, port, file, connections, depth, count)
 
