@@ -33,8 +33,9 @@ log = logging.getLogger(__name__)
 
 def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Parts | Parked:
     now = handler.clock.monotonic()
+    by_id = header.version >= TOPIC_ID_FROM
     try:
-        feed = handler.replicas.feeds.find(request, by_id=header.version >= TOPIC_ID_FROM, now=now)
+        feed = handler.replicas.feeds.find(request, header.client_id, by_id=by_id, now=now)
     except Refusal as refusal:
         return write_response(header.version, header.correlation_id, (), error_code=refusal.code)
     if feed.waiting is not None:
@@ -183,7 +184,8 @@ class ReplicaFetch(Parked):
         partition.check_epoch(asked.current_leader_epoch)
         lead = partition.lead
         node_id = NodeId(self._feed.node_id)
-        if lead is None or node_id not in lead.followers:
+        progress = None if lead is None else lead.followers.get(node_id)
+        if lead is None or progress is None:
             raise NotLeaderOrFollower
         held = partition.log
         if asked.last_fetched_epoch >= 0:
@@ -196,12 +198,17 @@ class ReplicaFetch(Parked):
         held_back = throttle.holds_back(partition, node_id, is_member=lead.is_member(node_id))
         records = None
         if not held_back:
+            if asked.offset == progress.sent_offset:
+                # It was sent these records and did not take them: perhaps they fail their checksum.
+                held.distrust(asked.offset)
+                progress.sent_offset = -1
             records = partition.read_for_replica(
                 asked.offset, max_bytes=min(asked.max_bytes, room), at_least_one=at_least_one
             )
         if records is None:
             # It may have no more now, or there is no room for it: it stays in line.
             return None
+        progress.sent_offset = asked.offset
         if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
             throttle.spend(records.size)
         return PartitionAnswer(

@@ -82,6 +82,8 @@ class IsrChanges:
             row = rows.get((partition.topic_id, partition.index))
             if row is not None:
                 self._answered(partition, proposal, row)
+            elif _is_current(partition, proposal):
+                self._waiting.setdefault(partition, proposal)
         return True
 
     def _answered(self, partition: Partition, proposal: Proposal, row: Any) -> None:

@@ -130,10 +130,10 @@ class Company:
             log.error("%s-%d is damaged here: %s", partition.topic, partition.index, partition.log.damage)
             self.take_role(partition, state)
 
-    def look_for_damage(self) -> None:
-        """Readers meet damage too."""
-        for partition in list(self._replicas.all()):
-            if partition.log.damage is not None and not self._repairs.knows(partition):
+    def look_at_damage(self, partitions: list[Partition]) -> None:
+        """Report those with other replicas to be repaired from, once."""
+        for partition in partitions:
+            if len(partition.replicas) > 1 and not self._repairs.knows(partition):
                 self.damaged(partition)
 
     # -- repair --------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ class Feed:
         "_wakeups",
         "broker_epoch",
         "by_id",
+        "client_id",
         "epoch",
         "gained",
         "heard_at",
@@ -104,11 +105,20 @@ class Feed:
     )
 
     def __init__(
-        self, session_id: int, wakeups: Wakeups, *, node_id: int, broker_epoch: int, by_id: bool, now: float
+        self,
+        session_id: int,
+        wakeups: Wakeups,
+        *,
+        node_id: int,
+        client_id: str,
+        broker_epoch: int,
+        by_id: bool,
+        now: float,
     ) -> None:
         self.id = session_id
         self._wakeups = wakeups
         self.node_id = node_id
+        self.client_id = client_id
         self.broker_epoch = broker_epoch
         self.by_id = by_id
         self.epoch = 1
@@ -229,11 +239,11 @@ class Feeds:
     def __len__(self) -> int:
         return len(self._feeds)
 
-    def find(self, request: FetchRequest, *, by_id: bool, now: float) -> Feed:
+    def find(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> Feed:
         """The session of the request, brought up to date but for the partitions that it names."""
         node_id = request.replica_id
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
-            return self._begin(request, by_id=by_id, now=now)
+            return self._begin(request, client_id, by_id=by_id, now=now)
         feed = self._feeds.get((node_id, request.session_id))
         if feed is None or feed.broker_epoch != request.replica_epoch:
             # Another registration of the follower: whatever it said before was said by another broker.
@@ -248,17 +258,24 @@ class Feeds:
             feed.forget(key)
         return feed
 
-    def _begin(self, request: FetchRequest, *, by_id: bool, now: float) -> Feed:
+    def _begin(self, request: FetchRequest, client_id: str, *, by_id: bool, now: float) -> Feed:
         node_id = request.replica_id
-        for key, feed in list(self._feeds.items()):
-            outdated = feed.broker_epoch < request.replica_epoch or now - feed.heard_at > FORGOTTEN_AFTER_S
-            if key == (node_id, request.session_id) or (feed.node_id == node_id and outdated):
+        for feed in list(self._feeds.values()):
+            # A fetcher has one session; whatever it had on another connection is over.
+            outdated = feed.broker_epoch < request.replica_epoch or feed.client_id == client_id
+            if (feed.node_id == node_id and outdated) or now - feed.heard_at > FORGOTTEN_AFTER_S:
                 self.drop(feed)
         session_id = NO_SESSION
         if request.session_epoch == FIRST_EPOCH and request.partitions:
             session_id = self._last_id = self._last_id + 1 if self._last_id < EPOCH_MAX else 1
         feed = Feed(
-            session_id, self._wakeups, node_id=node_id, broker_epoch=request.replica_epoch, by_id=by_id, now=now
+            session_id,
+            self._wakeups,
+            node_id=node_id,
+            client_id=client_id,
+            broker_epoch=request.replica_epoch,
+            by_id=by_id,
+            now=now,
         )
         if session_id != NO_SESSION:
             self._feeds[node_id, session_id] = feed

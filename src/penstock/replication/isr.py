@@ -41,6 +41,7 @@ class Progress:
         "log_start_offset",
         "node_id",
         "offset",
+        "sent_offset",
     )
 
     def __init__(self, node_id: NodeId, *, caught_up_at: float = NEVER) -> None:
@@ -51,6 +52,8 @@ class Progress:
         self.caught_up_at = caught_up_at
         self.fetched_at = NEVER
         self.end_at_fetch = -1
+        # Where the records began that were sent last.
+        self.sent_offset = -1
         # Not in the set, allowed in, and close behind: the mark waits for it.
         self.joining = False
 

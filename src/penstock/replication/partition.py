@@ -236,7 +236,7 @@ class Partition(MarkedLog):
             return
         now = cluster.now()
         for progress in lead.followers.values():
-            if progress.offset < 0 or lead.proposal is not None or lead.is_member(progress.node_id):
+            if progress.offset < 0 or lead.is_member(progress.node_id):
                 continue
             allowed = cluster.may_join(self, progress.node_id, progress.broker_epoch)
             proposal = lead.admit(

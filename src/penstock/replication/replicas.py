@@ -282,12 +282,16 @@ class Replicas:
         looks = now >= self._look_at
         if looks and self._company is not None:
             self._look_at = now + self._company.lag_s_max / 2
+        damaged: list[Partition] = []
         for partition in self.all():
             partition.expire_produces(now)
             if looks:
                 partition.look_for_laggards()
-        if self._company is not None:
-            self._company.look_for_damage()
+            if partition.log.damage is not None:
+                damaged.append(partition)
+        if damaged and self._company is not None:
+            # Readers meet damage too.
+            self._company.look_at_damage(damaged)
         if now >= self._checkpoint_at:
             interval_ms = self._current_settings().integer("replica.high.watermark.checkpoint.interval.ms")
             self._checkpoint_at = now + interval_ms / 1000
@@ -298,11 +302,17 @@ class Replicas:
         """Write the marks of partitions with other replicas: alone, the log itself says where it ends."""
         if self._store.failure is not None:
             return
+        # Those of logs that are not open yet stay as they were found.
         marks = {
-            TopicPartition(each.topic, PartitionIndex(each.index)): int(each.high_watermark)
+            place: mark
+            for place, mark in self._store.high_watermarks.items()
+            if self._image.partition(place.topic, place.partition) is not None
+        }
+        marks.update(
+            (TopicPartition(each.topic, PartitionIndex(each.index)), int(each.high_watermark))
             for each in self.all()
             if len(each.replicas) > 1
-        }
+        )
         try:
             self._store.checkpoint_high_watermarks(marks)
         except StorageError as error:

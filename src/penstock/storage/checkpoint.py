@@ -38,8 +38,12 @@ def read_entries(disk: Disk, path: str, *, columns: int) -> list[list[str]]:
 
 
 def write_entries(disk: Disk, path: str, entries: Iterable[tuple[object, ...]]) -> None:
+    disk.replace_file(path, _encode(entries))
+
+
+def _encode(entries: Iterable[tuple[object, ...]]) -> bytes:
     lines = [" ".join(str(word) for word in entry) for entry in entries]
-    disk.replace_file(path, "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode())
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def _checksum_of(offsets: Mapping[TopicPartition, int]) -> int:
@@ -64,5 +68,10 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    disk.replace_file(path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The content of a file of offsets, sealed with a checksum."""
     sealed = {**offsets, CHECKSUM: _checksum_of(offsets)}
-    write_entries(disk, path, ((each.topic, each.partition, offset) for each, offset in sorted(sealed.items())))
+    return _encode((each.topic, each.partition, offset) for each, offset in sorted(sealed.items()))

@@ -89,9 +89,6 @@ class Janitor:
         try:
             self._store.checkpoint_recovery_points()
             self._store.checkpoint_log_starts()
-            self._store.checkpoint_high_watermarks(
-                {log.topic_partition: self._high_watermark(log.topic_partition) for log in self._store}
-            )
         except StorageError:
             # A full disk: the next start scans a little more.
             return

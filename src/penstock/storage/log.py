@@ -316,6 +316,10 @@ class Log(RollingLog):
             slot += 1
         return None
 
+    def distrust(self, offset: int) -> None:
+        """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
+        verified.distrust(self.segments[max(bisect_right(self.bases, offset) - 1, 0)])
+
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return producer id and first offset of the aborted transactions that reach into a range, by first offset."""
         return self._guarded(lambda: aborted.in_range(self, start, end)) if self.any_aborted else []

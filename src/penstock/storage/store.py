@@ -28,6 +28,7 @@ from penstock.storage.checkpoint import (
     HIGH_WATERMARKS,
     LOG_STARTS,
     RECOVERY_POINTS,
+    encode_offsets,
     read_offsets,
     write_offsets,
 )
@@ -82,6 +83,7 @@ class LogStore:
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
         self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
         self._clean_offsets = read_offsets(self._disk, self._path(CLEAN_OFFSETS))
+        # Lower bounds, as they were found or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         self._retention_clock = RetentionClock(
             retention_clock.load(self._disk, self.folder), monotonic_ms=int(clock.monotonic() * 1000)
@@ -227,6 +229,10 @@ class LogStore:
         self._recovery_points.pop(place, None)
         self._log_starts.pop(place, None)
         self._clean_offsets.pop(place, None)
+        if place in self.high_watermarks:
+            # Durably: the mark of a namesake to come must not begin with this one's.
+            left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
+            self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, left)
         target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
@@ -244,6 +250,7 @@ class LogStore:
         log.abandon()
         self._recovery_points.pop(place, None)
         self._log_starts.pop(place, None)
+        self._clean_offsets.pop(place, None)
         self._disk.sync_folder(self.folder)
         return target
 
@@ -333,7 +340,19 @@ class LogStore:
         self._clean_offsets = self._write(CLEAN_OFFSETS, self._clean_offsets, offsets)
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, marks)
+        """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
+        if marks != self.high_watermarks:
+            try:
+                file = self._disk.open(self._path(HIGH_WATERMARKS), create=True)
+                try:
+                    content = encode_offsets(marks)
+                    file.write((content,), 0)
+                    file.truncate(len(content))
+                finally:
+                    file.close()
+            except OSError as error:
+                raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
+        self.high_watermarks = dict(marks)
 
     def checkpoint_is_due(self) -> bool:
         """Whether a crash now would have to scan more than active segments, or much of those."""

@@ -1,6 +1,6 @@
 """Holding bytes against their checksums before they are first served.
 
-What this process appended or scanned is good. What an earlier one left is checked at its
+What this process appended or scanned is good, until a reader says otherwise. What an earlier one left is checked at its
 first read, in stretches of whole batches, and each stretch is remembered, so that every
 later read costs one comparison. Calls go to scan.py. Raises BadBatch.
 """
@@ -93,6 +93,12 @@ def servable(segment: Segment, offset: int, position: int, size: int, *, below: 
     if stop <= position and trouble is not None:
         raise trouble
     return min(stop, end) - position
+
+
+def distrust(segment: Segment) -> None:
+    """Check everything again before it is served: a reader says that it got damaged bytes."""
+    segment.unchecked_end = segment.size
+    segment.verified = Verified()
 
 
 def check_end(segment: Segment, offset: int, *, below: int) -> None:

@@ -322,3 +322,21 @@ def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
         assert LOST_DIRECTORY not in world.state.directories
 
     story(tell)
+
+
+def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 3), (2, 3)}
+        world.elect(1, isr=(1, 2))
+        for _ in range(5):
+            world.send(1)
+        await world.settle()
+        leader = world.nodes[NodeId(1)]
+        leader.disk.flip("/data/orders-0/00000000000000000000.log", 100)
+        world.network.cut = set()
+        await world.settle(seconds=60)
+        assert world.state.leader == 2
+        assert sorted(world.state.isr) == [1, 2, 3]
+        assert all(node.values() == world.acked for node in world.nodes.values())
+
+    story(tell)

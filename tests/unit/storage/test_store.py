@@ -352,3 +352,29 @@ def test_a_log_that_was_empty_at_a_restart_keeps_its_first_batch_when_power_is_l
     assert log.durable_offset == 1
     disk.crash(kept=0.0)
     assert load(disk).open(PLACE, FIRST_ID, small_settings()).end_offset == 1
+
+
+def test_the_mark_of_a_deleted_partition_is_forgotten_for_good() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.checkpoint_high_watermarks({PLACE: 12})
+    store.delete(PLACE, FIRST_ID)
+    disk.crash(kept=1.0)
+    assert load(disk).high_watermarks == {}
+
+
+def test_a_damaged_log_is_set_aside_and_goes_when_the_partition_is_whole_again() -> None:
+    disk = SimDisk()
+    clock = StillClock()
+    store = load(disk, clock=clock)
+    fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
+    store.set_damaged_aside(PLACE)
+    assert store.open(PLACE, FIRST_ID, small_settings()).end_offset == 0
+    aside = [name for name in disk.list("/data") if name.endswith("-damaged")]
+    assert len(aside) == 1
+    store.release_damaged(PLACE)
+    store.remove_doomed_folders(clock.now_ms)
+    assert disk.exists(f"/data/{aside[0]}")
+    store.remove_doomed_folders(clock.now_ms + 10**9)
+    assert not disk.exists(f"/data/{aside[0]}")
