@@ -140,6 +140,27 @@ def test_power_lost_at_any_call_of_a_compaction_costs_no_value(luck: int) -> Non
         check(reopen(disk), shown=shown)
 
 
+def test_names_survive_a_power_loss_one_by_one_or_not_at_all() -> None:
+    """The calls that change names, each with several outcomes: any of them may be durable without the others."""
+    disk = SimDisk()
+    go_on(life(disk))
+    changing = ("rename", "remove", "sync_folder")
+    calls = [number for number in range(EXPECTED.begin + 1, EXPECTED.end) if disk.trace[number - 1][0] in changing]
+    for call in calls:
+        for luck in range(6):
+            disk = SimDisk(call)
+            disk.fail_at[call] = None
+            world = life(disk)
+            with pytest.raises(Crashed):
+                go_on(world)
+            shown = world.log.durable_offset
+            disk.crash(Random(f"names {luck}:{call}"), kept=0.5)
+            world = reopen(disk)
+            assert world.log.damage is None
+            assert world.log.end_offset >= shown
+            assert world.table() == EXPECTED.table(world.log.end_offset)
+
+
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_call_that_fails_leaves_the_topic_readable(error: int) -> None:
     begin, end = EXPECTED.begin, EXPECTED.end

@@ -195,3 +195,21 @@ def test_a_clean_segment_that_loses_nothing_is_left_alone() -> None:
     world.put(("other", "v" * 1200))
     world.compact()
     assert world.log.segments[0] is first
+
+
+def test_a_segment_whose_last_batch_went_still_says_where_it_ends() -> None:
+    world = World()
+    for number in range(40):
+        world.put((f"k{number}", "v" * 150))
+        world.put(("hot", f"{number}" * 50))
+    table = world.table()
+    world.compact()
+    assert len(world.log.segments) > 3
+    assert [segment.end_offset() for segment in world.log.segments[:-1]] == world.log.bases[1:]
+    assert [header for header, _ in world.batches() if not header.record_count]
+    # Without any checkpoint a gap could not be told from a loss.
+    world.disk.remove("/data/recovery-point-offset-checkpoint")
+    world.disk.crash(kept=1.0)
+    world.open()
+    assert world.log.damage is None
+    assert world.table() == table
