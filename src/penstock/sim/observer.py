@@ -141,7 +141,7 @@ class Observer:
         # With everybody there it can be counted who holds durably what consumers are shown.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
         holders = sum(_durable_end(each, partition) >= partition.high_watermark for each in running)
-        if holders < needed:
+        if partition.high_watermark and holders < needed:
             self._complain(
                 f"inv_16: the mark of {place} is {partition.high_watermark}, and {holders} replicas hold that durably"
             )

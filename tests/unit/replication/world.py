@@ -230,7 +230,7 @@ class Node:
             transactions=None,
         )
         self.context = context
-        fetch = FetchHandler(context)
+        self.fetch = fetch = FetchHandler(context)
         self.produce = ProduceHandler(context)
 
         def dispatch(frame: memoryview, session: Any) -> Any:
