@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.client.asking import PeerGone, PeerUnavailable
+from penstock.client.channel import pause
 from penstock.controller.brokers import Registration, check_broker_epoch, decide_fencing, decide_registration
 from penstock.controller.elections import decide_balance
 from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
@@ -33,6 +34,7 @@ TICK_S: Final = 0.25
 LATE_S: Final = 1.0
 """A tick that comes later than this shows that this process was held up: no broker is to pay for that."""
 PROBE_S_MAX: Final = 2.0
+PROBE_AGAIN_S: Final = 0.01
 BALANCE_AGAIN_S: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -57,7 +59,7 @@ class Monitor:
         self._current_settings = current_settings
         self._sessions = self._new_sessions()
         self._carriers: dict[object, NodeId] = {}
-        self._probed: set[NodeId] = set()
+        self._probes: dict[NodeId, asyncio.Task[None]] = {}
         self._fenced: set[NodeId] = set()
         self._active = False
         self._ticked_at = 0.0
@@ -87,7 +89,7 @@ class Monitor:
     def stop(self) -> None:
         self._active = False
         self._carriers.clear()
-        self._probed.clear()
+        self._probes.clear()
         self._fenced.clear()
         for timer in (self._tick_timer, self._balance_timer):
             if timer is not None:
@@ -141,6 +143,9 @@ class Monitor:
         """A connection broke. If it carried a broker's heartbeats, ask whether the broker is still there."""
         node_id = self._carriers.pop(connection, None)
         if node_id is not None and self._active and node_id not in self._carriers.values():
+            under_way = self._probes.pop(node_id, None)
+            if under_way is not None:
+                under_way.cancel()
             self._probe(node_id)
 
     def _tell(self, node_id: NodeId, what: str) -> None:
@@ -183,20 +188,34 @@ class Monitor:
 
     def _probe(self, node_id: NodeId) -> None:
         broker = self._controller.image.brokers.get(node_id)
-        if broker is None or broker.fenced or node_id == self._node_id or node_id in self._probed:
+        if broker is None or broker.fenced or node_id == self._node_id:
             return
-        self._probed.add(node_id)
-        self._spawn(self._probe_once(broker))
+        under_way = self._probes.get(node_id)
+        if under_way is None or under_way.done():
+            self._probes[node_id] = self._spawn(self._probe_until_heard(broker))
 
-    async def _probe_once(self, broker: "BrokerImage") -> None:
-        try:
-            await self._peers.probe(broker.node_id, timeout_s=PROBE_S_MAX)
-        except PeerGone:
-            self._fence(broker, "nobody listens where it was")
-        except PeerUnavailable:
-            pass  # Silence is not proof: the session decides.
-        finally:
-            self._probed.discard(broker.node_id)
+    async def _probe_until_heard(self, broker: "BrokerImage") -> None:
+        """Ask the broker's machine until a heartbeat comes, or it says that nobody listens.
+
+        A process that is being killed may be connected to for some milliseconds more, so the next attempts come soon.
+        """
+        pause_s = PROBE_AGAIN_S
+        while self._is_missed(broker):
+            try:
+                await self._peers.probe(broker.node_id, timeout_s=PROBE_S_MAX)
+            except PeerGone:
+                self._fence(broker, "nobody listens where it was")
+                return
+            except PeerUnavailable:
+                pass  # Silence is not proof: the session decides.
+            await pause(self._clock, pause_s)
+            pause_s = min(2 * pause_s, TICK_S)
+
+    def _is_missed(self, broker: "BrokerImage") -> bool:
+        """Whether this very process is in service, and no connection carries its heartbeats."""
+        now = self._controller.image.brokers.get(broker.node_id)
+        in_service = now is not None and now.epoch == broker.epoch and not now.fenced
+        return in_service and broker.node_id not in self._carriers.values()
 
     def _fence(self, broker: "BrokerImage", why: str) -> None:
         if broker.node_id not in self._fenced:
@@ -222,7 +241,10 @@ class Monitor:
             log.warning("the cluster's first settings cannot be written now: %s", refusal)
 
     def _balance_in(self, seconds: float) -> None:
-        self._balance_timer = self._clock.call_later(seconds, lambda: self._spawn(self._balance()))
+        self._balance_timer = self._clock.call_later(seconds, self._begin_balance)
+
+    def _begin_balance(self) -> None:
+        self._spawn(self._balance())
 
     async def _balance(self) -> None:
         settings = self._current_settings()
@@ -235,13 +257,11 @@ class Monitor:
         if self._active:
             self._balance_in(BALANCE_AGAIN_S if more else settings.integer("leader.imbalance.check.interval.seconds"))
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        if not self._active:
-            work.close()
-            return
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
+        return task
 
 
 def _addresses(end_points: Any) -> list[tuple[str, int]]:

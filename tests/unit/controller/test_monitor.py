@@ -109,6 +109,16 @@ async def test_a_process_that_is_gone_is_fenced_at_once(world: World) -> None:
     assert world.fenced() == [2]
 
 
+async def test_a_process_that_takes_a_moment_to_go_is_asked_after_again_at_once(world: World) -> None:
+    await world.beat(2, "line")
+    world.monitor.connection_lost("line")
+    await settle()
+    assert world.fenced() == []
+    world.machines.problems[2] = PeerGone("nobody listens")
+    await world.clock.advance(0.02)
+    assert world.fenced() == [2]
+
+
 async def test_an_old_connection_of_a_broker_that_has_a_newer_one_is_no_news(world: World) -> None:
     await world.beat(2, "old")
     await world.beat(2, "new")
