@@ -18,6 +18,7 @@ from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
 from penstock.handlers.context import Context, Endpoint
 from penstock.handlers.local import ask_here
+from penstock.handlers.metadata_views import MetadataViews
 from penstock.handlers.relay import Relay
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.membership.producer_ids import ProducerIds
@@ -236,6 +237,7 @@ class Node:
             relay=Relay(quorum=quorum, clock=self._clock),
             throttle=self._throttle,
             metrics=self.metrics,
+            metadata_views=MetadataViews(self._clock.monotonic),
         )
         store.on_failure = self._storage_failed
         quorum.on_leadership(monitor.leadership_changed)
@@ -249,6 +251,7 @@ class Node:
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
         quorum.subscribe(lifecycle.image_changed)
+        quorum.subscribe(context.metadata_views.image_changed)
         if self.is_broker:
             self._lifecycle = lifecycle
             await lifecycle.register()

@@ -20,9 +20,10 @@ from penstock.model.topic import is_internal, name_problem
 from penstock.wire.hot import metadata as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
+    from penstock.metadata.delta import Delta
     from penstock.metadata.image import Image, PartitionImage, TopicImage
 
 LISTENER_NOT_FOUND_FROM: Final = 6
@@ -33,6 +34,9 @@ VIEWS_MAX: Final = 8
 VIEWS_SIZE_MAX: Final = 128 * 1024 * 1024
 """The least recently used views go when one is opened over this."""
 
+LINGER_S: Final = 3.0
+_NOBODY: Final[frozenset[NodeId]] = frozenset()
+
 ASSIGNMENTS_MAX: Final = 4096
 FORGOTTEN_MAX: Final = 1000
 
@@ -42,10 +46,11 @@ _Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...], tuple["UUID"
 class Reach:
     """The brokers of an image as the clients of one listener reach them."""
 
-    __slots__ = ("_clusters", "_listener", "brokers", "elsewhere", "reachable")
+    __slots__ = ("_clusters", "_listener", "brokers", "elsewhere", "lingering", "reachable")
 
-    def __init__(self, image: "Image", listener: str) -> None:
+    def __init__(self, image: "Image", listener: str, lingering: frozenset[NodeId] = _NOBODY) -> None:
         self.brokers = image.brokers
+        self.lingering = lingering
         self.reachable = frozenset(broker.node_id for broker, _ in reachable_brokers(image, listener))
         self.elsewhere = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
         """Alive, and without this listener."""
@@ -60,7 +65,8 @@ class Reach:
         if packed is None:
             brokers = [
                 (broker.node_id, end_point.host, end_point.port, broker.rack)
-                for broker, end_point in reachable_brokers(image, self._listener)
+                for broker, end_point in reachable_brokers(image, self._listener, with_fenced=True)
+                if not broker.fenced or broker.node_id in self.lingering
             ]
             controller = controller_for_clients(image, node_id, self._listener)
             packed = self._clusters[key] = wire.pack_cluster(version, brokers, cluster_id, controller)
@@ -187,17 +193,39 @@ class View:
 class MetadataViews:
     """All views of a node's metadata that are in use."""
 
-    __slots__ = ("_reaches", "_views")
+    __slots__ = ("_lingering", "_now", "_reaches", "_views")
 
-    def __init__(self) -> None:
+    def __init__(self, now: "Callable[[], float]" = lambda: 0.0) -> None:
+        self._now = now
+        self._lingering: dict[NodeId, float] = {}
         self._reaches: dict[str, Reach] = {}
         self._views: OrderedDict[tuple[int, int, frozenset[NodeId], frozenset[NodeId]], View] = OrderedDict()
 
     def reach(self, image: "Image", listener: str) -> Reach:
         reach = self._reaches.get(listener)
-        if reach is None or reach.brokers is not image.brokers:
-            reach = self._reaches[listener] = Reach(image, listener)
+        lingering = self._still_lingering() if self._lingering else _NOBODY
+        if reach is None or reach.brokers is not image.brokers or reach.lingering != lingering:
+            reach = self._reaches[listener] = Reach(image, listener, lingering)
         return reach
+
+    def image_changed(self, delta: "Delta", image: "Image") -> None:
+        """Note who was fenced just now: such a broker is listed a little longer, though nothing is led by it.
+
+        librdkafka, told of another leader and of one broker fewer in the same answer, forgets the leader with the
+        broker, and asks again only a second later.
+        """
+        for node_id in sorted(delta.brokers_changed):
+            before, after = delta.before.brokers.get(node_id), image.brokers.get(node_id)
+            if after is None or not after.fenced:
+                self._lingering.pop(node_id, None)
+            elif before is not None and not before.fenced:
+                self._lingering[node_id] = self._now() + LINGER_S
+
+    def _still_lingering(self) -> frozenset[NodeId]:
+        now = self._now()
+        for node_id in [node_id for node_id, until in self._lingering.items() if until <= now]:
+            del self._lingering[node_id]
+        return frozenset(self._lingering)
 
     def view(self, image: "Image", reach: Reach, version: int, *, operations: int) -> View:
         """The view that clients of this version and reach have, who are told of these operations."""

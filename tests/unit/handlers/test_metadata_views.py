@@ -13,8 +13,9 @@ from penstock.handlers import metadata, metadata_views
 from penstock.handlers.context import Request
 from penstock.handlers.metadata_views import MetadataViews, View
 from penstock.handlers.reply import Encoded
+from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image, PartitionImage, TopicImage
-from penstock.model.ids import LeaderEpoch, TopicName
+from penstock.model.ids import LeaderEpoch, NodeId, TopicName
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import parse_response_header
 from penstock.wire.hot.metadata import OPERATIONS_UNKNOWN
@@ -192,3 +193,31 @@ async def test_the_cluster_s_operations_are_told_to_who_asks(version: int, asked
     _, position = parse_response_header(ApiKey.METADATA, version, memoryview(frame))
     response: Any = entity_reader(load_response_schema(ApiKey.METADATA, version))(frame[position:], 0)[0]
     assert response.cluster_authorized_operations == operations
+
+
+def test_a_broker_that_was_fenced_just_now_is_listed_a_little_longer_and_leads_nothing() -> None:
+    now = 10.0
+    views = MetadataViews(lambda: now)
+    both = cluster(broker(1), broker(2))
+    one = replace(both, brokers={**both.brokers, NodeId(2): replace(both.brokers[NodeId(2)], fenced=True)})
+
+    def listed(image: Image) -> bool:
+        return b"host2" in views.reach(image, "PLAINTEXT").cluster(image, 12, "c", NodeId(1))
+
+    delta = replace(Delta.whole(one), before=both)
+    views.image_changed(delta, one)
+    assert listed(one)
+    assert views.reach(one, "PLAINTEXT").reachable == {1}
+    now += metadata_views.LINGER_S
+    assert not listed(one)
+    views.image_changed(delta, one)
+    views.image_changed(replace(Delta.whole(both), before=one), both)
+    now += metadata_views.LINGER_S
+    assert listed(both)
+
+
+def test_a_broker_that_was_fenced_before_this_node_began_is_not_listed() -> None:
+    views = MetadataViews()
+    image = cluster(broker(1), broker(2, fenced=True))
+    views.image_changed(Delta.whole(image), image)
+    assert b"host2" not in views.reach(image, "PLAINTEXT").cluster(image, 12, "c", NodeId(1))
