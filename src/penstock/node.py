@@ -30,7 +30,7 @@ from penstock.metadata.voters import VoterEndpoint
 from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.ports.child import Children
-from penstock.ports.clock import Clock
+from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
 from penstock.ports.instruments import Instruments
@@ -57,6 +57,7 @@ log = logging.getLogger(__name__)
 
 # A sync thread that ends wants the interpreter at once: a client waits for its news.
 SWITCH_INTERVAL_S = 0.0005
+SAY_AGAIN_S = 10.0
 
 
 class Node:
@@ -245,7 +246,7 @@ class Node:
         if not quorum.is_alone:
             # The quorum needs this node before clients may have it.
             self._server.serve(dispatcher)
-            await quorum.ready()
+            await self._until_ready(quorum)
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
@@ -276,6 +277,21 @@ class Node:
             if stray == str(METADATA_PARTITION):
                 continue
             log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
+
+    async def _until_ready(self, quorum: Quorum) -> None:
+        """Wait for the quorum, and say so from time to time: it may be the operator's turn."""
+        waiting: list[Timer] = []
+
+        def say() -> None:
+            voters = ", ".join(str(voter) for voter in sorted(quorum.core.voters))
+            log.warning("waiting for the metadata quorum: a majority of the voters %s must be up", voters)
+            waiting[:] = [self._clock.call_later(SAY_AGAIN_S, say)]
+
+        waiting[:] = [self._clock.call_later(SAY_AGAIN_S, say)]
+        try:
+            await quorum.ready()
+        finally:
+            waiting[0].cancel()
 
     def abandon(self) -> None:
         """Stop at once, as a crash would: nothing is handed over, and the data folder is left as it is."""

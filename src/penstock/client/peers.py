@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from penstock.client.asking import ASKING, PeerGone, PeerUnavailable
 from penstock.client.connection import PeerConnection
+from penstock.client.waiting import look_at
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Session
 
@@ -59,7 +60,7 @@ class Peers:
         """Connect once, now, and hang up."""
         heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Nobody waits any more for an answer that comes too late.
-        heard.add_done_callback(_look_at)
+        heard.add_done_callback(look_at)
 
         def opened(outcome: Connection | OSError) -> Session | None:
             if heard.done():
@@ -134,7 +135,7 @@ class _Link:
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_future()
             # Nobody may be waiting any more when it fails.
-            self._opening.add_done_callback(_look_at)
+            self._opening.add_done_callback(look_at)
             pause = self._not_before - self._clock.monotonic()
             if pause > 0:
                 self._clock.call_later(pause, self._dial)
@@ -197,11 +198,6 @@ def _no_connection(node: int, error: OSError) -> PeerUnavailable:
     if isinstance(error, ConnectionRefusedError):
         return PeerGone(f"node {node} is gone: nobody listens at its address")
     return PeerUnavailable(f"node {node} cannot be reached: {error}")
-
-
-def _look_at(outcome: "asyncio.Future[Any]") -> None:
-    if not outcome.cancelled():
-        outcome.exception()
 
 
 async def _in_time(clock: Clock, shared: "asyncio.Future[T]", deadline: float) -> T:

@@ -72,10 +72,15 @@ class Controller:
         """
         task = asyncio.ensure_future(self._take_turn(decide))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(self._over)
         # Shielded: were a cancelled caller to release the turn between append and publish,
         # the next decision would be taken on an image that lacks the records before it.
         return await asyncio.shield(task)
+
+    def _over(self, task: "asyncio.Task[object]") -> None:
+        self._under_way.discard(task)
+        if not task.cancelled():
+            task.exception()  # its caller may have gone away
 
     async def _take_turn(self, decide: "Callable[[Image], Decision[T]]") -> T:
         async with self._turn:

@@ -2,35 +2,32 @@
 
 `commit` writes one batch, steps the core, and returns once the batch is committed, applied and published; on the active
 controller alone. Everywhere else what is committed is replayed from the log. Goes to `raft/core.py`, `storage/log.py`,
-`messenger.py`, `replay.py`, `publisher.py` and `keeper.py`. Refuses: NotController where this node does not lead,
+`messenger.py` and `applying.py`. Refuses: NotController where this node does not lead,
 StorageError when the disk fails (a failed write refuses one commit, a failed sync all that follow), StartupError.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any
 from uuid import UUID
 
 from penstock.client.peers import Peers
+from penstock.client.waiting import at_most, look_at
 from penstock.config.settings import BrokerSettings
 from penstock.metadata import control, quorum_state
-from penstock.metadata.delta import Delta, apply
-from penstock.metadata.difference import difference
+from penstock.metadata.applying import Applier, Pending
+from penstock.metadata.delta import apply
 from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.keeper import Keeper
 from penstock.metadata.messenger import Messenger
 from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Opened, open_metadata
 from penstock.metadata.place import Place
-from penstock.metadata.publisher import Publisher, Subscriber
-from penstock.metadata.records import FeatureLevelRecord, MetadataRecord, encode
-from penstock.metadata.replay import NOTHING, replay
-from penstock.metadata.snapshot import METADATA_VERSION, Snapshot, name_of
+from penstock.metadata.publisher import Subscriber
+from penstock.metadata.records import MetadataRecord, encode
+from penstock.metadata.snapshot import Snapshot, first_records, name_of
 from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotGone
-from penstock.metadata.voters import VoterBook, VoterEndpoint, VoterSet, ids_of
+from penstock.metadata.voters import VoterEndpoint, VoterSet, ids_of
 from penstock.model.errors import Corruption, NotController, Refusal, StartupError, StorageError
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.ports.clock import Clock, Timer
@@ -63,18 +60,6 @@ RESIGN_S_MAX = 0.5
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A commit that is written but not yet committed."""
-
-    last_offset: Offset
-    delta: Delta
-    image: Image
-    timestamp: int
-    size: int
-    done: "asyncio.Future[None]"
-
-
 class Quorum:
     """The metadata of the cluster, and the only way to change it."""
 
@@ -89,25 +74,27 @@ class Quorum:
         initial_features: Mapping[str, int],
     ) -> None:
         self.log = opened.log
-        self.book: VoterBook = opened.book
+        self.book = opened.book
         self.peers = peers
         """Connections to the voters, by their ids."""
         self.place = place
         self._clock = clock
         self._disk = opened.log.directory.disk
-        self._core: Core = opened.core
+        self._core = opened.core
         self._settings = settings
         self._initial_features = initial_features
-        self._publisher = Publisher()
+        self._applier = Applier(
+            clock=clock,
+            log=opened.log,
+            newest=opened.newest,
+            book=opened.book,
+            settings=settings,
+            on_dropped=self._log_dropped,
+        )
         self._head = EMPTY
-        self._present = opened.newest or NOTHING
-        """The newest image that is applied, or, before the first, the one to begin from."""
-        self._newest = opened.newest
-        self._pending: deque[_Pending] = deque()
         self._failure: Exception | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._ready.add_done_callback(_look_at)
-        self._keeper: Keeper | None = None
+        self._ready.add_done_callback(look_at)
         self._events: deque[Event] = deque()
         self._stepping = False
         self._timer: Timer | None = None
@@ -193,7 +180,7 @@ class Quorum:
     @property
     def image(self) -> Image:
         """All that is committed and applied."""
-        return self._publisher.image
+        return self._applier.image
 
     @property
     def node_id(self) -> NodeId:
@@ -228,7 +215,7 @@ class Quorum:
 
     @property
     def core(self) -> Core:
-        """The core, to look at."""
+        """To look at."""
         return self._core
 
     async def ready(self) -> None:
@@ -237,7 +224,7 @@ class Quorum:
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Tell the subscriber of all there is, then of every change, after those who came before it."""
-        self._publisher.subscribe(subscriber)
+        self._applier.publisher.subscribe(subscriber)
 
     def on_leadership(self, subscriber: LeadershipSubscriber) -> None:
         """Tell the subscriber when this node becomes the active controller and when it is no more; first, if it is."""
@@ -269,8 +256,8 @@ class Quorum:
         self._refuse_if_failed()
         self._head = image
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.add_done_callback(_look_at)
-        self._pending.append(_Pending(last_offset, delta, image, timestamp, size, done))
+        done.add_done_callback(look_at)
+        self._applier.pending.append(Pending(last_offset, delta, image, timestamp, size, done))
         self.step(Appended(last_offset))
         return done
 
@@ -283,7 +270,7 @@ class Quorum:
         count = 1 if self.book.is_named else 2
         last_offset = Offset(self._core.log.end_offset + count - 1)
         delta, self._head = apply(self._head, (), offset=last_offset, epoch=self._core.epoch)
-        self._pending.append(_Pending(last_offset, delta, self._head, self._clock.wall_ms(), 0, done))
+        self._applier.pending.append(Pending(last_offset, delta, self._head, self._clock.wall_ms(), 0, done))
         self.step(ChangeVoters(ids_of(voters), voters, count))
         await done
 
@@ -304,6 +291,9 @@ class Quorum:
         except (OSError, Refusal, Corruption) as problem:
             # The core believes that it has happened: from here on it would be wrong about itself.
             self.fail(problem)
+        except AssertionError as bug:
+            self.fail(bug)
+            raise
         finally:
             self._stepping = False
 
@@ -377,36 +367,13 @@ class Quorum:
     # -- what is committed -----------------------------------------------------------------
 
     def _apply(self, mark: Offset) -> None:
-        """Publish what is committed: this node's own commits as they were made, everything else from the log."""
-        while self._pending and self._pending[0].last_offset < mark:
-            pending = self._pending.popleft()
-            self._publish(pending.delta, Snapshot(pending.image, pending.timestamp), pending.size)
-            if not pending.done.done():
-                pending.done.set_result(None)
-        if not self._pending and self._present.image.offset + 1 < mark:
-            for step in replay(self.log, self._present, mark, is_first=self.image is EMPTY):
-                self._publish(step.delta, Snapshot(step.image, step.timestamp), step.size)
+        self._applier.apply(mark)
+        self._note_ready()
 
-    def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
-        image = snapshot.image
-        self._present = snapshot = snapshot._replace(voters=self.book.at(image.offset + 1))
-        self._publisher.publish(delta, image)
-        if self._keeper is None:
-            self._keep_snapshots()
-        assert self._keeper is not None
-        self._keeper.note(snapshot, size=size)
-        if not self._ready.done() and (image.features or not self._initial_features):
+    def _note_ready(self) -> None:
+        image = self.image
+        if image is not EMPTY and not self._ready.done() and (image.features or not self._initial_features):
             self._ready.set_result(None)
-
-    def _keep_snapshots(self) -> None:
-        self._keeper = Keeper(
-            clock=self._clock,
-            log=self.log,
-            newest=self._newest,
-            bytes_between=self._settings.integer("metadata.log.max.record.bytes.between.snapshots"),
-            interval_ms=self._settings.integer("metadata.log.max.snapshot.interval.ms"),
-            on_dropped=self._log_dropped,
-        )
 
     def _log_dropped(self, end: EpochEnd) -> None:
         self.book.start_at(end.end_offset)
@@ -418,29 +385,23 @@ class Quorum:
             self._leads = self._core.epoch
             self._head = self.image
             if self._initial_features and not self.image.features:
-                self._write(_first_records(self._initial_features))
+                self._write(first_records(self._initial_features))
         elif not self._core.is_leader and self._leads is not None:
             self._leads = None
         if not self._core.is_leader:
             self.messenger.refuse_fetches()
         is_active = self._leads is not None and bool(self.image.features or not self._initial_features)
         if is_active != self._told_active:
-            self._told_active = is_active
             self._tell_leadership(is_active)
         if self._leads is None:
-            self._fail_pending(NotController())
+            self._applier.fail_pending(NotController())
 
     def _tell_leadership(self, is_active: bool) -> None:
+        self._told_active = is_active
         state = "is" if is_active else "is no longer"
         logger.info("node %d %s the active controller, epoch %d", self.node_id, state, self.epoch)
         for subscriber in self._leadership:
             subscriber(is_active, self._core.epoch)
-
-    def _fail_pending(self, error: Exception) -> None:
-        waiting, self._pending = self._pending, deque()
-        for pending in waiting:
-            if not pending.done.done():
-                pending.done.set_exception(error)
 
     # -- a leader's snapshot ---------------------------------------------------------------
 
@@ -479,41 +440,35 @@ class Quorum:
             self.fail(problem)
             return
         self.book.replaced(snapshot.voters)
-        self._newest = snapshot
-        if self._keeper is not None:
-            self._keeper.stop()
-            self._keeper = None
-        before = self.image
-        self._publish(
-            Delta.whole(snapshot.image) if before is EMPTY else difference(before, snapshot.image), snapshot, 0
-        )
+        self._applier.replace(snapshot)
+        self._note_ready()
         self.step(SnapshotLoaded(end, None if snapshot.voters is None else ids_of(snapshot.voters)))
 
     # -- the end ---------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
         """The disk is no longer to be trusted: refuse what waits and what is still to come."""
+        if self._failure is None and self._ready.done():
+            logger.critical("the metadata log of node %d is offline: %r", self.node_id, error)
         self._failure = self._failure or error
         refusal = StorageError(f"the metadata log is offline: {error}")
-        self._fail_pending(refusal)
+        self._applier.fail_pending(refusal)
         if not self._ready.done():
             self._ready.set_exception(refusal)
         self._leads = None
         if self._told_active:
-            self._told_active = False
             self._tell_leadership(False)
         self.messenger.close()
 
     async def close(self) -> None:
         """Hand over if this node leads, wait for what is under way, then leave the log clean."""
-        if self._keeper is not None:
-            self._keeper.stop()
+        self._applier.stop()
         if self.peers is not None and self._core.voters != {self.node_id}:
             if self._core.is_leader and self._failure is None:
                 self.step(Resign())
-                await _at_most(self._clock, RESIGN_S_MAX, self.messenger.sent())
+                await at_most(self._clock, RESIGN_S_MAX, self.messenger.sent())
         else:
-            await asyncio.gather(*(pending.done for pending in self._pending), return_exceptions=True)
+            await asyncio.gather(*(pending.done for pending in self._applier.pending), return_exceptions=True)
         self.abandon()
         self.log.close()
 
@@ -521,13 +476,12 @@ class Quorum:
         """Stop at once, as a crash would."""
         self._closed = True
         self.log.on_durable = lambda: None
-        if self._keeper is not None:
-            self._keeper.stop()
+        self._applier.stop()
         if self._timer is not None:
             self._timer.cancel()
         if self._loading is not None:
             self._loading.cancel()
-        self._fail_pending(NotController())
+        self._applier.fail_pending(NotController())
         self.messenger.close()
         if self.peers is not None:
             self.peers.close()
@@ -544,28 +498,3 @@ class Quorum:
     def _refuse_if_failed(self) -> None:
         if self._failure is not None:
             raise StorageError(f"the metadata log is offline: {self._failure}")
-
-
-def _first_records(features: Mapping[str, int]) -> list[MetadataRecord]:
-    """The features of a new cluster; the metadata version comes first, as Kafka asks."""
-    names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
-    return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
-
-
-def _look_at(outcome: "asyncio.Future[None]") -> None:
-    """Nobody may be waiting any more when it fails."""
-    if not outcome.cancelled():
-        outcome.exception()
-
-
-async def _at_most(clock: Clock, seconds: float, work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.ensure_future(work)
-    timer = clock.call_later(seconds, lambda: None if task.done() else _cancel(task))
-    try:
-        await asyncio.gather(task, return_exceptions=True)
-    finally:
-        timer.cancel()
-
-
-def _cancel(task: "asyncio.Future[None]") -> None:
-    task.cancel()

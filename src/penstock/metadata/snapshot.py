@@ -7,7 +7,7 @@ tells. Driven by `quorum.py`. Refuses a file that is not whole: Corruption.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -71,6 +71,12 @@ def parse_name(name: str) -> EpochEnd | None:
     if match is None:
         return None
     return EpochEnd(end_offset=Offset(int(match[1])), epoch=LeaderEpoch(int(match[2])))
+
+
+def first_records(features: Mapping[str, int]) -> list[MetadataRecord]:
+    """The features of a new cluster; the metadata version comes first, as Kafka asks."""
+    names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
+    return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:

@@ -1,0 +1,110 @@
+"""What is committed becomes images: this node's own commits as they were made, everything else from the log.
+
+Owns the published image, the commits that wait, and the keeper of checkpoints. Driven by `quorum.py` when the high
+watermark moves or a leader's snapshot was loaded. Goes to `replay.py`, `publisher.py` and `keeper.py`.
+Refuses: Corruption.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.config.settings import BrokerSettings
+from penstock.metadata.delta import Delta
+from penstock.metadata.difference import difference
+from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.keeper import Keeper
+from penstock.metadata.publisher import Publisher
+from penstock.metadata.replay import NOTHING, replay
+from penstock.metadata.snapshot import Snapshot
+from penstock.metadata.voters import VoterBook
+from penstock.model.ids import Offset
+from penstock.ports.clock import Clock
+from penstock.raft.messages import EpochEnd
+from penstock.storage.log import Log
+
+
+@dataclass(slots=True)
+class Pending:
+    """A commit that is written but not yet committed."""
+
+    last_offset: Offset
+    delta: Delta
+    image: Image
+    timestamp: int
+    size: int
+    done: "asyncio.Future[None]"
+
+
+class Applier:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        log: Log,
+        newest: Snapshot | None,
+        book: VoterBook,
+        settings: BrokerSettings,
+        on_dropped: Callable[[EpochEnd], None],
+    ) -> None:
+        self.publisher = Publisher()
+        self.pending: deque[Pending] = deque()
+        self._clock = clock
+        self._log = log
+        self._book = book
+        self._settings = settings
+        self._on_dropped = on_dropped
+        self._newest = newest
+        self._present = newest or NOTHING
+        """The newest image that is applied, or, before the first, the one to begin from."""
+        self._keeper: Keeper | None = None
+
+    @property
+    def image(self) -> Image:
+        return self.publisher.image
+
+    def apply(self, mark: Offset) -> None:
+        """Publish what is below the mark."""
+        while self.pending and self.pending[0].last_offset < mark:
+            pending = self.pending.popleft()
+            self._publish(pending.delta, Snapshot(pending.image, pending.timestamp), pending.size)
+            if not pending.done.done():
+                pending.done.set_result(None)
+        if not self.pending and self._present.image.offset + 1 < mark:
+            for step in replay(self._log, self._present, mark, is_first=self.image is EMPTY):
+                self._publish(step.delta, Snapshot(step.image, step.timestamp), step.size)
+
+    def replace(self, snapshot: Snapshot) -> None:
+        """Publish a leader's snapshot, behind which the log begins anew."""
+        self.stop()
+        self._newest, self._keeper = snapshot, None
+        before = self.image
+        whole = before is EMPTY
+        self._publish(Delta.whole(snapshot.image) if whole else difference(before, snapshot.image), snapshot, 0)
+
+    def fail_pending(self, error: Exception) -> None:
+        waiting, self.pending = self.pending, deque()
+        for pending in waiting:
+            if not pending.done.done():
+                pending.done.set_exception(error)
+
+    def stop(self) -> None:
+        """Write no more checkpoints."""
+        if self._keeper is not None:
+            self._keeper.stop()
+
+    def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
+        image = snapshot.image
+        self._present = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))
+        self.publisher.publish(delta, image)
+        if self._keeper is None:
+            self._keeper = Keeper(
+                clock=self._clock,
+                log=self._log,
+                newest=self._newest,
+                bytes_between=self._settings.integer("metadata.log.max.record.bytes.between.snapshots"),
+                interval_ms=self._settings.integer("metadata.log.max.snapshot.interval.ms"),
+                on_dropped=self._on_dropped,
+            )
+        self._keeper.note(snapshot, size=size)
