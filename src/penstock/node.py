@@ -258,6 +258,8 @@ class Node:
             await lifecycle.register()
         await replicas.settled()
         if self.is_broker:
+            # A fenced node is never elected. A log that has lost something must not lead once it no longer is.
+            await replicas.losses_told()
             await lifecycle.serve()
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)

@@ -130,6 +130,9 @@ class Company:
             log.error("%s-%d is damaged here: %s", partition.topic, partition.index, partition.log.damage)
             self.take_role(partition, state)
 
+    async def losses_told(self) -> None:
+        await self._repairs.losses_told()
+
     def look_at_damage(self, partitions: list[Partition]) -> None:
         """Report those with other replicas to be repaired from, once."""
         for partition in partitions:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
+LOOK_S: Final = 0.02
 RETRY_S: Final = 0.2
 
 
@@ -134,6 +135,11 @@ class Repairs:
 
     def knows(self, partition: Partition) -> bool:
         return self._watched.get((partition.topic_id, partition.index)) is partition
+
+    async def losses_told(self) -> None:
+        """Return once the image shows every damaged replica here as lost: until then one of them might be elected."""
+        while LOST_DIRECTORY in self._wanted.values():
+            await pause(self._clock, LOOK_S)
 
     @property
     def any_watched(self) -> bool:

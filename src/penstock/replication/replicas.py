@@ -110,6 +110,11 @@ class Replicas:
             self._work(CHORES_PER_SLICE)
             await asyncio.sleep(0)
 
+    async def losses_told(self) -> None:
+        """Return once the controller knows which replicas are damaged here, and has them led by others."""
+        if self._company is not None:
+            await self._company.losses_told()
+
     def find(self, name: TopicName, index: int) -> Partition | None:
         topic = self.by_name.get(name.encode())
         return None if topic is None else topic.partitions.get(index)
