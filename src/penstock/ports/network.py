@@ -54,8 +54,11 @@ class Connection(Protocol):
 class Session(Protocol):
     """The server's side of a connection, as the port sees it."""
 
-    def frame(self, frame: memoryview) -> None:
-        """One whole frame without its size prefix. Writable, so offsets can be patched."""
+    def frame(self, frame: memoryview) -> bool | None:
+        """One whole frame without its size prefix. Writable, so offsets can be patched.
+
+        True if the reply is large: it is sent before the next frame is handed over.
+        """
         ...
 
     def lost(self, error: Exception | None) -> None:

@@ -24,6 +24,7 @@ from penstock.ports.instruments import NetworkUsage
 from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
 from penstock.ports.real_disk import RealFile
 from penstock.ports.real_listener import ServerSocket, bound_sockets
+from penstock.ports.unsent import UnsentBudget
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ UNREAD_SIZE_MAX = 64 * KIB
 PARTS_PER_SEND_MAX = 256
 # Replies to the frames of one read leave together, unless they are many: who does not read them gets no more.
 PARTS_UNSENT_MAX = 128
+# Of thousands of small requests in one read, so many are handled before others have their turn.
+FRAMES_PER_TURN_MAX = 256
 SWEEP_INTERVAL_S = 5.0
 FRAME_BYTES_PER_SECOND_MIN = 1 * KIB
 
@@ -53,6 +56,7 @@ class SocketConnection:
 
     __slots__ = (
         "_closed",
+        "_cut_asked",
         "_flush_asked",
         "_frame",
         "_last_heard",
@@ -83,7 +87,8 @@ class SocketConnection:
         self._out: deque[Part] = deque()
         self._last_progress = self._partial_since = 0.0
         self._last_heard = now_ns()
-        self._closed = self._paused = self._reading = self._writing = self._flush_asked = self._starved = False
+        self._closed = self._paused = self._reading = self._writing = self._starved = False
+        self._cut_asked = self._flush_asked = False
 
     def start(self, session: Session) -> None:
         self._session = session
@@ -157,7 +162,12 @@ class SocketConnection:
         session = cast(Session, self._session)
         size_max = self._network.limits.frame_size_max
         position = 0
+        frames_left = FRAMES_PER_TURN_MAX
         while end - position >= 4 and not (self._paused or self._closed or self._writing):
+            if not frames_left:
+                self._cut_more_later()
+                break
+            frames_left -= 1
             size: int = _size_of(view, position)[0]
             if size <= 0 or size > size_max:
                 self._network.say_once(self.peer_host, size)
@@ -169,9 +179,9 @@ class SocketConnection:
                     self._frame = self._network.pool.take(size, view[position + 4 : end], self._network.now())
                     return
                 break
-            session.frame(view[position + 4 : after])
+            is_large = session.frame(view[position + 4 : after])
             position = after
-            if len(self._out) >= PARTS_UNSENT_MAX:
+            if is_large or len(self._out) >= PARTS_UNSENT_MAX:
                 self.flush()
         if position == end:
             self._partial_since = 0.0
@@ -180,6 +190,13 @@ class SocketConnection:
             # A byte now and then does not start the clock of the same frame anew.
             if position or not self._partial_since:
                 self._partial_since = self._network.now()
+
+    def _cut_more_later(self) -> None:
+        """Let others have their turn; nothing more is read until what is here has been cut."""
+        self._watch(False)
+        if not self._cut_asked:
+            self._cut_asked = True
+            self._network.loop.call_soon(self._catch_up)
 
     def feed_again(self) -> None:
         """Try again after memory was given back."""
@@ -195,12 +212,13 @@ class SocketConnection:
             self._network.loop.call_soon(self._catch_up)
 
     def _catch_up(self) -> None:
-        if self._closed or self._paused or self._writing:
+        self._cut_asked = False
+        if self._closed or self._writing:
             return
-        if self._unread:
+        if self._unread and not self._paused:
             self._network.turn_began = now_ns()
             self._cut_unread()
-        if not self._starved and len(self._unread) < UNREAD_SIZE_MAX:
+        if not self._starved and not self._cut_asked and len(self._unread) < UNREAD_SIZE_MAX:
             self._watch(True)
         self._network.flush()
 
@@ -245,6 +263,7 @@ class SocketConnection:
         else:
             if self._writing:
                 self._writing = False
+                self._network.unsent.let_go(self)
                 self._network.loop.remove_writer(self._socket.fileno())
                 self._network.loop.call_soon(self._catch_up)
 
@@ -253,6 +272,13 @@ class SocketConnection:
             self._writing = True
             self._last_progress = self._network.now()
             self._network.loop.add_writer(self._socket.fileno(), self.flush)
+            for victim in self._network.unsent.hold(self, self.unsent_in_memory()):
+                log.warning(
+                    "closing the connection from %s:%d: it does not take its replies, and memory is short",
+                    victim.peer_host,
+                    victim.peer_port,
+                )
+                victim._drop(None)
 
     def _send_some(self) -> None:
         """One system call's worth. Raises BlockingIOError when the peer is full."""
@@ -329,6 +355,7 @@ class SocketConnection:
         self._watch(False)
         self._closed = True
         if self._writing:
+            network.unsent.let_go(self)
             network.loop.remove_writer(self._socket.fileno())
         self._socket.close()
         self._out.clear()
@@ -371,6 +398,7 @@ class RealNetwork:
         self.received = bytearray(READ_SIZE)
         self.received_view = memoryview(self.received)
         self.pool = BufferPool(self.limits.memory_budget)
+        self.unsent: UnsentBudget[SocketConnection] = UnsentBudget(self.limits.memory_budget)
         self.connections: set[SocketConnection] = set()
         self.starving: deque[SocketConnection] = deque()
         self._unflushed: list[SocketConnection] = []
@@ -382,7 +410,7 @@ class RealNetwork:
 
     def limit(self, limits: Limits) -> None:
         self.limits = limits
-        self.pool.budget = limits.memory_budget
+        self.pool.budget = self.unsent.budget = limits.memory_budget
 
     now = staticmethod(time.monotonic)
     now_ns = staticmethod(time.monotonic_ns)

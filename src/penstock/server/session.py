@@ -16,7 +16,7 @@ from penstock.handlers.produce import ParkedProduce
 from penstock.handlers.replica_fetch import ReplicaFetch
 from penstock.handlers.reply import Parked
 from penstock.handlers.verification import CloseConnection, ParkedVerification
-from penstock.ports.network import Connection
+from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
 from penstock.wire.frame import MalformedRequest
 
@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 # More requests in flight than any client sends; behind that, the peer is not read from.
 PIPELINED_MAX = 128
+# Metadata of thousands of partitions: a client that asks again and again and does not read must not pile them up.
+LARGE_REPLY = 32 * 1024
 # A follower's fetch is one of them: the next one tells the leader to answer it.
 _APPLIED = (ParkedProduce, ParkedCommit, ReplicaFetch)
 
@@ -46,28 +48,31 @@ class ClientSession:
         self.client: Client | None = None
         """The limits that were last found for this connection's client; only where somebody has a quota."""
 
-    def frame(self, frame: memoryview) -> None:
+    def frame(self, frame: memoryview) -> bool:
         connection = self.connection
         try:
             reply = self._dispatch(frame, self)
         except MalformedRequest as reason:
             log.info("closing the connection from %s:%d: %s", connection.peer_host, connection.peer_port, reason)
             connection.close()
-            return
+            return False
         except CloseConnection:
             connection.close()
-            return
+            return False
         if isinstance(reply, Parked):
             if reply.parts is None:
                 self._park(reply)
             else:
                 self._waiting.append(reply)
                 self._release()
+                last = reply.parts[-1] if reply.parts else b""
+                return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
         elif reply:
             if self._waiting:
                 self._waiting.append(Parked(reply))
             else:
                 connection.send(reply)
+        return False
 
     def _park(self, parked: Parked) -> None:
         parked.on_ready = self._release

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.ports.network import Connection, FileSlice, Limits, Session
 from penstock.ports.real_disk import RealFile
-from penstock.ports.real_network import READ_SIZE, RealNetwork
+from penstock.ports.real_network import FRAMES_PER_TURN_MAX, READ_SIZE, RealNetwork
 
 
 class Echo:
@@ -230,3 +230,49 @@ async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Serv
     outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     server.network.connect("127.0.0.1", server.listener.port, outcome.set_result)
     assert isinstance(await asyncio.wait_for(outcome, 5), ConnectionRefusedError)
+
+
+class Generous(Echo):
+    """Answers every small question with a large reply."""
+
+    def frame(self, frame: memoryview) -> bool:  # type: ignore[override]
+        self.frames.append(bytes(frame))
+        self.connection.send([b"y" * 400_000])
+        return True
+
+
+async def test_answers_that_nobody_reads_stay_within_the_budget(server: Server) -> None:
+    sessions: list[Generous] = []
+
+    def accept(connection: Connection) -> Generous:
+        sessions.append(Generous(connection))
+        return sessions[-1]
+
+    network = server.network
+    network.limit(Limits(memory_budget=1_000_000))
+    listener = network.listen("127.0.0.1", 0)
+    listener.serve(accept)
+    lines = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(6)]
+    for line in lines:
+        line.sendall(framed(b"?") * 1000)
+    for _ in range(20):
+        await asyncio.sleep(0.02)
+        assert network.unsent.held <= 1_000_000
+        assert network.usage().unsent <= 1_000_000
+    assert all(len(session.frames) < 100 for session in sessions)
+    assert any(session.lost_count for session in sessions)
+    listener.close()
+    for line in lines:
+        line.close()
+
+
+async def test_a_flood_of_small_frames_is_answered_in_order_and_others_have_their_turn(server: Server) -> None:
+    count = 4 * FRAMES_PER_TURN_MAX + 10
+    flood, other = await server.client(), await server.client()
+    flood[1].write(b"".join(framed(b"%d" % number) for number in range(count)))
+    other[1].write(framed(b"me too"))
+    assert await read_frame(other[0]) == b"me too"
+    assert len(server.sessions[0].frames) < count
+    assert [await read_frame(flood[0]) for _ in range(count)] == [b"%d" % number for number in range(count)]
+    for _, writer in (flood, other):
+        writer.close()
