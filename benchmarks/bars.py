@@ -38,6 +38,7 @@ def judge(results: Results) -> list[Bar]:
         _at_most(results, "memory idle <= 100 MB", IDLE, FSYNC, "MB", 100),
         _at_most(results, "memory at 1,000 connections <= 100 MB", CONNECTED, FSYNC, "MB", 100),
         _at_least(results, "produce 100 B >= 1,000,000 records/s", measures.PRODUCE_100, FSYNC, "records/s", 1e6),
+        _at_most(results, "SQL over 1 M JSON records <= 5 s", measures.SQL, FSYNC, "s", 5.0),
         _at_most(results, "end to end p99 < 10 ms", measures.END_TO_END, FSYNC, "p99 ms", 10.0),
     ]
     rows = [measures.PRODUCE_100, measures.PRODUCE_1K, f"{measures.PRODUCE_100}, lz4", f"{measures.PRODUCE_1K}, lz4"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks import compaction, groups, transactions
+from benchmarks import compaction, groups, sql, transactions
 from benchmarks.frames import fetch_frame, produce_frame
 from benchmarks.load import Load
 from benchmarks.proc import cpu_seconds
@@ -142,6 +142,7 @@ COMMITS_MANY = "commits, 64 groups, one at a time"
 TRANSACTIONS = "transactions: one small record, offsets, commit"
 STREAM = "stream of 1 KB records"
 STREAM_IN_TRANSACTIONS = "the same in transactions of 100 ms"
+SQL = "SQL over 1 M JSON records"
 COMPACTION = "compaction, 4 KB values"
 COMPACTION_BESIDE = "beside a compaction: 1 KB requests, acks=all"
 DEPTH_1 = "100 B request, one at a time, acks=1"
@@ -173,5 +174,6 @@ MEASURES = (
     Measure(CONSUMER_BEATS, groups.consumer_heartbeats, "% of a core", higher_is_better=False, only=OURS),
     Measure(COMPACTION, compaction.throughput, "MB/s of CPU", only=OURS),
     Measure(COMPACTION_BESIDE, compaction.latency_beside, "ratio", higher_is_better=False, only=OURS),
+    Measure(SQL, sql.json_records, "s", higher_is_better=False, only=OURS),
     Measure(END_TO_END, end_to_end(1000, rate=END_TO_END_RATE, seconds=6), "p99 ms", higher_is_better=False),
 )
