@@ -1,0 +1,1 @@
+"""Lake tables written exactly once: Parquet, Delta and Iceberg behind the data source `lake`."""

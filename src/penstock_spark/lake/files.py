@@ -1,0 +1,116 @@
+"""Parquet files of one task: written beside the table, registered later by the driver.
+
+A file's name is never used twice, so a file that no commit names can be taken away at any time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark_penstock.errors import PenstockSparkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+ROWS_PER_GROUP = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A file that no table knows yet; `name` is relative to the table's folder."""
+
+    name: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Who commits: a batch of a query goes into the table once."""
+
+    query: str
+    batch: int
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """The file system that a path or URI is of, and the path in it."""
+    from pyarrow import fs
+
+    found, inside = fs.FileSystem.from_uri(path if "://" in path else os.path.abspath(path.removeprefix("file:")))
+    return found, str(inside)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns as Arrow has them; timestamps in UTC, whatever the session's zone is called."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    for field in schema.fields:
+        kind = field.dataType.simpleString()
+        if kind in ("variant", "void", "interval"):
+            raise PenstockSparkError(
+                f"the column {field.name} is {kind}, which lake tables cannot hold: cast it, "
+                f"as in to_json({field.name}), or leave it out"
+            )
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def write_file(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, folder: str, prefix: str, part: str, compression: str
+) -> list[StagedFile]:
+    """Write rows to one new file; none where there are no rows. `prefix` is its place inside the folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    system, root = file_system(folder)
+    name = f"{prefix}part-{part}-{secrets.token_hex(8)}.parquet"
+    target = f"{root}/{name}"
+    writer: pq.ParquetWriter | None = None
+    rows = 0
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if writer is None:
+                system.create_dir(target.rpartition("/")[0], recursive=True)
+                codec = None if compression == "none" else compression
+                writer = pq.ParquetWriter(target, schema, filesystem=system, compression=codec)
+            table = pa.Table.from_batches([batch]).cast(schema)
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP)
+            rows += batch.num_rows
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        return []
+    return [StagedFile(name, system.get_file_info(target).size, rows)]
+
+
+def remove_files(folder: str, names: Iterable[str]) -> None:
+    """Best effort: what stays is named by no commit, and only takes room."""
+    system, root = file_system(folder)
+    for name in names:
+        try:
+            system.delete_file(f"{root}/{name}")
+        except OSError:
+            continue
+
+
+def gathered(batches: Iterator[pa.RecordBatch], rows_least: int = ROWS_PER_GROUP) -> Iterator[pa.RecordBatch]:
+    """Fewer, larger batches: each call of the writer makes a row group, and small ones are slow to read."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        rows += batch.num_rows
+        if rows >= rows_least:
+            yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
+            waiting, rows = [], 0
+    if waiting:
+        yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()

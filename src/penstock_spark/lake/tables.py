@@ -1,0 +1,107 @@
+"""What a lake table can do for the sink, and which class does it for a format.
+
+`commit` registers files once for a (query, batch) and says whether it did; a batch that was committed before
+is left alone. Each format keeps its fence inside the table itself, so that it cannot be told apart from the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from penstock_spark.lake.files import Fence, StagedFile
+from penstock_spark.lake.options import LakeOptions
+from pyspark_penstock.errors import PenstockSparkError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class LakeTable(Protocol):
+    """One table; opened anew for each commit, because others write to it too."""
+
+    @property
+    def prefix(self) -> str:
+        """Where new files go, relative to the table's folder."""
+
+    def schema(self) -> pa.Schema | None:
+        """The table's columns, or None if there is no table yet."""
+
+    def files(self) -> list[str]:
+        """The paths of what is committed, as file systems take them."""
+
+    def commit(self, staged: Sequence[StagedFile], schema: pa.Schema, fence: Fence, *, overwrite: bool) -> bool:
+        """Register files; False if the batch was there already."""
+
+    def committed(self, fence: Fence) -> bool:
+        """Whether this batch is in the table."""
+
+    def holds(self, names: Collection[str]) -> set[str]:
+        """Those of the names that are in the table and must never be deleted."""
+
+    def compact(self, *, size: int) -> tuple[int, int]:
+        """Join files smaller than `size`; return how many were joined into how many."""
+
+
+def open_table(options: LakeOptions) -> LakeTable:
+    try:
+        if options.format == "delta":
+            from penstock_spark.lake.delta import Delta
+
+            return Delta(options)
+        if options.format == "iceberg":
+            from penstock_spark.lake.iceberg import Iceberg
+
+            return Iceberg(options)
+    except ImportError as error:
+        raise PenstockSparkError(
+            f"the format {options.format} needs the package {error.name}: pip install 'penstock[spark]'"
+        ) from error
+    from penstock_spark.lake.parquet import ParquetFolder
+
+    return ParquetFolder(options)
+
+
+def new_columns(table: pa.Schema, rows: pa.Schema, options: LakeOptions) -> list[pa.Field]:
+    """The columns that rows have and the table lacks. Refuses a column whose type is another."""
+    missing = []
+    for field in rows:
+        index = table.get_field_index(field.name)
+        if index < 0:
+            missing.append(field)
+        elif not _same(table.field(index).type, field.type):
+            raise PenstockSparkError(
+                f"the column {field.name} is {table.field(index).type} in the table {options.path} and {field.type} in "
+                "the rows: cast it to the table's type, or write to another table (columns may be added, not changed)"
+            )
+    if missing and not options.merge_schema:
+        names = ", ".join(field.name for field in missing)
+        raise PenstockSparkError(
+            f"the table {options.path} has no column {names}, and mergeSchema is false: set it to true to add it"
+        )
+    return missing
+
+
+def _same(one: pa.DataType, other: pa.DataType) -> bool:
+    """Equal as a table sees it: string and large_string, and the names inside lists, are one."""
+    import pyarrow as pa
+
+    if pa.types.is_nested(one) and pa.types.is_nested(other):
+        if one.num_fields != other.num_fields or pa.types.is_struct(one) != pa.types.is_struct(other):
+            return False
+        named = pa.types.is_struct(one)
+        pairs = [(one.field(index), other.field(index)) for index in range(one.num_fields)]
+        return all(_same(a.type, b.type) and (not named or a.name == b.name) for a, b in pairs)
+    if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
+        return (one.tz is None) == (other.tz is None)
+    return bool(_plain(one) == _plain(other))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    return kind

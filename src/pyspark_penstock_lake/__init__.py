@@ -1,0 +1,19 @@
+"""The data source `lake`, where Spark looks for it: modules named `pyspark_*` with a `DefaultSource`.
+
+All of it is in penstock_spark/lake/. Nothing is loaded before Spark asks.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from penstock_spark.lake.source import DefaultSource
+
+__all__ = ["DefaultSource"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "DefaultSource":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from penstock_spark.lake.source import DefaultSource
+
+    return DefaultSource
