@@ -76,7 +76,7 @@ def test_a_stream_adds_a_column_and_old_rows_have_null(
     found = {row.id: row.timestamp for row in stream.rows().collect()}
     assert found[1] is None and found[2] is None and found[3] is not None
     log.fill(topic, ["4"])
-    with pytest.raises(Exception, match="column id is int64 in the table .* and string in the rows"):
+    with pytest.raises(Exception, match=r"column id is int64 in the table .* and string in the rows"):
         stream.run(columns="cast(value as string) id")
 
 

@@ -77,7 +77,7 @@ def test_columns_are_added_and_old_rows_have_none(folder: Folder) -> None:
 def test_a_column_of_another_type_is_refused_before_anything_is_committed(folder: Folder) -> None:
     folder.table.commit(folder.stage(range(5)), SCHEMA, Fence("q", 0), overwrite=False)
     other = pa.schema([("id", pa.int64()), ("name", pa.int64())])
-    with pytest.raises(PenstockSparkError, match="column name is .*string in the table .* and int64 in the rows"):
+    with pytest.raises(PenstockSparkError, match=r"column name is .*string in the table .* and int64 in the rows"):
         folder.table.commit([], other, Fence("q", 1), overwrite=False)
     assert folder.ids() == list(range(5))
 
