@@ -1,0 +1,180 @@
+"""From definitions to queries: each flow's frame, in an order in which every flow stands behind what it reads.
+
+A flow that names an output of the graph is tried again when that output is known to Spark: temporary views as views,
+stored outputs as external tables of this run's catalog. Refuses cycles and queries that Spark cannot understand.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+
+from penstock_spark.pipelines.graph import FlowDefinition, Graph, OutputDefinition
+from penstock_spark.pipelines.spec import Spec
+from penstock_spark.pipelines.store import Store
+from pyspark_penstock.errors import PenstockSparkError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LAKE_FORMATS: Final = ("delta", "iceberg")
+_NOT_FOUND: Final = "TABLE_OR_VIEW_NOT_FOUND"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFlow:
+    """A flow that can be started. `reads` names the stored outputs that its query reads."""
+
+    definition: FlowDefinition
+    output: OutputDefinition
+    frame: DataFrame
+    reads: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+class Plan:
+    """Flows in order, without those of temporary views, which live inside the others."""
+
+    def __init__(self, graph: Graph, spec: Spec, spark: SparkSession, store: Store) -> None:
+        self._graph, self._spec, self._spark, self._store = graph, spec, spark, store
+        self._done: set[str] = set()
+        self._under_way: list[str] = []
+        self._texts: dict[str, str] = {}
+        self.flows: list[PlannedFlow] = []
+        with _quiet():
+            for name in graph.outputs:
+                self._output(name)
+
+    def path(self, table: str) -> str:
+        """Where a table is kept: with the generation of the flows that fill it."""
+        generations = [self._store.generation(flow.name) for flow in self._into(table)]
+        return f"{self._spec.tables(table)}/{max(generations, default=0)}"
+
+    def downstream(self, flows: set[str]) -> set[str]:
+        """These flows and all that must begin anew with them: those that share or read their tables."""
+        found = set(flows)
+        while True:
+            stored = {flow.output.name for flow in self.flows if flow.name in found and flow.output.kind == "table"}
+            more = {flow.name for flow in self.flows if flow.reads & stored or flow.output.name in stored}
+            if more <= found:
+                return found
+            found |= more
+
+    def _into(self, output: str) -> list[FlowDefinition]:
+        return [flow for flow in self._graph.flows.values() if flow.target == output]
+
+    def _output(self, name: str) -> None:
+        if name in self._done:
+            return
+        if name in self._under_way:
+            circle = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
+            raise PenstockSparkError(f"the pipeline goes in a circle: {circle}")
+        self._under_way.append(name)
+        output = self._graph.outputs[name]
+        frames = [(flow, self._frame(flow)) for flow in self._into(name)]
+        self._under_way.pop()
+        self._done.add(name)
+        if output.kind == "temporary":
+            frames[0][1].createOrReplaceTempView(name)
+            return
+        for flow, frame in frames:
+            _check_kind(flow, output, frame)
+            self.flows.append(PlannedFlow(flow, output, frame, self._reads(frame)))
+        if output.kind in ("table", "view"):
+            self._make_table(output, frames[0][1])
+
+    def _frame(self, flow: FlowDefinition) -> DataFrame:
+        """Ask for the query until everything that it names is there."""
+        while True:
+            try:
+                frame = flow.query()
+                if not hasattr(frame, "isStreaming"):
+                    raise PenstockSparkError(f"{flow.place}: {flow.name!r} must return a DataFrame, not {frame!r}")
+                # Spark Connect looks at a query only when something is asked of it.
+                _ = frame.schema
+                return frame
+            except AnalysisException as error:
+                missing = _missing(error)
+                if missing is None or missing not in self._graph.outputs or missing in self._done:
+                    raise self._refused(flow, error, missing) from error
+                self._output(missing)
+
+    def _refused(self, flow: FlowDefinition, error: AnalysisException, missing: str | None) -> PenstockSparkError:
+        said = " ".join(str(error).split())
+        if "Failed to find data source: kafka" in said or "Failed to find the data source: kafka" in said:
+            return PenstockSparkError(
+                "provider jvm needs the jars of Spark's Kafka connector: name them with spark.jars, or let Spark fetch "
+                "them with spark.jars.packages: org.apache.spark:spark-sql-kafka-0-10_2.13:<version>, or use provider "
+                "python"
+            )
+        if missing is not None and missing in self._graph.outputs:
+            return PenstockSparkError(
+                f"{flow.place}: {missing!r} cannot be read here: it is a sink, or has no rows yet"
+            )
+        near = nearest(missing, self._graph.outputs) if missing else ""
+        return PenstockSparkError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {said[:400]}{near}")
+
+    def _make_table(self, output: OutputDefinition, frame: DataFrame) -> None:
+        if (output.format or "parquet").lower() in LAKE_FORMATS:
+            return  # other flows cannot stream from it; see docs/spark.md
+        database, _, table = output.name.rpartition(".")
+        if database:
+            self._spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+        path = self.path(output.name)
+        self._store.make_folder(path)
+        columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in frame.schema.fields)
+        name = f"`{database}`.`{table}`" if database else f"`{table}`"
+        # The catalog may remember an earlier generation, or other columns: the files are what counts.
+        self._spark.sql(f"DROP TABLE IF EXISTS {name}")
+        kind = (output.format or "parquet").lower()
+        self._spark.sql(f"CREATE TABLE {name} ({columns}) USING {kind} LOCATION '{path}'")
+
+    def _reads(self, frame: DataFrame) -> frozenset[str]:
+        """The stored outputs that stand in a query's plan."""
+        text = frame._explain_string(extended=True)  # type: ignore[operator]
+        stored = [one.name for one in self._graph.outputs.values() if one.kind in ("table", "view")]
+        return frozenset(
+            name for name in stored if name in self._done and re.search(rf"spark_catalog\.(\w+\.)?{name}\b", text)
+        )
+
+
+def _check_kind(flow: FlowDefinition, output: OutputDefinition, frame: DataFrame) -> None:
+    if output.kind == "view" and frame.isStreaming:
+        raise PenstockSparkError(
+            f"{flow.place}: the materialized view {output.name!r} is computed from a stream: use spark.read in place "
+            "of spark.readStream, or make it a table"
+        )
+    if output.kind in ("table", "sink") and not frame.isStreaming:
+        raise PenstockSparkError(
+            f"{flow.place}: {output.name!r} is a streaming {output.kind} and its query is not a stream: use "
+            "spark.readStream (in SQL: FROM STREAM name), or make it a materialized view"
+        )
+
+
+def _missing(error: AnalysisException) -> str | None:
+    if error.getCondition() != _NOT_FOUND:
+        return None
+    return (error.getMessageParameters() or {}).get("relationName", "").replace("`", "") or None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Names that are not known yet are no news: Spark would log each with its whole trace."""
+    loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, value in zip(loggers, before, strict=True):
+            logger.disabled = value

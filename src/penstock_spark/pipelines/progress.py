@@ -1,0 +1,102 @@
+"""What a flow has done so far, told from Spark's progress reports; pure.
+
+Also the one sentence in which a failed query says why: Spark wraps a Python error in pages of traces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from pyspark_penstock.offsets import IDS
+
+_PYTHON_ERROR: Final = re.compile(
+    r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|DataLoss|NoBroker|Corrupt)): (.+)$", re.MULTILINE
+)
+_OURS: Final = re.compile(r"pyspark_penstock\.errors\.\w+: (.+)")
+
+
+@dataclass(slots=True)
+class FlowProgress:
+    """One line of the live display, and of state.json."""
+
+    name: str
+    target: str
+    state: str = "waiting"
+    batch: int = -1
+    rows: int = 0
+    rows_per_s: float = 0.0
+    lag: int | None = None
+    batch_ms: int = 0
+    counted: dict[str, int] = field(default_factory=dict)
+    error: str | None = None
+
+    def take(self, reports: Sequence[Mapping[str, Any]]) -> bool:
+        """Add reports of batches that are new; True if there were any. The last one tells rates and lag."""
+        news = False
+        for report in reports:
+            if report["batchId"] > self.batch and report["numInputRows"]:
+                news = True
+                self.batch = report["batchId"]
+                self.rows += report["numInputRows"]
+                self.batch_ms = int(report.get("durationMs", {}).get("triggerExecution", 0))
+                self._count(report.get("observedMetrics") or {})
+        if reports:
+            last = reports[-1]
+            self.rows_per_s = float(last.get("processedRowsPerSecond") or 0.0) if last["numInputRows"] else 0.0
+            self.lag = lag_of(last.get("sources", []), self.lag)
+        return news
+
+    def _count(self, metrics: Mapping[str, Any]) -> None:
+        for name, row in metrics.items():
+            for column, value in row.items():
+                if isinstance(value, int):
+                    label = column if column == name else f"{name}.{column}"
+                    self.counted[label] = self.counted.get(label, 0) + value
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def lag_of(sources: Sequence[Mapping[str, Any]], before: int | None) -> int | None:
+    """Rows between what was read and what there is, over all sources that tell."""
+    total, told = 0, False
+    for source in sources:
+        end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+        if end and latest:
+            told = True
+            total += sum(max(0, offset - end.get(one, 0)) for one, offset in latest.items())
+    return total if told else before
+
+
+def _offsets(value: Any) -> dict[tuple[str, str], int]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    if not isinstance(value, dict):
+        return {}
+    return {
+        (topic, partition): offset
+        for topic, by in value.items()
+        if topic != IDS and isinstance(by, dict)
+        for partition, offset in by.items()
+        if isinstance(offset, int)
+    }
+
+
+def reason(text: str) -> str:
+    """The sentence that says what to do, out of a failed query's pages."""
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1]).strip()
+    python = [match for match in _PYTHON_ERROR.findall(text) if match[0] not in ("PythonException", "SparkException")]
+    if python:
+        kind, said = python[-1]
+        return f"{kind}: {said}".strip()
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return first[:500]

@@ -1,0 +1,121 @@
+"""One call from a folder to a run: spec, session, definitions, plan, runner. The command and tests come in here."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from penstock_spark.pipelines.sources import Completion, Replay, completed
+from penstock_spark.pipelines.spec import Spec
+from penstock_spark.pipelines.store import Store
+from pyspark_penstock.errors import PenstockSparkError, nearest
+from pyspark_penstock.protocol.cluster import Cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock_spark.pipelines.plan import Plan
+    from penstock_spark.pipelines.progress import FlowProgress
+    from penstock_spark.pipelines.runner import Report, Runner
+
+REACH_S = 5.0
+LETTERS_SUFFIX = ".dlq"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asks of a run."""
+
+    continuous: bool = False
+    replay: Replay | None = None
+    flows: Sequence[str] = ()
+
+
+def reach(bootstrap: str) -> None:
+    """Fail within seconds, and before Spark starts, if nobody answers."""
+    with Cluster(bootstrap, deadline_s=REACH_S, request_timeout_s=REACH_S) as cluster:
+        cluster.refresh([])
+
+
+def session(spec: Spec) -> SparkSession:
+    """A session with the settings of the spec: local, on a cluster (spark.master), or remote (spark.remote)."""
+    from pyspark.sql import SparkSession
+
+    from pyspark_penstock.session import builder
+
+    remote = spec.spark.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    if remote:
+        made = SparkSession.builder.remote(remote)
+        settings = {name: value for name, value in spec.spark.items() if name.startswith(("spark.sql.", "penstock."))}
+    else:
+        made = builder(spec.name)
+        settings = {"spark.sql.streaming.metricsEnabled": "false", **spec.spark}
+        if "spark.master" not in settings and "MASTER" not in os.environ:
+            made = made.master("local[*]")
+    for name, value in settings.items():
+        made = made.config(name, value)
+    spark = made.getOrCreate()
+    spark.conf.set("penstock.bootstrap.servers", spec.bootstrap)
+    if not remote:
+        spark.sparkContext.setLogLevel(spec.spark.get("penstock.log.level", "OFF"))
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    return spark
+
+
+def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Callable[[Runner], None]) -> (
+    list[FlowProgress]
+):  # fmt: skip
+    """Plan and run; `started` gets the runner, to be able to stop it."""
+    from penstock_spark.pipelines.graph import load
+    from penstock_spark.pipelines.plan import Plan
+    from penstock_spark.pipelines.runner import Runner
+
+    store = Store(spec.storage)
+    completion = Completion(spec.bootstrap, spec.is_jvm, wish.replay, lambda topics: _partitions(spec, topics))
+    spark.conf.set("penstock.bootstrap.servers", spec.bootstrap)
+    with completed(completion):
+        graph = load(spec, spark)
+        if wish.replay is not None:
+            # Planned twice: which flows begin anew is known only when all are planned, and moves their tables.
+            _begin_anew(Plan(graph, spec, spark, store), store, wish.flows)
+        plan = Plan(graph, spec, spark, store)
+    for flow in plan.flows:
+        store.make_folder(store.checkpoint(flow.name))
+    _make_letter_topics(spec, plan)
+    runner = Runner(spec, spark, plan, store, continuous=wish.continuous, report=report)
+    started(runner)
+    return runner.run()
+
+
+def _begin_anew(plan: Plan, store: Store, names: Sequence[str]) -> None:
+    known = [flow.name for flow in plan.flows]
+    for name in names:
+        if name not in known:
+            raise PenstockSparkError(
+                f"the pipeline has no flow {name!r}.{nearest(name, known)} It has {', '.join(known)}"
+            )
+    for name in plan.downstream(set(names or known)):
+        store.begin_generation(name, store.generation(name) + 1)
+
+
+def _partitions(spec: Spec, subscription: str) -> dict[str, int]:
+    names = [name.strip() for name in subscription.split(",")]
+    with Cluster(spec.bootstrap) as cluster:
+        return {name: len(topic.leaders) for name, topic in cluster.refresh(names).items()}
+
+
+def _make_letter_topics(spec: Spec, plan: Plan) -> None:
+    """Dead-letter topics are made when they are missing, as the worker does it."""
+    wanted = {
+        str(flow.output.options["topic"])
+        for flow in plan.flows
+        if str(flow.output.options.get("topic", "")).endswith(LETTERS_SUFFIX)
+    }
+    if wanted:
+        with Cluster(spec.bootstrap) as cluster:
+            known = cluster.refresh(sorted(wanted))
+            for name in sorted(wanted - set(known)):
+                cluster.create_topic(name, partitions=1, configs={})

@@ -1,0 +1,163 @@
+"""`spark-pipeline.yml`, read and checked: the fields are Spark's, so that `spark-pipelines` runs the same file.
+
+What is ours stands in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh.
+Refuses with a PenstockSparkError that names the file, what is wrong in it and what to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark_penstock.errors import PenstockSparkError, nearest
+
+FILES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
+PROVIDERS: Final = ("python", "jvm")
+OWN: Final = "penstock."
+SETTINGS: Final = ("bootstrap.servers", "provider", "trigger", "refresh")
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+EXAMPLE: Final = """name: orders
+storage: file:///data/pipelines/orders
+libraries:
+  - glob: {include: transformations/**}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A pipeline: where its files are, where it keeps its checkpoints, and Spark's settings."""
+
+    name: str
+    folder: Path
+    storage: str
+    catalog: str | None
+    database: str | None
+    globs: tuple[str, ...]
+    spark: Mapping[str, str]
+    bootstrap: str
+    provider: str
+    trigger: str
+    refresh_s: float
+
+    def checkpoints(self, flow: str) -> str:
+        """The folder of a flow's checkpoints, one for each replay."""
+        return f"{self.storage}/checkpoints/{flow}"
+
+    def tables(self, name: str) -> str:
+        return f"{self.storage}/tables/{name}"
+
+    @property
+    def is_jvm(self) -> bool:
+        return self.provider == "jvm"
+
+    def with_changes(self, *, storage: str | None, bootstrap: str | None, provider: str | None) -> Spec:
+        """What the command line says instead."""
+        spec = self
+        if storage is not None:
+            spec = replace(spec, storage=_storage(storage, Path.cwd()))
+        if bootstrap is not None:
+            spec = replace(spec, bootstrap=bootstrap)
+        if provider is not None:
+            spec = replace(spec, provider=_provider(provider))
+        return spec
+
+
+def load_spec(where: Path) -> Spec:
+    """Read the spec of a folder, or the spec file itself."""
+    import yaml
+
+    path = where if where.is_file() else _find(where)
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise PenstockSparkError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise PenstockSparkError(f"{path} says nothing: write for example\n{EXAMPLE}")
+    return _unpack(given, path)
+
+
+def _find(folder: Path) -> Path:
+    if not folder.is_dir():
+        raise PenstockSparkError(f"there is no folder {folder}")
+    found = [folder / name for name in FILES if (folder / name).is_file()]
+    if not found:
+        raise PenstockSparkError(
+            f"{folder} has no spark-pipeline.yml. Name the folder of a pipeline, or write one:\n{EXAMPLE}"
+        )
+    if len(found) > 1:
+        raise PenstockSparkError(f"{folder} has both {' and '.join(FILES)}: keep one")
+    return found[0]
+
+
+def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
+    for name in given:
+        if name not in FIELDS:
+            raise PenstockSparkError(f"{path}: there is no field '{name}'.{nearest(str(name), FIELDS)}")
+    for name in ("name", "storage"):
+        if not isinstance(given.get(name), str) or not given[name]:
+            raise PenstockSparkError(f"{path}: the field '{name}' is missing, as in\n{EXAMPLE}")
+    own, spark = _configuration(given.get("configuration") or {}, path)
+    return Spec(
+        name=given["name"],
+        folder=path.parent.resolve(),
+        storage=_storage(given["storage"], path.parent),
+        catalog=given.get("catalog"),
+        database=given.get("database", given.get("schema")),
+        globs=tuple(_glob(entry, path) for entry in given.get("libraries") or []),
+        spark=spark,
+        bootstrap=own.get("bootstrap.servers", DEFAULT_BOOTSTRAP),
+        provider=_provider(own.get("provider", "python")),
+        trigger=own.get("trigger", "1 second"),
+        refresh_s=_seconds(own.get("refresh", "30"), path),
+    )
+
+
+def _configuration(given: Any, path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Our settings without their prefix, and Spark's."""
+    if not isinstance(given, dict):
+        raise PenstockSparkError(f"{path}: configuration must be a list of 'name: value' lines")
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise PenstockSparkError(f'{path}: configuration {name} must be text: write {name}: "{value}"')
+    own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
+    for name in own:
+        # Settings that pipeline files read for themselves have a name of their own behind the prefix.
+        if name not in SETTINGS and "." not in name:
+            known = [OWN + one for one in SETTINGS]
+            raise PenstockSparkError(f"{path}: there is no setting '{OWN}{name}'.{nearest(OWN + name, known)}")
+    return own, dict(given)
+
+
+def _provider(name: str) -> str:
+    if name not in PROVIDERS:
+        raise PenstockSparkError(
+            f"there is no provider '{name}': say python (the one that comes with Penstock) or jvm (Spark's Kafka "
+            f"connector, whose jars spark.jars or spark.jars.packages must bring).{nearest(name, PROVIDERS)}"
+        )
+    return name
+
+
+def _storage(text: str, base: Path) -> str:
+    """Absolute, because Spark's workers stand elsewhere."""
+    if "://" in text or text.startswith("file:"):
+        return text.rstrip("/")
+    return f"file://{(base / text).resolve()}"
+
+
+def _glob(entry: Any, path: Path) -> str:
+    try:
+        include = str(entry["glob"]["include"])
+    except (TypeError, KeyError):
+        raise PenstockSparkError(
+            f"{path}: libraries must look like\n  - glob: {{include: transformations/**}}"
+        ) from None
+    return f"{include}/*" if include.endswith("/**") else include
+
+
+def _seconds(text: str, path: Path) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise PenstockSparkError(f"{path}: penstock.refresh is {text!r}, and must be seconds") from None
