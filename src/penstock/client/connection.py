@@ -75,6 +75,8 @@ class PeerConnection:
     def ask_raw(self, frame: bytearray, *, read: Callable[[memoryview], T], timeout_s: float) -> "asyncio.Future[T]":
         """Send a frame, put the correlation id into it; `read` makes the answer out of the frame that comes back."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        # Whoever asked may have given up by the time the connection breaks.
+        answer.add_done_callback(_look_at)
         if self._lost:
             answer.set_exception(PeerUnavailable("the connection is closed"))
             return answer
@@ -135,3 +137,8 @@ def _read_answer(api_key: int, version: int, frame: memoryview) -> Any:
         return codec.read_response(api_key, version, frame[position:])
     except MalformedRequest as problem:
         raise PeerUnavailable(f"the answer cannot be read: {problem}") from problem
+
+
+def _look_at(outcome: "asyncio.Future[Any]") -> None:
+    if not outcome.cancelled():
+        outcome.exception()

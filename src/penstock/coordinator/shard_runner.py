@@ -32,6 +32,7 @@ from penstock.model.errors import (
     Corruption,
     MessageTooLarge,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RecordListTooLarge,
     Refusal,
@@ -306,7 +307,7 @@ class ShardRunner(Generic[R]):
 
     def _settled(self, end: int, code: int) -> None:
         """Everything below the end is committed, or will not be known to be in time."""
-        if code not in (NO_ERROR, RequestTimedOut.code):
+        if code not in (NO_ERROR, RequestTimedOut.code, NotEnoughReplicasAfterAppend.code):
             self._fail(code)
             return
         held: list[_Parked] = []

@@ -135,12 +135,14 @@ class ParkedFetch(Parked):
         size = 0
         urgent = final or request.max_wait_ms <= 0
         for asked in self._asked():
-            answer = self._read(asked, room, at_least_one=size == 0, final=urgent)
+            answer = self._read(asked, room, at_least_one=size == 0)
             answers.append(answer)
             size += answer.size
             room = max(0, room - answer.size)
-            if answer.error_code or answer.diverging is not None or answer.preferred_read_replica >= 0:
+            if answer.diverging is not None or answer.preferred_read_replica >= 0:
                 urgent = True
+            elif answer.error_code and answer.error_code != OffsetNotAvailable.code:
+                urgent = True  # A mark that is not known yet will be soon: that is worth waiting for.
         if not urgent and answers and size < min(request.min_bytes, self._max_bytes):
             self._missing = request.min_bytes - size
             return None
@@ -208,14 +210,14 @@ class ParkedFetch(Parked):
         topic = (replicas.by_id if self._by_id else replicas.by_name).get(asked.topic)
         return None if topic is None else topic.partitions.get(asked.index)
 
-    def _read(self, asked: FetchPartition, room: int, *, at_least_one: bool, final: bool) -> PartitionAnswer:
+    def _read(self, asked: FetchPartition, room: int, *, at_least_one: bool) -> PartitionAnswer:
         request = self._request
         try:
             partition = self._find(asked)
             if partition is None:
                 return self._unknown(asked)
             partition.check_epoch(asked.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM)
-            if final and not partition.mark_is_known:
+            if not partition.mark_is_known:
                 # Any mark that was told now would be a step back from what the leader before has told.
                 raise OffsetNotAvailable
             if request.rack and self._handler.followers_serve_consumers:

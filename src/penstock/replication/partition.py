@@ -18,6 +18,7 @@ from penstock.model.errors import (
     NotLeaderOrFollower,
     OffsetNotAvailable,
     OffsetOutOfRange,
+    StorageError,
     UnknownLeaderEpoch,
 )
 from penstock.model.ids import NodeId, TopicName
@@ -141,6 +142,8 @@ class Partition(MarkedLog):
             self._advance()
         else:
             self.lead = None
+            # The next batch from the leader may be of an older epoch than the one that was led here.
+            self.log.forget_unwritten_epochs()
             if changed:
                 self._fail_waiting()
 
@@ -407,6 +410,9 @@ class Partition(MarkedLog):
 
     def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where the reader's log and this one part, if they do before the offset (KIP-595)."""
+        if self.log.damage is not None and len(self.replicas) > 1:
+            # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
+            raise StorageError(self.log.damage)
         epoch, end_offset = self.log.epoch_end(last_fetched_epoch)
         if end_offset < 0:
             raise OffsetOutOfRange

@@ -15,6 +15,7 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.records import encode
 from penstock.metadata.snapshot import records_of
+from penstock.model.errors import StorageError
 from penstock.replication.partition import Partition
 from penstock.sim.host import Host
 from penstock.sim.trace import Trace
@@ -136,7 +137,7 @@ class Observer:
         place = f"{partition.topic}-{partition.index}"
         if leader != host.node_id:
             self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
-        if len(running) < len(self._hosts):
+        if len(running) < len(self._hosts) or partition.high_watermark <= partition.log.start_offset:
             return
         # With everybody there it can be counted who holds durably what consumers are shown.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
@@ -166,7 +167,7 @@ class Observer:
         for place, partitions in self._replicas():
             mark = min(each.high_watermark for each in partitions)
             start = max(each.log.start_offset for each in partitions)
-            contents = {_content(each, start, mark) for each in partitions if each.log.damage is None}
+            contents = {_content(each, start, mark) for each in partitions} - {None}
             if len(contents) > 1:
                 self._complain(f"inv_14: the replicas of {place} differ between {start} and {mark}")
 
@@ -187,7 +188,15 @@ def _durable_end(host: Host, partition: Partition) -> int:
     return -1 if held is None or held.topic_id != partition.topic_id else held.log.durable_offset
 
 
-def _content(partition: Partition, start: int, end: int) -> bytes:
+def _content(partition: Partition, start: int, end: int) -> bytes | None:
+    """The bytes of a log; None if it is damaged, which a reader may be the first to notice."""
+    try:
+        return _read(partition, start, end)
+    except StorageError:
+        return None
+
+
+def _read(partition: Partition, start: int, end: int) -> bytes:
     data = bytearray()
     offset = start
     while offset < end:

@@ -89,7 +89,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     """The plan of a seed."""
     random = Random(f"{seed}:plan")
     plan = Plan(seed)
-    plan.nodes = nodes if nodes is not None else 1
+    plan.nodes = nodes if nodes is not None else random.choice((1, 3, 3))
     plan.safety_s = random.choice((10.0, 18.0, 30.0))
     for index in range(random.choice((1, 1, 2))):
         configs = {"internal.segment.bytes": str(random.choice((700, 2000, 20_000)))}

@@ -39,7 +39,7 @@ def _compare(log: Log) -> Iterator[str]:
         epochs.assign(header.leader_epoch, header.base_offset)
     epochs.truncate_start(log.start_offset)
     # An epoch under which nothing was written yet is noted, too.
-    if [entry for entry in log.epochs.entries() if entry[1] < log.end_offset] != epochs.entries():
+    if _before(log.epochs.entries(), log.end_offset) != _before(epochs.entries(), log.end_offset):
         yield f"epochs are {log.epochs.entries()}, the log says {epochs.entries()}"
     if headers and headers[0].base_offset == 0 and log.start_offset == 0:
         replayed = ProducerState()
@@ -64,3 +64,7 @@ def _producers(state: ProducerState) -> dict[int, tuple[object, ...]]:
         )
         for each in state
     }
+
+
+def _before(entries: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    return [entry for entry in entries if entry[1] < offset]

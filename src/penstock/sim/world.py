@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from penstock.client.asking import PeerUnavailable
 from penstock.model.errors import Refusal
 from penstock.sim import admin, snapshots
 from penstock.sim.checkers import check
@@ -154,8 +155,8 @@ class World:
             if gc_was_on:
                 gc.enable()
         for owner, message, error in self.loop.errors:
-            # A refusal that nobody waited for any more is no fault.
-            if not _is_crash(error) and not isinstance(error, Refusal):
+            # A refusal that nobody waits for any more, because its process is gone, is no fault.
+            if not _is_crash(error) and not isinstance(error, Refusal | PeerUnavailable):
                 self.complaints.append(f"inv_52: {owner}: {message}: {error!r}")
         violations = [*self.complaints, *(each for each in check(self.history) if not self._is_told_damage(each))]
         return Result(

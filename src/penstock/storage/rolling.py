@@ -280,6 +280,11 @@ class RollingLog:
             self.epochs.assign(epoch, offset)
             self._latest_epoch = self.epochs.latest
 
+    def forget_unwritten_epochs(self) -> None:
+        """This node no longer leads: what it led without writing anything is not part of the log."""
+        self.epochs.truncate_end(self.end_offset)
+        self._latest_epoch = self.epochs.latest
+
     def note_marker(
         self, producer_id: int, producer_epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
     ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from penstock.coordinator.decision import Decision, Ticket
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from penstock.coordinator.runtime import Coordinator
-from penstock.model.errors import NotEnoughReplicas, RequestTimedOut, StorageError
+from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
 from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog
 
 
@@ -70,13 +70,15 @@ async def test_a_refused_append_leaves_no_action(stage: Stage) -> None:
     assert not stage.performed
 
 
-async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage) -> None:
+@pytest.mark.parametrize("code", [RequestTimedOut.code, NotEnoughReplicasAfterAppend.code])
+async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage, code: int) -> None:
+    """Also when replicas were lost meanwhile: what is written stays written, and may still be committed."""
     stage.log.is_held = True
     reply = stage.coordinator.submit(3, ("do", 1))
-    stage.log.commit(RequestTimedOut.code)
+    stage.log.commit(code)
     with pytest.raises(CoordinatorNotAvailable):
         await reply
-    stage.log.commit(RequestTimedOut.code)
+    stage.log.commit(code)
     assert not stage.performed
     stage.log.commit()
     assert stage.performed == [1]

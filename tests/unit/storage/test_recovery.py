@@ -285,3 +285,13 @@ def test_an_epoch_that_rot_has_moved_behind_the_checked_part_is_found_again() ->
     path = f"{FOLDER}/leader-epoch-checkpoint"
     disk.replace_file(path, disk.read_file(path).replace(b"2 9", b"2 17"))
     assert open_log(disk, recovery_point=end, segment_bytes=500).epochs.entries() == known
+
+
+def test_an_epoch_that_was_led_without_a_batch_is_forgotten_by_a_follower() -> None:
+    log = open_log(SimDisk())
+    append(log, batch(), epoch=1)
+    log.begin_epoch(2, log.end_offset)
+    log.forget_unwritten_epochs()
+    assert log.epochs.entries() == [(1, 0)]
+    append(log, batch(), epoch=1)
+    assert log.epoch_end(1) == (1, 2)
