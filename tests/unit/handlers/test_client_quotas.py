@@ -7,15 +7,17 @@ from kio.schema.alter_client_quotas.v1.request import AlterClientQuotasRequest, 
 from kio.schema.create_topics.v7.request import CreatableTopic, CreateTopicsRequest
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_client_quotas.v1.request import ComponentData, DescribeClientQuotasRequest
+from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.static.primitive import f64, i8, i16, i32
 
-from penstock.handlers import alter_client_quotas, create_topics, delete_topics, describe_client_quotas
+from penstock.handlers import alter_client_quotas, create_topics, delete_topics, describe_client_quotas, envelope
 from penstock.handlers.entities import milliseconds, topic_name
 from penstock.handlers.reply import Encoded
-from penstock.handlers.throttled import throttled
+from penstock.handlers.throttled import throttled, told_by
 from penstock.quotas.limits import Spans, Table
+from penstock.wire import codec
 from penstock.wire.api import ApiKey
-from penstock.wire.frame import Header
+from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
 from penstock.wire.hot import heartbeat
 from tests.unit.handlers.fakes import FakeNode
 
@@ -99,3 +101,28 @@ def test_an_answer_that_is_bytes_already_is_told_the_time_where_it_has_room(vers
     with_time = bytes(answer.parts[0])
     assert ((1234).to_bytes(4, "big") in with_time) is tells
     assert with_time.endswith(b"\x00\x1b" + (b"\x00" if version >= 4 else b""))
+
+
+async def test_a_relayed_change_is_charged_where_it_is_decided_on_and_its_time_is_read_off_the_answer() -> None:
+    world = Limited()
+    world.node.context.throttle.quotas_changed({(("user", None),): {"controller_mutation_rate": 1.0}})
+
+    async def relayed(name: str, count: int) -> tuple[Header, bytes]:
+        topic = CreatableTopic(
+            name=topic_name(name), num_partitions=i32(count), replication_factor=i16(1), assignments=(), configs=()
+        )
+        body = codec.write_request(
+            ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=(topic,), timeout=milliseconds(1000))
+        )
+        frame = (request_head(ApiKey.CREATE_TOPICS, 7, 9, "c", len(body)) + body)[4:]
+        asked = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=b"\x7f\0\0\1")
+        reply = await envelope.handle(world.node.context, world.node.request(ApiKey.ENVELOPE, 0, asked))
+        assert reply.response_data is not None
+        return parse_header(memoryview(frame)), reply.response_data
+
+    assert told_by(*await relayed("first", 30)) == 0
+    header, answer = await relayed("second", 1)
+    assert 18_000 < told_by(header, answer) <= 19_000
+    _, position = parse_response_header(ApiKey.CREATE_TOPICS, 7, memoryview(answer))
+    refused = codec.read_response(ApiKey.CREATE_TOPICS, 7, answer[position:])
+    assert refused.topics[0].error_code.value == 89
