@@ -16,10 +16,10 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench docs lock clean
+.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench bench-spark spark-chaos docs lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_READY) ## Start a broker on localhost:9092 with its data in ./data (PORT=, DATA=, ARGS=)
 	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
@@ -40,6 +40,9 @@ format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
 
 bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-spark: $(DEV_READY) ## Measure Spark's source and sink, beside Spark's own connector where Maven is there (ARGS=)
+	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
 docs: $(DEV_READY) ## Write docs/configuration.md and docs/metrics.md again from the declarations
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
@@ -70,6 +73,10 @@ FIRST ?= 1
 BUG ?=
 sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
 	@$(BIN)/python -m penstock.sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
+
+KILLS ?= 60
+spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and the broker under a stream, and count its rows (KILLS=, SEED=)
+	@$(BIN)/python -m tests.spark.chaos --kills $(KILLS) --seed $(SEED)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_penstock.errors import TOPIC_EXISTS, UNKNOWN_TOPIC, BrokerError, PenstockSparkError
+from pyspark_penstock.errors import OFFSET_OUT_OF_RANGE, TOPIC_EXISTS, UNKNOWN_TOPIC, BrokerError, PenstockSparkError
 from pyspark_penstock.protocol.cluster import EARLIEST, LATEST, Cluster
 from pyspark_penstock.protocol.connection import ConnectionLost
 from pyspark_penstock.protocol.coordination import Transaction, commit_offsets, fetch_offsets
@@ -22,6 +22,8 @@ from pyspark_penstock.protocol.wire import Writer
 from pyspark_penstock.records.simple import decode_all, encode_one
 
 _FETCH: Final = 1
+# How many records a search may have to pass before the query's place is written down anew.
+_HINT_AGE_MAX: Final = 50
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     # Old decisions go within hours, and never while two drivers may still race for the same batch.
@@ -91,7 +93,8 @@ class DecisionLog:
         """The newest decision of the query, if it has any."""
         if self._topic not in self._cluster.refresh([self._topic]):
             return None
-        found = self._search(self._hint())
+        end = self._cluster.list_offsets({(self._topic, 0): LATEST})[self._topic, 0]
+        found = self._search(self._hint(), end)
         return found[1] if found else None
 
     def decide(self, decision: Decision) -> Decision:
@@ -100,9 +103,10 @@ class DecisionLog:
             self._create()
         hint = self._hint()
         offset = self._append(decision)
-        found = self._search(hint)
-        assert found is not None and offset >= 0, "what was appended can be read"
-        self._remember(found[0])
+        found = self._search(hint, offset + 1)
+        assert found is not None, "what was appended can be read"
+        if found[0] - hint >= _HINT_AGE_MAX:
+            self._remember(found[0])
         return found[1]
 
     def _hint(self) -> int:
@@ -115,24 +119,27 @@ class DecisionLog:
         except PenstockSparkError:
             return
 
-    def _search(self, hint: int) -> tuple[int, Decision] | None:
+    def _search(self, hint: int, end: int) -> tuple[int, Decision] | None:
         best: tuple[int, Decision] | None = None
         key = self._query.encode()
-        for offset, one_key, value in self._records(hint):
+        for offset, one_key, value in self._records(hint, end):
             if one_key == key and value:
                 decision = Decision.from_json(value)
                 if best is None or decision.order > best[1].order:
                     best = offset, decision
         return best
 
-    def _records(self, hint: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-        where = (self._topic, 0)
-        earliest = self._cluster.list_offsets({where: EARLIEST})[where]
-        end = self._cluster.list_offsets({where: LATEST})[where]
-        position = max(hint, earliest)
+    def _records(self, position: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
         while position < end:
             before = position
-            for offset, key, value in self._cluster.retrying("reading decisions", lambda at=position: self._fetch(at)):  # type: ignore[misc]
+            try:
+                records = self._cluster.retrying("reading decisions", lambda at=position: self._fetch(at))  # type: ignore[misc]
+            except BrokerError as error:
+                if error.code != OFFSET_OUT_OF_RANGE:
+                    raise
+                position = self._cluster.list_offsets({(self._topic, 0): EARLIEST})[self._topic, 0]
+                continue
+            for offset, key, value in records:
                 if offset >= position:
                     position = offset + 1
                     yield offset, key, value

@@ -27,7 +27,7 @@ from pyspark_penstock.protocol.cluster import EARLIEST, LATEST, READ_COMMITTED, 
 from pyspark_penstock.protocol.connection import Connection, ConnectionLost
 from pyspark_penstock.protocol.wire import Reader, Writer
 from pyspark_penstock.records.batches import Batch, Visible, scan
-from pyspark_penstock.records.decode import PAD, decode
+from pyspark_penstock.records.decode import decode
 
 if TYPE_CHECKING:
     from pyspark_penstock.columns import Columns
@@ -225,6 +225,4 @@ def _read_fetch(reply: Reader) -> Fetched:
     aborted = reply.array(one)
     reply.int32()
     start, end = reply.span()
-    # Behind the records stand a few bytes of the reply, too few to read eight from anywhere.
-    data += bytes(PAD)
     return Fetched(code, aborted, data, start, end)

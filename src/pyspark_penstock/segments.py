@@ -157,8 +157,8 @@ def _within(aborted: tuple[tuple[int, int, int], ...], low: int, high: int) -> t
 
 def segment_rows(options: SourceOptions, wanted: Range, piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Every visible row of the piece, in order."""
+    from pyspark_penstock.protocol.connection import PAD
     from pyspark_penstock.records.batches import Visible, scan
-    from pyspark_penstock.records.decode import PAD
     from pyspark_penstock.scan import rows_of
 
     visible = Visible(piece.aborted, committed_only=options.isolation == READ_COMMITTED)

@@ -23,6 +23,8 @@ SETTINGS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # Workers start with Arrow and this package loaded; see daemon.py.
+    "spark.python.daemon.module": "pyspark_penstock.daemon",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",

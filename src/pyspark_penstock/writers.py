@@ -114,7 +114,7 @@ class PenstockBatchWriter(DataSourceArrowWriter):
             _sweep(cluster, self._options, self._write_id)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _abort(self._options, _written(messages), self._write_id, keep=())
+        _abort(self._options, _written(messages), keep=())
 
 
 class PenstockStreamWriter(DataSourceStreamArrowWriter):
@@ -147,10 +147,16 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         if not self._options.exactly_once or not written:
             return
         query = written[0].query
-        with self._options.connect.cluster() as cluster:
-            decision = DecisionLog(cluster, self._options.decision_topic, query).last()
+        try:
+            with _impatient(self._options) as cluster:
+                decision = DecisionLog(cluster, self._options.decision_topic, query).last()
+        except PenstockSparkError as error:
+            log.warning(
+                "whether batch %d was decided is not known; its transactions are left alone: %s", batchId, error
+            )
+            return
         keep = decision.transactions if decision is not None and decision.batch >= batchId else ()
-        _abort(self._options, written, query, keep=keep)
+        _abort(self._options, written, keep=keep)
 
 
 def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Written], batch: int) -> None:
@@ -171,7 +177,7 @@ def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Wri
         )
         decided = decisions.decide(mine)
         if decided != mine:
-            _abort(options, fresh, query, keep=decided.transactions)
+            _abort(options, fresh, keep=decided.transactions)
             end_all(cluster, decided.transactions, commit=True)
             if decided.batch > batch:
                 return
@@ -275,19 +281,22 @@ def _sweep(cluster: Cluster, options: SinkOptions, query: str) -> None:
         log.warning("open transactions of %s could not be looked for; their timeout ends them: %s", query, error)
 
 
-def _abort(options: SinkOptions, written: Sequence[Written], query: str, *, keep: Sequence[Transaction]) -> None:
+def _abort(options: SinkOptions, written: Sequence[Written], *, keep: Sequence[Transaction]) -> None:
     kept = set(keep)
     _try_abort(options, [one.transaction for one in written if one.transaction and one.transaction not in kept])
 
 
 def _try_abort(options: SinkOptions, transactions: Sequence[Transaction]) -> None:
     """Best effort: what cannot be aborted now is aborted by the next run or by its timeout, and never committed."""
-    impatient = replace(options.connect, deadline_s=5.0, request_timeout_s=5.0)
     try:
-        with impatient.cluster() as cluster:
+        with _impatient(options) as cluster:
             end_all(cluster, transactions, commit=False)
     except PenstockSparkError as error:
         log.warning("%d transactions stay open until their timeout: %s", len(transactions), error)
+
+
+def _impatient(options: SinkOptions) -> Cluster:
+    return replace(options.connect, deadline_s=5.0, request_timeout_s=5.0).cluster()
 
 
 def _lost(lost: Sequence[Transaction], options: SinkOptions) -> PenstockSparkError:

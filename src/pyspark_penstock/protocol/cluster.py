@@ -32,6 +32,7 @@ FIND_COORDINATOR: Final = 10
 CREATE_TOPICS: Final = 19
 
 _NO_ID: Final = bytes(16)
+_FIRST_CONTACT_S: Final = 20.0
 _PAUSE_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 
 TopicPartition = tuple[str, int]
@@ -147,7 +148,9 @@ class Cluster:
             except (ConnectionLost, NoBroker, BrokerError) as error:
                 if isinstance(error, BrokerError) and not error.passing:
                     raise
-                if time.monotonic() - started > self.deadline_s:
+                # Where nobody has ever answered the address is likely wrong, and waiting long helps nobody.
+                never = isinstance(error, NoBroker) and not self._addresses
+                if time.monotonic() - started > (min(self.deadline_s, _FIRST_CONTACT_S) if never else self.deadline_s):
                     if isinstance(error, BrokerError | NoBroker):
                         raise
                     raise NoBroker(
@@ -282,16 +285,25 @@ class Cluster:
 
     def coordinator(self, kind: int, key: str) -> Connection:
         """The connection to the coordinator of a group or a transactional id."""
-        node = self._coordinators.get((kind, key))
-        if node is None:
-            reply = self.any().call(FIND_COORDINATOR, 2, Writer().string(key).int8(kind))
-            reply.int32()
-            code, detail, node = reply.int16(), reply.nullable_string(), reply.int32()
+        self.find_coordinators(kind, [key])
+        return self.to_node(self._coordinators[kind, key])
+
+    def find_coordinators(self, kind: int, keys: Iterable[str]) -> None:
+        """Learn the coordinators of many keys with one request."""
+        unknown = [key for key in keys if (kind, key) not in self._coordinators]
+        if not unknown:
+            return
+        body = Writer(compact=True).int8(kind)
+        reply = self.any().call(FIND_COORDINATOR, 4, body.array(unknown, body.string).tags())
+        reply.int32()
+        for _ in range(reply.count()):
+            key, node, host, port = reply.string(), reply.int32(), reply.string(), reply.int32()
+            code, detail = reply.int16(), reply.nullable_string()
+            reply.tags()
             if code:
                 raise BrokerError(code, f"finding the coordinator of {key!r}", detail)
-            self._addresses[node] = (reply.string(), reply.int32())
+            self._addresses[node] = (host, port)
             self._coordinators[kind, key] = node
-        return self.to_node(node)
 
     def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str]) -> int:
         """Create with the cluster's default replication; return the wire code."""

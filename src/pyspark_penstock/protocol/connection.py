@@ -7,16 +7,20 @@ Requests may be pipelined: `send` now, `receive` later. Refuses with ConnectionL
 from __future__ import annotations
 
 import socket
-import ssl
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pyspark_penstock.errors import BrokerError, PenstockSparkError
 from pyspark_penstock.protocol import sasl
 from pyspark_penstock.protocol.wire import Buffer, Reader, Writer
 
+if TYPE_CHECKING:
+    import ssl
+
 CLIENT_ID: Final = "pyspark-penstock"
+PAD: Final = 16
+"""Zeros behind each frame, so that records can be read eight bytes at a time from any position in them."""
 _FRAME_SIZE_MAX: Final = 1 << 30
 _PARTS_PER_CALL: Final = 512  # what sendmsg takes at once, with room to spare
 SASL_HANDSHAKE: Final = 17
@@ -97,7 +101,8 @@ class Connection:
         return self.receive()
 
     def _send_parts(self, parts: Sequence[Buffer]) -> None:
-        if isinstance(self._socket, ssl.SSLSocket) or sum(map(len, parts)) < 4096:
+        # A TLS socket has no sendmsg that works.
+        if type(self._socket) is not socket.socket or sum(map(len, parts)) < 4096:
             self._socket.sendall(b"".join(parts))
             return
         views = [memoryview(part) for part in parts if len(part)]
@@ -112,10 +117,10 @@ class Connection:
         (size,) = struct.unpack(">i", self._exactly(4))
         if not 4 <= size <= _FRAME_SIZE_MAX:
             raise OSError(f"a reply of {size} bytes is not Kafka's protocol; is this the right port?")
-        return self._exactly(size)
+        return self._exactly(size, pad=PAD)
 
-    def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
+    def _exactly(self, size: int, *, pad: int = 0) -> bytearray:
+        data = bytearray(size + pad)
         view = memoryview(data)
         got = 0
         while got < size:
@@ -147,6 +152,8 @@ class Connection:
 
 
 def _tls(plain: socket.socket, host: str, settings: Mapping[str, str]) -> ssl.SSLSocket:
+    import ssl  # seldom needed, and slow to load
+
     authorities = settings.get("ssl.ca.location") or settings.get("ssl.truststore.location")
     for name, path in (("ssl.truststore.location", authorities), ("ssl.keystore.location", _keystore(settings))):
         if path and path.lower().endswith((".jks", ".p12", ".pfx")):

@@ -138,6 +138,7 @@ def end_all(cluster: Cluster, transactions: Sequence[Transaction], *, commit: bo
     def step() -> None:
         sent: dict[int, list[Transaction]] = {}
         connections = {}
+        cluster.find_coordinators(TRANSACTION, [one.transactional_id for one in left])
         for one in left:
             connection = cluster.coordinator(TRANSACTION, one.transactional_id)
             body = Writer().string(one.transactional_id).int64(one.producer_id).int16(one.epoch).boolean(commit)

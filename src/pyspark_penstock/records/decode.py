@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_penstock.errors import Corrupt
+from pyspark_penstock.protocol.connection import PAD
 from pyspark_penstock.records.batches import LOG_APPEND_TIME, Batch
 from pyspark_penstock.records.compression import decompress
 from pyspark_penstock.records.walk import Int64s, record_starts
 
-PAD: Final = 16  # bytes behind the data, so that eight can be read at once from any position in it
 _U64 = np.uint64
 
 

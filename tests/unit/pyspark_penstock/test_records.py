@@ -15,10 +15,11 @@ from hypothesis import strategies as st  # noqa: E402
 
 from penstock.wire.records import Record, decode_batch, encode_batch  # noqa: E402
 from pyspark_penstock.errors import Corrupt  # noqa: E402
+from pyspark_penstock.protocol.connection import PAD  # noqa: E402
 from pyspark_penstock.records import simple  # noqa: E402
 from pyspark_penstock.records.batches import Visible, scan  # noqa: E402
 from pyspark_penstock.records.compression import compress, decompress  # noqa: E402
-from pyspark_penstock.records.decode import PAD, Records, decode, headers  # noqa: E402
+from pyspark_penstock.records.decode import Records, decode, headers  # noqa: E402
 from pyspark_penstock.records.encode import payloads, seal  # noqa: E402
 from pyspark_penstock.records.partitioner import murmur2  # noqa: E402
 

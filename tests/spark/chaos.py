@@ -1,0 +1,202 @@
+"""A campaign of kills: `python -m tests.spark.chaos --kills 60 --seed 1`.
+
+A stream copies a topic exactly-once while a feeder fills it. Python workers (also those that plan and commit), the
+whole driver, and the broker are killed at random, as kill -9 does. In the end each row must be in the target once,
+for a reader of committed rows. `chaos_driver.py` is the driver's process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from penstock.testing import BrokerProcess
+from tests.spark.log import Log
+
+CHECKOUT = Path(__file__).parents[2]
+ROWS_PER_SECOND = 2000
+
+
+class Feeder(threading.Thread):
+    """Writes numbered rows until it is stopped; librdkafka outlasts the broker's absences."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(daemon=True)
+        self._address, self._topic = bootstrap, topic
+        self._stopping = threading.Event()
+        self.count = 0
+
+    def run(self) -> None:
+        producer = Producer({"bootstrap.servers": self._address, "enable.idempotence": True, "log_level": 0})
+        while not self._stopping.wait(0.1):
+            for _ in range(ROWS_PER_SECOND // 10):
+                producer.produce(self._topic, key=str(self.count), value=str(self.count))
+                self.count += 1
+            producer.poll(0)
+        assert producer.flush(120) == 0, "every row was acknowledged"
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join()
+
+
+class Driver:
+    """The process with the Spark session. It starts its query again whenever it fails."""
+
+    def __init__(self, bootstrap: str, folder: Path) -> None:
+        self._bootstrap, self._folder = bootstrap, folder
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, *arguments: str) -> None:
+        """Start, and wait until the query runs."""
+        words = [sys.executable, "-m", "tests.spark.chaos_driver", self._bootstrap, str(self._folder / "checkpoint")]
+        with (self._folder / "driver.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*words, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=CHECKOUT,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line.startswith("running"), f"the driver did not start: {line}"
+
+    def finish(self) -> None:
+        """Copy what is left, and end."""
+        self.start("finish")
+        assert self._process is not None
+        assert self._process.wait(300) == 0, "the last run ends well"
+        self._close()
+
+    def kill(self) -> None:
+        """End the session's processes at once, workers and all."""
+        assert self._process is not None
+        for pid in [self._process.pid, *_descendants(self._process.pid)]:
+            _kill(pid)
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
+        self._process = None
+
+    def workers(self) -> list[int]:
+        """Python processes below the JVM, but not the daemons that start them."""
+        assert self._process is not None
+        parents = _parents()
+        python = [pid for pid in _descendants(self._process.pid) if "daemon" in _command(pid)]
+        return [pid for pid in python if "daemon" in _command(parents.get(pid, 0))]
+
+
+def _parents() -> dict[int, int]:
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            found[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    return found
+
+
+def _descendants(root: int) -> list[int]:
+    parents = _parents()
+    found: list[int] = []
+    todo = [root]
+    while todo:
+        above = todo.pop()
+        below = [pid for pid, parent in parents.items() if parent == above]
+        found += below
+        todo += below
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def campaign(kills: int, seed: int, *, say: bool = False) -> Counter[str]:
+    """Kill so many times; return how often each kind was killed. Fails if a row is lost or doubled."""
+    chosen = random.Random(seed)
+    killed: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="spark-chaos-") as name, BrokerProcess() as broker:
+        folder = Path(name)
+        with Log(broker.bootstrap) as log:
+            log.create("source", 3)
+            log.create("target", 3)
+            feeder = Feeder(broker.bootstrap, "source")
+            feeder.start()
+            driver = Driver(broker.bootstrap, folder)
+            driver.start()
+            while killed.total() < kills:
+                time.sleep(chosen.uniform(0.3, 3.0))
+                kind = chosen.choices(["worker", "broker", "driver"], [6, 3, 1])[0]
+                if killed.total() == kills - 1 and not killed["driver"]:
+                    kind = "driver"
+                if kind == "worker":
+                    workers = driver.workers()
+                    if not workers:
+                        continue
+                    _kill(chosen.choice(workers))
+                elif kind == "broker":
+                    broker.kill()
+                    time.sleep(chosen.uniform(0.0, 1.0))
+                    broker.start()
+                else:
+                    driver.kill()
+                    driver.start()
+                killed[kind] += 1
+                if say:
+                    print(f"{killed.total()} kills, {feeder.count} rows: {kind}", flush=True)
+            feeder.stop()
+            driver.kill()
+            driver.finish()
+            seen = log.committed_values("target")
+            check(seen, feeder.count)
+    return killed
+
+
+def check(seen: Counter[str], count: int) -> None:
+    lost = [number for number in range(count) if str(number) not in seen]
+    doubled = [value for value, times in seen.items() if times > 1]
+    assert not lost and not doubled, (
+        f"of {count} rows {len(lost)} are lost ({lost[:5]}) and {len(doubled)} are there more than once ({doubled[:5]})"
+    )
+    assert len(seen) == count, "nothing is there that was not written"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kills", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    killed = campaign(options.kills, options.seed, say=True)
+    print(f"{killed.total()} kills ({dict(killed)}): no row lost, none doubled")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
