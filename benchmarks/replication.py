@@ -172,6 +172,7 @@ def main() -> int:
     with ExitStack() as running:
         targets = _targets(running, console, with_kafka=not options.no_kafka)
         measures = [one for one in MEASURES if options.pattern in one.name]
+        _warm(load, targets, console, seconds=options.warm)
         for round_number in range(1, options.rounds + 1):
             for measure in measures:
                 for target in targets:
@@ -197,6 +198,16 @@ def _targets(running: ExitStack, console: Console, *, with_kafka: bool) -> list[
         except JavaMissing as reason:
             console.print(f"without Apache Kafka: {reason}")
     return targets
+
+
+def _warm(load: Load, targets: list[Target], console: Console, *, seconds: float) -> None:
+    """Let the virtual machines of Java compile what will be measured."""
+    for target in (one for one in targets if one.title == KAFKA):
+        console.print(f"[dim]warming {target.title} for {seconds:.0f} s[/dim]")
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            for measure in (one for one in MEASURES if not one.only):
+                measure.run(load, target, 0.03)
 
 
 def _keep_best(results: dict[tuple[str, str], Figures], measure: Measure, title: str, figures: Figures) -> None:
@@ -229,6 +240,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=2, help="how often each row is measured")
     parser.add_argument("--scale", type=float, default=0.3, help="how much load, 1.0 being many seconds per row")
+    parser.add_argument("--warm", type=float, default=60.0, help="seconds of load on Apache Kafka before it counts")
     parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
     parser.add_argument("--json", help="also write the figures to this file")
     parser.add_argument("-k", dest="pattern", default="", help="only rows with this in the name")
