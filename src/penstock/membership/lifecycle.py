@@ -146,6 +146,9 @@ class Lifecycle:
     def directory_failed(self, directory: UUID) -> None:
         """Nothing here can be relied on any more: others are to lead."""
         self._offline = (*self._offline, directory)
+        if not self._serving.done():
+            self._serving.set_exception(StartupError("The disk failed while the node started; it is offline"))
+            self._serving.exception()
         self._wake()
 
     def image_changed(self, delta: "Delta", image: "Image") -> None:

@@ -29,6 +29,7 @@ from penstock.replication.waiting import WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
 from penstock.storage.verification import Verification
+from penstock.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
     from penstock.metadata.image import PartitionImage
@@ -349,6 +350,11 @@ class Partition(MarkedLog):
 
     def append_fetched(self, records: memoryview, *, now_ms: int) -> None:
         """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
+        if self.log.start_offset == self.log.end_offset:
+            first = BatchHeader.at(records)
+            if first.base_offset < self.log.end_offset < first.next_offset:
+                # Records were deleted up to the middle of a batch: the log begins with the whole of it.
+                self.begin_anew(first.base_offset)
         self.log.append_replicated(records, now_ms=now_ms)
         self._hidden_size += len(records)
 

@@ -234,6 +234,12 @@ class Host:
         self._loop.as_owner(self._loop.world, self._loop.settle, stopped, True)
 
     @property
+    def is_broken(self) -> bool:
+        """Whether its disk has failed it for good: only a new process can go on."""
+        context = None if self.node is None else self.node._context
+        return context is not None and (context.store.failure is not None or context.quorum._failure is not None)
+
+    @property
     def is_up(self) -> bool:
         return self.state == "up"
 

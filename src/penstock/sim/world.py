@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -148,6 +149,9 @@ class World:
             self.loop.run(self._live())
         except Stuck as stuck:
             self.complaints.append(f"inv_57: the simulation got stuck: {stuck}")
+        except Exception as error:
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            self.complaints.append(f"inv_52: the world itself failed in {at.filename}:{at.lineno}: {error!r}")
         finally:
             logger.removeHandler(handler)
             logger.setLevel(before[0])
@@ -303,8 +307,8 @@ class World:
                 if host.state == "down" and self._back_at.get(host.name, 0.0) <= self.loop.now:
                     self._back_at[host.name] = self.loop.now + 1.0
                     host.start()
-                elif host.is_up and host.node is not None and host.node.context.store.failure is not None:
-                    # Its data folder is offline for good: somebody starts it again by and by.
+                elif host.state in ("up", "starting") and host.is_broken:
+                    # Its disk is offline for good: somebody starts it again by and by.
                     self.trace.sometimes["data folder offline"] += 1
                     self.down_for(host, 1.0 + self.random.random() * 3)
                     host.kill()

@@ -4,6 +4,9 @@ from uuid import UUID
 
 from penstock.model.ids import NodeId, Offset, TopicName
 from penstock.replication.partition import Partition
+from penstock.sim.disk import SimDisk
+from penstock.wire.records import Record, encode_batch
+from tests.unit.storage.support import open_log
 
 ME = NodeId(1)
 
@@ -40,3 +43,12 @@ def test_there_is_nothing_to_wait_for_when_all_is_shown_or_nothing_more_will_be_
     replicated.isr = (ME, NodeId(2))
     assert not any(held.wait_shown(10.0, codes.append) for held in (shown, offline, replicated))
     assert codes == []
+
+
+def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it() -> None:
+    log = open_log(SimDisk())
+    held = Partition(TopicName("a"), UUID(int=1), 0, ME, log)
+    held.begin_anew(51)
+    sealed = encode_batch([Record(timestamp=1, value=b"v")] * 4, base_offset=49, leader_epoch=0)
+    held.append_fetched(memoryview(bytearray(sealed)), now_ms=1)
+    assert (log.start_offset, log.end_offset) == (49, 53)
