@@ -149,9 +149,9 @@ class World:
             self.loop.run(self._live())
         except Stuck as stuck:
             self.complaints.append(f"inv_57: the simulation got stuck: {stuck}")
-        except Exception as error:
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            self.complaints.append(f"inv_52: the world itself failed in {at.filename}:{at.lineno}: {error!r}")
+        except Exception as fault:
+            at = traceback.extract_tb(fault.__traceback__)[-1]
+            self.complaints.append(f"inv_52: the world itself failed in {at.filename}:{at.lineno}: {fault!r}")
         finally:
             logger.removeHandler(handler)
             logger.setLevel(before[0])
