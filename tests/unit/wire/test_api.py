@@ -27,8 +27,8 @@ def test_flexible_versions_and_names_are_those_of_the_schemas() -> None:
             assert load_response_schema(api.key, version).__name__ == f"{api.name}Response"
 
 
-def test_only_produce_and_fetch_are_hot() -> None:
-    assert {api.key for api in APIS.values() if api.hot} == {ApiKey.PRODUCE, ApiKey.FETCH}
+def test_only_what_is_asked_most_is_hot() -> None:
+    assert {api.key for api in APIS.values() if api.hot} == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT}
 
 
 def test_what_is_asked_all_the_time_is_read_by_hand() -> None:

@@ -221,7 +221,7 @@ def test_what_is_not_served_is_neither_read_nor_written(api_key: int, version: i
 
 def test_produce_and_fetch_stay_in_their_own_version() -> None:
     for api_key, version in VERSIONS:
-        if APIS[api_key].hot:
+        if APIS[api_key].hot and not APIS[api_key].hand_read:
             entity = default_entity(request_class(api_key, version))
             assert read_request(api_key, version, write_request(api_key, version, entity)) == entity
 
