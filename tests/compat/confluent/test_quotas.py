@@ -100,7 +100,6 @@ def test_a_producer_is_held_to_its_quota_and_others_are_not(broker: BrokerProces
     p99 = {label: sorted(times)[int(len(times) * 0.99)] for label, times in latencies.items()}
     # A busy machine alone can cost one of some hundred probes a few milliseconds.
     assert p99["beside"] <= 2 * p99["alone"] + 0.005, p99
-    print(f"{rate=:.0f} {p99=}")
 
 
 def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
@@ -132,7 +131,6 @@ def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
     rate = settled_rate(passed, begun)
     assert 0.85 * RATE <= rate <= 1.1 * RATE, rate
     assert max(throttled) > 0
-    print(f"{rate=:.0f}")
     # A change holds at once, also for who is muted by the old quota.
     quota(broker, "remove", "--user", "ANONYMOUS", "--client-id", "default")
     begun, more = time.monotonic(), 0
