@@ -74,9 +74,9 @@ BUG ?=
 sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
 	@$(BIN)/python -m penstock.sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
 
-KILLS ?= 60
-spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and the broker under a stream, and count its rows (KILLS=, SEED=)
-	@$(BIN)/python -m tests.spark.chaos --kills $(KILLS) --seed $(SEED)
+SPARK_KILLS ?= 60
+spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and the broker under a stream, and count its rows (SPARK_KILLS=, SEED=)
+	@$(BIN)/python -m tests.spark.chaos --kills $(SPARK_KILLS) --seed $(SEED)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
