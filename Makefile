@@ -16,7 +16,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench bench-spark spark-chaos docs lock clean
+.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench bench-cluster bench-spark spark-chaos docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
 
 bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-cluster: $(DEV_READY) ## Measure three nodes, beside three of Apache Kafka where Java is there (ARGS=)
+	@$(BIN)/python -m benchmarks.replication $(ARGS)
 
 bench-spark: $(DEV_READY) ## Measure Spark's source and sink, beside Spark's own connector where Maven is there (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
