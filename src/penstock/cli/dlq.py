@@ -108,8 +108,8 @@ def show_command(
     position = parse_position(start, now_ms=int(time.time() * 1000))
     consumer = open_consumer(bootstrap, Isolation.COMMITTED)
     try:
-        reader = Reader(consumer, _topic(consumer, topic), partition, position, follow=False)
-        found = list(islice(_letters(reader, wanted), count + 1))
+        reader = Reader(consumer, full_name(consumer, topic), partition, position, follow=False)
+        found = list(islice(letters_in(reader, wanted), count + 1))
     finally:
         consumer.close()
     letters = found[:count]
@@ -160,7 +160,7 @@ def replay(
     wanted = Filter(error, contains, key, tuple(offset or ()))
     consumer = open_consumer(bootstrap, Isolation.COMMITTED)
     try:
-        name = _topic(consumer, topic)
+        name = full_name(consumer, topic)
         position = Earliest() if start == NEW else parse_position(start, now_ms=int(time.time() * 1000))
         reader = Reader(consumer, name, partition, position, follow=False)
         if start == NEW:
@@ -182,7 +182,7 @@ def replay(
 def _rehearse(reader: Reader, wanted: "Filter", count: int | None, format: Format) -> None:
     from penstock.cli.letters import COLUMNS, letter_json, letter_row
 
-    letters = [letter for letter in islice(_letters(reader, wanted), count) if letter.death is not None]
+    letters = [letter for letter in islice(letters_in(reader, wanted), count) if letter.death is not None]
     if format is Format.JSON:
         for letter in letters:
             sys.stdout.buffer.write(letter_json(letter))
@@ -196,7 +196,7 @@ def _send(reader: Reader, wanted: "Filter", count: int | None, sender: "Sender")
     skipped = 0
     with Progress("sending back", total=None, shown=True) as progress:
         try:
-            for letter in islice(_letters(reader, wanted), count):
+            for letter in islice(letters_in(reader, wanted), count):
                 if letter.death is None:
                     skipped += 1
                     sender.pass_over(letter)
@@ -210,7 +210,7 @@ def _send(reader: Reader, wanted: "Filter", count: int | None, sender: "Sender")
     return skipped
 
 
-def _letters(reader: Reader, wanted: "Filter") -> "Iterator[Letter]":
+def letters_in(reader: Reader, wanted: "Filter") -> "Iterator[Letter]":
     from penstock.cli.letters import open_letter
 
     for records in reader.batches(None):
@@ -220,7 +220,7 @@ def _letters(reader: Reader, wanted: "Filter") -> "Iterator[Letter]":
                 yield letter
 
 
-def _topic(consumer: "Consumer", name: str) -> str:
+def full_name(consumer: "Consumer", name: str) -> str:
     """Return the dead-letter topic that is meant: the name as it is, or the source's with the suffix."""
     topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
     if not name.endswith(SUFFIX) and name + SUFFIX in topics:

@@ -11,7 +11,22 @@ from typing import Annotated, NoReturn
 import typer
 
 from penstock import __version__
-from penstock.cli import cluster, config, consume, dlq, doctor, group, log, produce, quota, sql, start, topic, txn
+from penstock.cli import (
+    cluster,
+    config,
+    consume,
+    dlq,
+    doctor,
+    group,
+    log,
+    pipeline,
+    produce,
+    quota,
+    sql,
+    start,
+    topic,
+    txn,
+)
 from penstock.cli.errors import CommandError
 from penstock.model.errors import PenstockError
 
@@ -34,6 +49,7 @@ app.add_typer(txn.app, name="txn")
 app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
+app.add_typer(pipeline.app, name="pipeline")
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 

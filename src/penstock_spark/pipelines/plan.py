@@ -140,7 +140,7 @@ class Plan:
 
     def _reads(self, frame: DataFrame) -> frozenset[str]:
         """The stored outputs that stand in a query's plan."""
-        text = frame._explain_string(extended=True)  # type: ignore[operator]
+        text = _explained(frame)
         stored = [one.name for one in self._graph.outputs.values() if one.kind in ("table", "view")]
         return frozenset(
             name for name in stored if name in self._done and re.search(rf"spark_catalog\.(\w+\.)?{name}\b", text)
@@ -158,6 +158,13 @@ def _check_kind(flow: FlowDefinition, output: OutputDefinition, frame: DataFrame
             f"{flow.place}: {output.name!r} is a streaming {output.kind} and its query is not a stream: use "
             "spark.readStream (in SQL: FROM STREAM name), or make it a materialized view"
         )
+
+
+def _explained(frame: DataFrame) -> str:
+    """The plan with the names in it: from the JVM, or from the server of Spark Connect."""
+    if hasattr(frame, "_jdf"):
+        return str(frame._jdf.queryExecution().analyzed().toString())
+    return str(frame._explain_string(extended=True))  # type: ignore[operator]
 
 
 def _missing(error: AnalysisException) -> str | None:

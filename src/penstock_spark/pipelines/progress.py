@@ -52,7 +52,8 @@ class FlowProgress:
 
     def _count(self, metrics: Mapping[str, Any]) -> None:
         for name, row in metrics.items():
-            for column, value in row.items():
+            values: Mapping[str, Any] = row.asDict() if hasattr(row, "asDict") else row
+            for column, value in values.items():
                 if isinstance(value, int):
                     label = column if column == name else f"{name}.{column}"
                     self.counted[label] = self.counted.get(label, 0) + value

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock_spark.lake.files import file_system
 from penstock_spark.pipelines.sources import Completion, Replay, completed
-from penstock_spark.pipelines.spec import Spec
+from penstock_spark.pipelines.spec import OWN, Spec
 from penstock_spark.pipelines.store import Store
 from pyspark_penstock.errors import PenstockSparkError, nearest
 from pyspark_penstock.protocol.cluster import Cluster
@@ -47,22 +51,47 @@ def session(spec: Spec) -> SparkSession:
     from pyspark_penstock.session import builder
 
     remote = spec.spark.get("spark.remote") or os.environ.get("SPARK_REMOTE")
+    settings = {name: value for name, value in spec.spark.items() if not name.startswith(OWN)}
     if remote:
         made = SparkSession.builder.remote(remote)
-        settings = {name: value for name, value in spec.spark.items() if name.startswith(("spark.sql.", "penstock."))}
+        # The server was started with its own; only what concerns queries can be said from here.
+        settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
     else:
         made = builder(spec.name)
-        settings = {"spark.sql.streaming.metricsEnabled": "false", **spec.spark}
-        if "spark.master" not in settings and "MASTER" not in os.environ:
-            made = made.master("local[*]")
+        settings.setdefault("spark.master", os.environ.get("MASTER", "local[*]"))
     for name, value in settings.items():
         made = made.config(name, value)
-    spark = made.getOrCreate()
-    spark.conf.set("penstock.bootstrap.servers", spec.bootstrap)
+    with _jvm_speaks_to(spark_log(spec)):
+        spark = made.getOrCreate()
     if not remote:
-        spark.sparkContext.setLogLevel(spec.spark.get("penstock.log.level", "OFF"))
-    logging.getLogger("py4j").setLevel(logging.ERROR)
+        spark.sparkContext.setLogLevel("ERROR")
+    for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     return spark
+
+
+def spark_log(spec: Spec) -> str:
+    """Where Spark's own words go: the JVM and its workers write them, and people read them when they need to."""
+    system, folder = file_system(spec.storage)
+    if system.type_name != "local":
+        folder = tempfile.mkdtemp(prefix="penstock-pipeline-")
+    os.makedirs(folder, exist_ok=True)
+    return f"{folder}/spark.log"
+
+
+@contextmanager
+def _jvm_speaks_to(path: str) -> Iterator[None]:
+    """A JVM keeps the standard error that it was started with; ours stays free for the display."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
 
 
 def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Callable[[Runner], None]) -> (
@@ -75,7 +104,9 @@ def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Ca
 
     store = Store(spec.storage)
     completion = Completion(spec.bootstrap, spec.is_jvm, wish.replay, lambda topics: _partitions(spec, topics))
-    spark.conf.set("penstock.bootstrap.servers", spec.bootstrap)
+    for name, value in {**spec.spark, f"{OWN}bootstrap.servers": spec.bootstrap}.items():
+        if name.startswith(OWN):
+            spark.conf.set(name, value)
     with completed(completion):
         graph = load(spec, spark)
         if wish.replay is not None:

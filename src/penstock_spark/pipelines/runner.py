@@ -26,6 +26,9 @@ LOOK_EVERY_S: Final = 0.5
 STATE_EVERY_S: Final = 2.0
 DRAIN_S: Final = 60.0
 QUERIES_AT_ONCE: Final = 4
+# A machine so busy that a Python worker did not start within Spark's ten seconds: worth another try.
+PASSING: Final = "Python worker failed to connect back"
+ATTEMPTS: Final = 4
 OUTPUT_MODE: Final = "penstock.outputMode"
 TRIGGER: Final = "penstock.trigger"
 
@@ -49,6 +52,7 @@ class Runner:
         self._started = int(time.time() * 1000)
         self._state_at = 0.0
         self._refreshed: dict[str, float] = {}
+        self._attempts: dict[str, int] = {}
         self._stopping = False
 
     def stop(self) -> None:
@@ -121,8 +125,11 @@ class Runner:
             path = self._plan.path(output.name)
             return ("lake", {"format": kind, "path": path}) if kind in LAKE_FORMATS else (kind, {"path": path})
         options = dict(output.options)
-        if kind in LAKE_FORMATS:
-            return "lake", {"format": kind, **options}
+        if kind == "lake" or kind in LAKE_FORMATS:
+            path = str(options.get("path", output.name))
+            # A relative path is meant inside the pipeline's own storage.
+            options["path"] = path if path.startswith("/") or ":/" in path else f"{self._spec.storage}/{path}"
+            return "lake", options if kind == "lake" else {"format": kind, **options}
         if kind != FORMAT:
             return kind, options
         if not {name.lower() for name in options} & {"kafka.bootstrap.servers", "bootstrap.servers"}:
@@ -162,6 +169,8 @@ class Runner:
             if active:
                 continue
             error = query.exception()
+            if error is not None and self._again(name, str(error)):
+                continue
             if error is not None:
                 raise self._failed(name, str(error))
             if self._continuous and not self._stopping:
@@ -171,6 +180,14 @@ class Runner:
         self._report(list(self._progress.values()))
         if time.monotonic() - self._state_at >= STATE_EVERY_S:
             self._save("running")
+
+    def _again(self, name: str, text: str) -> bool:
+        """Start a flow once more if what ended it passes by itself; it goes on from its checkpoint."""
+        self._attempts[name] = self._attempts.get(name, 0) + 1
+        if PASSING not in text or self._attempts[name] >= ATTEMPTS or self._stopping:
+            return False
+        self._queries[name] = self._write(next(flow for flow in self._plan.flows if flow.name == name))
+        return True
 
     def _failed(self, name: str, text: str) -> FlowFailed:
         said = reason(text)

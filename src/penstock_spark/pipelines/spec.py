@@ -19,10 +19,7 @@ PROVIDERS: Final = ("python", "jvm")
 OWN: Final = "penstock."
 SETTINGS: Final = ("bootstrap.servers", "provider", "trigger", "refresh")
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
-EXAMPLE: Final = """name: orders
-storage: file:///data/pipelines/orders
-libraries:
-  - glob: {include: transformations/**}"""
+EXAMPLE: Final = "docs/spark.md has an example"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +61,8 @@ class Spec:
         return spec
 
 
-def load_spec(where: Path) -> Spec:
-    """Read the spec of a folder, or the spec file itself."""
+def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
+    """Read the spec of a folder, or the spec file itself; `settings` are laid over its configuration."""
     import yaml
 
     path = where if where.is_file() else _find(where)
@@ -74,7 +71,9 @@ def load_spec(where: Path) -> Spec:
     except yaml.YAMLError as error:
         raise PenstockSparkError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
-        raise PenstockSparkError(f"{path} says nothing: write for example\n{EXAMPLE}")
+        raise PenstockSparkError(f"{path} says nothing: a pipeline needs name, storage and libraries ({EXAMPLE})")
+    if settings:
+        given["configuration"] = {**(given.get("configuration") or {}), **settings}
     return _unpack(given, path)
 
 
@@ -84,7 +83,7 @@ def _find(folder: Path) -> Path:
     found = [folder / name for name in FILES if (folder / name).is_file()]
     if not found:
         raise PenstockSparkError(
-            f"{folder} has no spark-pipeline.yml. Name the folder of a pipeline, or write one:\n{EXAMPLE}"
+            f"{folder} has no spark-pipeline.yml. Name the folder of a pipeline, or write one ({EXAMPLE})"
         )
     if len(found) > 1:
         raise PenstockSparkError(f"{folder} has both {' and '.join(FILES)}: keep one")
@@ -97,7 +96,7 @@ def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
             raise PenstockSparkError(f"{path}: there is no field '{name}'.{nearest(str(name), FIELDS)}")
     for name in ("name", "storage"):
         if not isinstance(given.get(name), str) or not given[name]:
-            raise PenstockSparkError(f"{path}: the field '{name}' is missing, as in\n{EXAMPLE}")
+            raise PenstockSparkError(f"{path}: the field '{name}' is missing ({EXAMPLE})")
     own, spark = _configuration(given.get("configuration") or {}, path)
     return Spec(
         name=given["name"],
@@ -150,9 +149,7 @@ def _glob(entry: Any, path: Path) -> str:
     try:
         include = str(entry["glob"]["include"])
     except (TypeError, KeyError):
-        raise PenstockSparkError(
-            f"{path}: libraries must look like\n  - glob: {{include: transformations/**}}"
-        ) from None
+        raise PenstockSparkError(f"{path}: libraries must look like - glob: {{include: transformations/**}}") from None
     return f"{include}/*" if include.endswith("/**") else include
 
 

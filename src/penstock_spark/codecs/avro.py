@@ -1,0 +1,148 @@
+"""Avro, bare or in the registry's wire format, through `fastavro`."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from penstock_spark.codecs.schemas import Schemas, opened, sealed
+from penstock_spark.codecs.vectors import struct_type
+from pyspark_penstock.errors import PenstockSparkError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+_PLAIN: Final = {
+    "string": "string", "int": "int", "long": "bigint", "float": "float", "double": "double", "boolean": "boolean",
+    "bytes": "binary", "enum": "string", "fixed": "binary", "null": "void",
+}  # fmt: skip
+_LOGICAL: Final = {
+    "timestamp-millis": "timestamp", "timestamp-micros": "timestamp", "date": "date", "uuid": "string",
+    "local-timestamp-millis": "timestamp_ntz", "local-timestamp-micros": "timestamp_ntz",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Avro:
+    """`schema` (JSON, or the path of an .avsc file) is what rows look like; `schemas` says where writers' schemas are.
+
+    Without `schemas` values are bare and written with `schema` itself. With it they are in the wire format, and each
+    is read with its writer's schema and shown in ours: fields that it lacks take their defaults.
+    """
+
+    schema: str
+    schemas: Schemas | None = None
+
+    def decode(self, value: Column) -> Column:
+        from penstock_spark.codecs.vectors import decoding
+
+        return decoding(value, self.spark_type(), self.decoder)
+
+    def encode(self, data: Column, *, schema_id: int | None = None) -> Column:
+        """A struct column as Avro; in the wire format if the id of the schema is given."""
+        import pyarrow as pa
+        from pyspark.sql.pandas.functions import arrow_udf
+
+        text = self._text()
+
+        def encode(rows: pa.Array) -> pa.Array:
+            import fastavro
+
+            parsed = fastavro.parse_schema(json.loads(text))
+            out: list[bytes | None] = []
+            for row in rows.to_pylist():
+                if row is None:
+                    out.append(None)
+                    continue
+                stream = io.BytesIO()
+                fastavro.schemaless_writer(stream, parsed, row)
+                payload = stream.getvalue()
+                out.append(payload if schema_id is None else sealed(schema_id, payload))
+            return pa.array(out, pa.binary())
+
+        column: Column = arrow_udf(encode, "binary")(data)  # type: ignore[call-overload]
+        return column
+
+    def spark_type(self) -> DataType:
+        from pyspark.sql.types import StructType
+
+        kind = struct_type(_ddl(json.loads(self._text()), {}))
+        if not isinstance(kind, StructType):
+            raise PenstockSparkError("the Avro schema must be of a record: its fields become columns")
+        return kind
+
+    def decoder(self) -> Callable[[bytes], dict[str, Any]]:
+        import fastavro
+
+        ours = fastavro.parse_schema(json.loads(self._text()))
+        schemas = self.schemas
+        parsed: dict[int, Any] = {}
+
+        def decode(value: bytes) -> dict[str, Any]:
+            theirs: Any
+            if schemas is None:
+                theirs, payload = ours, value
+            else:
+                number, payload = opened(value)
+                theirs = parsed.get(number)
+                if theirs is None:
+                    theirs = parsed[number] = fastavro.parse_schema(json.loads(schemas.text(number)))
+            stream = io.BytesIO(payload)
+            row: Any = fastavro.schemaless_reader(stream, theirs, ours)
+            if stream.tell() != len(payload):
+                raise ValueError(f"{len(payload) - stream.tell()} bytes are left over: this was written otherwise")
+            return dict(row)
+
+        return decode
+
+    def _text(self) -> str:
+        given = self.schema.strip()
+        if given.startswith(("{", "[")):
+            return given
+        path = Path(given)
+        if not path.is_file():
+            raise PenstockSparkError(f"there is no schema file {given}; give its path, or the schema itself as JSON")
+        return path.read_text(encoding="utf-8")
+
+
+def _ddl(kind: Any, named: dict[str, str]) -> str:
+    """Spark's type of an Avro schema. `named` holds the types that later ones may name."""
+    if isinstance(kind, str):
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        if kind in named:
+            return named[kind]
+        raise PenstockSparkError(f"the Avro schema names {kind!r}, which it does not define")
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        if len(others) != 1:
+            raise PenstockSparkError("a union of several types has no column type: only unions with null are read")
+        return _ddl(others[0], named)
+    return _complex(kind, named)
+
+
+def _complex(kind: Mapping[str, Any], named: dict[str, str]) -> str:
+    logical = kind.get("logicalType")
+    if logical == "decimal":
+        return f"decimal({kind['precision']},{kind.get('scale', 0)})"
+    if logical in _LOGICAL:
+        return _LOGICAL[logical]
+    base = kind["type"]
+    if base == "record":
+        fields = ", ".join(f"`{one['name']}`: {_ddl(one['type'], named)}" for one in kind["fields"])
+        made = f"struct<{fields}>"
+    elif base == "array":
+        return f"array<{_ddl(kind['items'], named)}>"
+    elif base == "map":
+        return f"map<string, {_ddl(kind['values'], named)}>"
+    else:
+        made = _ddl(base, named)
+    if "name" in kind:
+        named[kind["name"]] = made
+        named[f"{kind.get('namespace', '')}.{kind['name']}".lstrip(".")] = made
+    return made
