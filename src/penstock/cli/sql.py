@@ -11,7 +11,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, show
 
 EXAMPLE = (
-    'Examples:  penstock sql "SELECT topic, sum(lag) AS lag FROM Lag GROUP BY topic"   '
+    'Example: penstock sql "SELECT topic, sum(lag) AS lag FROM Lag GROUP BY topic"   '
     "penstock sql \"SELECT value->>'$.id' FROM topic('orders') WHERE timestamp > now() - INTERVAL 1 HOUR LIMIT 10\""
 )
 
