@@ -338,7 +338,7 @@ class Fetcher:
                 self._act(followed, self._decide(partition, code, diverging, leader_start))
                 return
             if records is not None:
-                self._append(followed, records, now_ms)
+                self._append(followed, records, now_ms, mark)
             held = partition.log
             partition.take_mark(mark)
             if leader_start > held.start_offset:
@@ -356,9 +356,9 @@ class Fetcher:
             log.error("%s-%d is not followed: %s", partition.topic, partition.index, refusal)
             self._pause(followed, self._backoff_s())
 
-    def _append(self, followed: Followed, records: memoryview, now_ms: int) -> None:
+    def _append(self, followed: Followed, records: memoryview, now_ms: int, leader_mark: int) -> None:
         partition = followed.partition
-        partition.append_fetched(records, now_ms=now_ms)
+        partition.append_fetched(records, now_ms=now_ms, leader_mark=leader_mark)
         self._changed[followed] = None
         held = partition.log
         if held.durable_offset < held.end_offset:

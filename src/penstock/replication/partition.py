@@ -348,14 +348,15 @@ class Partition(MarkedLog):
         for fed in self.feeds:
             fed.wrote(size)
 
-    def append_fetched(self, records: memoryview, *, now_ms: int) -> None:
+    def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
         """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
         if self.log.start_offset == self.log.end_offset:
             first = BatchHeader.at(records)
             if first.base_offset < self.log.end_offset < first.next_offset:
                 # Records were deleted up to the middle of a batch: the log begins with the whole of it.
                 self.begin_anew(first.base_offset)
-        self.log.append_replicated(records, now_ms=now_ms)
+        # Compaction leaves gaps below the mark alone; any other is a rotten offset.
+        self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark)
         self._hidden_size += len(records)
 
     def take_mark(self, mark: int) -> None:

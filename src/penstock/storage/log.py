@@ -268,11 +268,14 @@ class Log(RollingLog):
             producer_id, producer_epoch, first_sequence, starts_at_zero=starts_at_zero
         )
 
-    def append_replicated(self, records: memoryview, *, now_ms: int) -> Appended:
-        """Append batches that have their offsets and epochs: a follower's, whose leader has judged them."""
+    def append_replicated(self, records: memoryview, *, now_ms: int, gaps_below: int | None = None) -> Appended:
+        """Append batches that have their offsets and epochs: a follower's, whose leader has judged them.
+
+        `gaps_below` is an offset from which on compaction has left no gaps: offsets have no checksum.
+        """
         if self.damage is not None or self.directory.failure is not None:
             self._refuse_storage()
-        return replicated.append_replicated(self, records, now_ms)
+        return replicated.append_replicated(self, records, now_ms, gaps_below)
 
     # Reading
 

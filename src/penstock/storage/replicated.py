@@ -25,7 +25,9 @@ def check_own_batch(records: memoryview) -> None:
         raise CorruptMessage("the checksum of the batch does not match")
 
 
-def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appended:
+def append_replicated(
+    log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None
+) -> Appended:
     """Write one or more batches as they are, in one write."""
     headers: list[BatchHeader] = []
     expected = log.end_offset
@@ -34,6 +36,8 @@ def append_replicated(log: RollingLog, records: memoryview, now_ms: int) -> Appe
         header = BatchHeader.at(batch)
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise InvalidRecord(f"base offset {header.base_offset} where {expected} or more must follow")
+        if gaps_below is not None and expected < header.base_offset > gaps_below:
+            raise CorruptMessage(f"base offset {header.base_offset} where {expected} must follow")
         headers.append(header)
         expected = header.next_offset
     if not headers:

@@ -340,3 +340,21 @@ def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
         assert all(node.values() == world.acked for node in world.nodes.values())
 
     story(tell)
+
+
+def test_a_rotten_offset_is_not_taken_for_a_gap() -> None:
+    async def tell(world: World) -> None:
+        world.network.cut = {(1, 3), (2, 3)}
+        world.elect(1, isr=(1, 2))
+        for _ in range(5):
+            world.send(1)
+        await world.settle()
+        # The base offset of the last batch, which no checksum covers.
+        size = world.nodes[NodeId(1)].partition.log.size // 5
+        world.nodes[NodeId(1)].disk.flip("/data/orders-0/00000000000000000000.log", 4 * size + 2, 8)
+        world.network.cut = set()
+        await world.settle(seconds=60)
+        assert all(node.values() == world.acked for node in world.nodes.values())
+        assert sorted(world.state.isr) == [1, 2, 3]
+
+    story(tell)
