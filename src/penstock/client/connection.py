@@ -44,6 +44,10 @@ class PeerConnection:
         self._lost = False
         self._versions: Mapping[int, tuple[int, int]] = {}
 
+    @property
+    def is_lost(self) -> bool:
+        return self._lost
+
     def greet(self, *, timeout_s: float) -> "asyncio.Future[None]":
         """Ask what the peer serves: before that, nothing else can be asked."""
         key, version = ApiKey.API_VERSIONS, _API_VERSIONS_VERSION

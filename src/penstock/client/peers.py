@@ -163,6 +163,9 @@ class _Link:
         if self._trying is not peer:
             return
         self._trying = None
+        if error is None and peer.is_lost:
+            # It broke between the answer and the news of it: nobody will say so again.
+            error = PeerUnavailable("the connection broke")
         if error is not None:
             peer.close()
             self._failed(PeerUnavailable(f"node {self.node} does not answer: {error}"))

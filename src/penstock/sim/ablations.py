@@ -7,8 +7,8 @@ need several nodes are in cluster_ablations.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -17,10 +17,11 @@ from penstock.groups.classic_group import ClassicGroup
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import snapshot as metadata_snapshot
 from penstock.metadata.records import PartitionRecord
-from penstock.model.errors import NO_ERROR
+from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusal
 from penstock.replication.marks import MarkedLog
 from penstock.replication.partition import Partition
-from penstock.sim.bugs import BUGS, Patch, bug
+from penstock.sim import cluster_ablations
+from penstock.sim.bugs import BUGS, Patch, bug, replaced
 from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
@@ -30,8 +31,10 @@ from penstock.storage.scan import walk
 from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
+from penstock.transactions.commands import MarkersWritten
+from penstock.transactions.markers import MarkerDriver
 
-__all__ = ["BUGS", "planted"]
+__all__ = ["BUGS", "cluster_ablations", "planted"]
 
 
 @contextmanager
@@ -42,11 +45,6 @@ def planted(name: str) -> Iterator[None]:
             for each in BUGS[name]():
                 stack.enter_context(each)
         yield
-
-
-def _replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Patch:
-    """Replace a function by what `make` makes of it."""
-    return patch.object(owner, name, make(getattr(owner, name)))
 
 
 # -- durability ----------------------------------------------------------------------------
@@ -78,7 +76,7 @@ def mark_ahead_of_the_disk() -> list[Patch]:
 
         return appended
 
-    return [patch.object(Partition, "_advance", advance), _replaced(Partition, "append", append)]
+    return [patch.object(Partition, "_advance", advance), replaced(Partition, "append", append)]
 
 
 @bug
@@ -88,7 +86,7 @@ def failed_sync_tried_again() -> list[Patch]:
     def forgiving(original: Any) -> Any:
         return lambda self, generation, job, error: original(self, generation, job, None)
 
-    return [_replaced(Flusher, "_finished", forgiving)]
+    return [replaced(Flusher, "_finished", forgiving)]
 
 
 @bug
@@ -233,7 +231,7 @@ def old_epochs_may_write() -> list[Patch]:
 
         return lenient
 
-    return [_replaced(ProducerState, "check", check), patch.object(partitions, "ProducerFenced", _NoError)]
+    return [replaced(ProducerState, "check", check), patch.object(partitions, "ProducerFenced", _NoError)]
 
 
 class _NoError:
@@ -275,7 +273,34 @@ def takeover_without_a_new_epoch() -> list[Patch]:
     def keep_epoch(original: Any) -> Any:
         return lambda found, **changes: original(found, **{**changes, "epoch": found.epoch})
 
-    return [_replaced(taking_over, "replace", keep_epoch)]
+    return [replaced(taking_over, "replace", keep_epoch)]
+
+
+@bug
+def lost_shard_when_replicas_are() -> list[Patch]:
+    """A coordinator gives its shard up when a record of it waits for too few replicas."""
+
+    def settled(original: Any) -> Any:
+        def unforgiving(self: Any, end: int, code: int) -> None:
+            if code == NotEnoughReplicasAfterAppend.code:
+                self._fail(code)
+            else:
+                original(self, end, code)
+
+        return unforgiving
+
+    return [replaced(ShardRunner, "_settled", settled)]
+
+
+@bug
+def completion_left_to_the_next_load() -> list[Patch]:
+    """A transaction whose end meets a full disk is not ended any more."""
+
+    async def once(self: Any, index: int, markers: Any) -> None:
+        with suppress(Refusal):
+            await self._complete(index, MarkersWritten(markers))
+
+    return [patch.object(MarkerDriver, "_finish", once)]
 
 
 # -- metadata ------------------------------------------------------------------------------
@@ -293,4 +318,4 @@ def snapshot_without_a_partition() -> list[Patch]:
 
         return incomplete
 
-    return [_replaced(metadata_snapshot, "records_of", records)]
+    return [replaced(metadata_snapshot, "records_of", records)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 Patch = Any
 BUGS: dict[str, Callable[[], list[Patch]]] = {}
@@ -11,3 +12,8 @@ def bug(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
     """Enter a bug under the name of its function."""
     BUGS[make.__name__.replace("_", "-")] = make
     return make
+
+
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Patch:
+    """Replace a function by what `make` makes of it."""
+    return patch.object(owner, name, make(getattr(owner, name)))

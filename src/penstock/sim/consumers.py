@@ -178,9 +178,9 @@ class Consumer(Client):
             self.forget(topic)
             await self.backoff()
             return None
-        return self._take(place, position, answer, began)
+        return self._take(place, position, answer, began, epoch)
 
-    def _take(self, place: Place, position: int, answer: Any, began: float) -> Poll:
+    def _take(self, place: Place, position: int, answer: Any, began: float, epoch: int) -> Poll:
         try:
             batches = read_batches(bytes(answer.records or b""))
         except Refusal as refusal:
@@ -205,6 +205,7 @@ class Consumer(Client):
             answer.log_start_offset,
             began,
             self.now,
+            epoch,
         )
         self.history.polls.append(poll)
         self.positions[place] = next_position

@@ -59,7 +59,7 @@ class Poll:
     log_start: int
     began: float
     ended: float
-    leader: int = -1
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)

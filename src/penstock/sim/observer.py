@@ -19,6 +19,7 @@ from penstock.model.errors import StorageError
 from penstock.replication.partition import Partition
 from penstock.sim.host import Host
 from penstock.sim.trace import Trace
+from penstock.storage.scan import BadBatch
 from penstock.wire.batch import BatchHeader, iter_batches
 
 LOOK_S = 0.2
@@ -192,7 +193,7 @@ def _content(partition: Partition, start: int, end: int) -> bytes | None:
     """The bytes of a log; None if it is damaged, which a reader may be the first to notice."""
     try:
         return _read(partition, start, end)
-    except StorageError:
+    except (StorageError, BadBatch):
         return None
 
 

@@ -160,6 +160,9 @@ def inv_10_marks_never_go_back(history: History) -> Iterator[str]:
         if before is None:
             continue
         for name in ("high_watermark", "last_stable_offset", "log_start"):
+            if name == "log_start" and poll.leader_epoch != before.leader_epoch:
+                # As in Kafka, a leader that was not there when records were deleted hears of it from the next one.
+                continue
             if getattr(poll, name) < getattr(before, name):
                 yield (
                     f"{poll.place}: {poll.client} saw {name} go from {getattr(before, name)} to "
