@@ -53,6 +53,9 @@ class LedShards(Generic[S]):
         """The partitions that this node leads, and in which leader epoch."""
         self._shards: dict[int, S] = {}
         """Also those that are being loaded: they must not miss what changes meanwhile."""
+        self.on_taken: Callable[[int], None] = lambda index: None
+        """Called for a shard that is loaded later than the image asked for it."""
+        replicas.opened_late.append(self._opened_late)
 
     def __iter__(self) -> Iterator[S]:
         return iter(self._shards.values())
@@ -134,6 +137,13 @@ class LedShards(Generic[S]):
         self.epochs[index] = leader_epoch
         self.runtime.lead(index, PartitionLog(partition, self._clock, self._commit_timeout_ms))
         return True
+
+    def _opened_late(self, topic: TopicName, index: int) -> None:
+        state = self._replicas.image.partition(topic, index)
+        if topic != self._topic or state is None or state.leader != self._node_id:
+            return
+        if self.epochs.get(index) != state.leader_epoch and self._lead(index, state.leader_epoch):
+            self.on_taken(index)
 
     def _resign(self, index: int) -> None:
         self.runtime.resign(index)

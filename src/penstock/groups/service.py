@@ -58,6 +58,7 @@ class Groups:
             commit_timeout_ms=lambda: current_settings().integer("offsets.commit.timeout.ms"),
         )
         self._settling: set[asyncio.Task[None]] = set()
+        self._shards.on_taken = self._start_settling
 
     # -- commands --------------------------------------------------------------------------
 
@@ -148,11 +149,14 @@ class Groups:
             for shard in self._shards:
                 shard.consumers.topics = topics
         for index in self._shards.image_changed(delta, image):
-            task = asyncio.ensure_future(self._settle(index))
-            self._settling.add(task)
-            task.add_done_callback(self._settling.discard)
+            self._start_settling(index)
         if delta.topics_deleted:
             self._forget(delta.topics_deleted)
+
+    def _start_settling(self, index: int) -> None:
+        task = asyncio.ensure_future(self._settle(index))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
 
     def _follow_settings(self, delta: Delta) -> None:
         kinds = {resource.type for resource in delta.configs_changed}

@@ -89,6 +89,10 @@ class Replicas:
         self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
         self._look_at = self._checkpoint_at = 0.0
+        self._unopened: dict[tuple[HostedTopic, int], None] = {}
+        """Logs that the disk has refused to open or make: they are tried again."""
+        self.opened_late: list[Callable[[TopicName, int], None]] = []
+        """Told of those, because whoever saw the image change did not find them."""
 
     def start(self) -> None:
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
@@ -208,8 +212,13 @@ class Replicas:
         state = topic.partitions[index]
         try:
             opened = self._store.open(place, hosted.id, self._topic_settings(hosted.name))
-        except (OSError, Corruption, StorageError) as error:
+        except Corruption as error:
             log.error("partition %s is offline: %s", place, error)
+            return
+        except (OSError, StorageError) as error:
+            if (hosted, index) not in self._unopened:
+                log.error("partition %s is offline for now: %s", place, error)
+                self._unopened[hosted, index] = None
             return
         partition = hosted.partitions[index] = Partition(
             hosted.name,
@@ -222,6 +231,19 @@ class Replicas:
             cluster=self._company,
         )
         self._take_role(partition, state)
+
+    def _open_again(self) -> None:
+        """Try what a full or failing disk has refused; whoever depends on it is told."""
+        if self._store.failure is not None:
+            return
+        for hosted, index in list(self._unopened):
+            self._open(hosted, index)
+            if index in hosted.partitions or self._image.topics_by_id.get(hosted.id) is None:
+                del self._unopened[hosted, index]
+            if index in hosted.partitions:
+                log.warning("partition %s-%d is online", hosted.name, index)
+                for opened in self.opened_late:
+                    opened(hosted.name, index)
 
     def open_anew(self, partition: Partition) -> None:
         """Put an empty log in the place of one that was set aside."""
@@ -294,6 +316,8 @@ class Replicas:
                 partition.look_for_laggards()
             if partition.log.damage is not None:
                 damaged.append(partition)
+        if self._unopened:
+            self._open_again()
         if damaged and self._company is not None:
             # Readers meet damage too.
             self._company.look_at_damage(damaged)
