@@ -5,6 +5,7 @@ anything is opened; the metadata is read before the logs; the node serves once i
 so a client never sees a half-built cluster. Raises StartupError with one line that says what to do.
 """
 
+import asyncio
 import errno
 import logging
 import sys
@@ -89,6 +90,8 @@ class Node:
         self._server = Server(network, self._admission, self._throttle, clock)
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
+        self.broken = asyncio.Event()
+        """Set when this node can no longer take part in its cluster; only a new process can."""
         self._janitor: Janitor | None = None
         self._peers: Peers | None = None
         self._lifecycle: Lifecycle | None = None
@@ -241,6 +244,9 @@ class Node:
             metadata_views=MetadataViews(self._clock.monotonic),
         )
         store.on_failure = self._storage_failed
+        if not quorum.is_alone:
+            # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
+            quorum.on_failure = self.broken.set
         quorum.on_leadership(monitor.leadership_changed)
         dispatcher = Dispatcher(context, self._monitoring.stopwatch, is_held=not quorum.is_alone)
         if not quorum.is_alone:

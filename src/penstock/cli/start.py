@@ -132,7 +132,14 @@ async def _serve(settings: "BrokerSettings") -> None:
     try:
         await node.start()
         print(f"ready {node.bootstrap}", flush=True)
-        await asked_to_stop.wait()
+        broken = asyncio.ensure_future(node.broken.wait())
+        asked = asyncio.ensure_future(asked_to_stop.wait())
+        await asyncio.wait((broken, asked), return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        if broken.done():
+            node.abandon()
+            raise CommandError("The disk failed this node: look at its log, and start it again once the disk is well.")
+        broken.cancel()
         await node.stop()
     finally:
         network.stop()

@@ -93,6 +93,7 @@ class Quorum:
         )
         self._head = EMPTY
         self._failure: Exception | None = None
+        self.on_failure: Callable[[], None] = lambda: None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ready.add_done_callback(look_at)
         self._events: deque[Event] = deque()
@@ -450,6 +451,7 @@ class Quorum:
         """The disk is no longer to be trusted: refuse what waits and what is still to come."""
         if self._failure is None and self._ready.done():
             logger.critical("the metadata log of node %d is offline: %r", self.node_id, error)
+            self.on_failure()
         self._failure = self._failure or error
         refusal = StorageError(f"the metadata log is offline: {error}")
         self._applier.fail_pending(refusal)
