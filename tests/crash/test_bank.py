@@ -15,7 +15,7 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
@@ -95,10 +95,17 @@ class Reader:
         self._consumer.close()
 
 
+class Bootstrapped(Protocol):
+    """What clients need to know of a broker or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
 class Bank:
     """The broker, the workers and what they are told to do."""
 
-    def __init__(self, broker: BrokerProcess, protocol: str, folder: Path) -> None:
+    def __init__(self, broker: Bootstrapped, protocol: str, folder: Path) -> None:
         self._broker = broker
         self._protocol = protocol
         self._folder = folder

@@ -307,7 +307,7 @@ class ShardRunner(Generic[R]):
 
     def _settled(self, end: int, code: int) -> None:
         """Everything below the end is committed, or will not be known to be in time."""
-        if code not in (NO_ERROR, RequestTimedOut.code, NotEnoughReplicasAfterAppend.code):
+        if code not in _MAYBE_LATER:
             self._fail(code)
             return
         held: list[_Parked] = []
@@ -322,10 +322,11 @@ class ShardRunner(Generic[R]):
             refuse(parked.shared, CoordinatorNotAvailable())
             if parked.actions:
                 held.append(_Parked(parked.end, [], parked.actions, []))
-        if held:
-            # Whoever asked may ask again, but nobody would ever do what was decided.
-            self._parked.extendleft(reversed(held))
-            self._wait_for(held[-1].end)
+        # Whoever asked may ask again, but nobody would ever do what was decided.
+        self._parked.extendleft(reversed(held))
+        if code != NO_ERROR and end == self._end:
+            # The records are in the log and may be committed yet: replies that depend on them park until then.
+            self._wait_for(end)
 
     def _wait_for(self, end: int) -> None:
         if self._log.high_watermark >= end:
@@ -417,7 +418,9 @@ class ShardRunner(Generic[R]):
     def _fail(self, code: int) -> None:
         """The log is lost to us: nothing that waits on it will be answered."""
         if self._phase is not _Phase.FAILED:
-            log.warning("shard %d is no longer served: its log failed with error code %d", self._index, code)
+            # Another node leads now: that is how coordinators move, and nothing to worry about.
+            level = logging.INFO if code == NotLeaderOrFollower.code else logging.WARNING
+            log.log(level, "shard %d is no longer served: its log failed with error code %d", self._index, code)
         self._load_task.cancel()
         self._phase = _Phase.FAILED
         self._refuse_everybody()
@@ -440,6 +443,7 @@ def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:
     )
 
 
+_MAYBE_LATER = (NO_ERROR, RequestTimedOut.code, NotEnoughReplicasAfterAppend.code)
 _NOT_AVAILABLE = (UnknownTopicOrPartition, NotEnoughReplicas, RequestTimedOut)
 _NOT_HERE = (NotLeaderOrFollower, StorageError)
 

@@ -23,17 +23,15 @@ from penstock.model.errors import Refusal
 
 async def handle(context: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
+    # All at once: a partition that lacks replicas must not hold up the markers of others.
     return WriteTxnMarkersResponse(
-        markers=tuple(
-            [
-                WritableTxnMarkerResult(
-                    producer_id=marker.producer_id,
-                    topics=tuple([await _write_to_topic(context, marker, topic) for topic in marker.topics]),
-                )
-                for marker in body.markers
-            ]
-        )
+        markers=tuple(await asyncio.gather(*(_write_marker(context, marker) for marker in body.markers)))
     )
+
+
+async def _write_marker(context: Context, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    topics = await asyncio.gather(*(_write_to_topic(context, marker, topic) for topic in marker.topics))
+    return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=tuple(topics))
 
 
 async def _write_to_topic(

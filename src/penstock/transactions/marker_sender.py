@@ -6,6 +6,7 @@ of the other node. Refuses: LeaderNotAvailable, and what the partition's leader 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
@@ -21,6 +22,8 @@ from penstock.model.errors import (
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 from penstock.transactions.markers import WriteMarker
 from penstock.wire.api import ApiKey
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 30.0
 PURPOSE: Final = "markers"
@@ -101,12 +104,15 @@ class MarkerSender:
             answer = await self._peers.ask(
                 leader, ApiKey.WRITE_TXN_MARKERS, _request(batch), timeout_s=TIMEOUT_S, purpose=PURPOSE
             )
+            codes = [marker.topics[0].partitions[0].error_code.value for marker in answer.markers]
         except PeerUnavailable:
-            for each in batch:
-                _settle(each, LeaderNotAvailable.code)
-            return
-        for each, result in zip(batch, answer.markers, strict=True):
-            _settle(each, result.topics[0].partitions[0].error_code.value)
+            codes = []
+        except Exception:
+            log.exception("node %d answers markers in a way that is not understood", leader)
+            codes = []
+        # Whoever is not answered tries again; one who waits for ever would leave its transaction open.
+        for position, each in enumerate(batch):
+            _settle(each, codes[position] if position < len(codes) else LeaderNotAvailable.code)
 
 
 def _settle(wanted: _Wanted, code: int) -> None:

@@ -13,6 +13,7 @@ from penstock.model.errors import (
     InvalidProducerEpoch,
     MessageTooLarge,
     NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     Refusal,
     RequestTimedOut,
@@ -205,6 +206,29 @@ async def test_a_commit_that_takes_too_long_is_told_and_the_next_one_goes_on(sta
     stage.log.commit()
     assert await after == 3
     stage.check()
+
+
+@pytest.mark.parametrize("code", [RequestTimedOut.code, NotEnoughReplicasAfterAppend.code])
+async def test_what_is_asked_after_a_late_commit_is_answered_when_the_commit_comes(stage: Stage, code: int) -> None:
+    stage.log.is_held = True
+    late = stage.submit("add", 1)
+    stage.log.commit(code)
+    with pytest.raises(CoordinatorNotAvailable):
+        await late
+    asked = stage.submit("get")
+    assert not asked.done(), "the total may still be taken back"
+    stage.log.commit()
+    assert await asked == 1
+
+
+async def test_only_one_wait_is_left_of_many_late_commits(stage: Stage) -> None:
+    stage.log.is_held = True
+    late = [stage.submit("add", 1) for _ in range(3)]
+    stage.log.commit(RequestTimedOut.code)
+    assert [end for end, _ in stage.log.waits] == [3]
+    for each in late:
+        with pytest.raises(CoordinatorNotAvailable):
+            await each
 
 
 async def test_a_log_that_fails_ends_the_service(stage: Stage) -> None:

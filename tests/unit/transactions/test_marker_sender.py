@@ -32,6 +32,7 @@ class World:
         self.gate = asyncio.Event()
         self.gate.set()
         self.is_down = False
+        self.is_strange = False
         write_here: Any = self._write_here
         self.sender = MarkerSender(node_id=NodeId(1), image=lambda: image, peers=peers, write_here=write_here)
 
@@ -43,6 +44,8 @@ class World:
         await self.gate.wait()
         if self.is_down:
             raise PeerUnavailable
+        if self.is_strange:
+            return SimpleNamespace(markers=[])
         result = SimpleNamespace(error_code=SimpleNamespace(value=self.code))
         answered = SimpleNamespace(topics=[SimpleNamespace(partitions=[result])])
         return SimpleNamespace(markers=[answered] * len(request.markers))
@@ -87,6 +90,13 @@ async def test_a_node_that_does_not_answer_is_tried_again_by_the_caller() -> Non
     world.is_down = False
     await world.write(1)
     assert len(world.asked) == 2
+
+
+async def test_an_answer_that_says_nothing_of_a_marker_leaves_nobody_waiting() -> None:
+    world = World()
+    world.is_strange = True
+    with pytest.raises(Refusal, match="5"):
+        await asyncio.wait_for(world.write(1), 5)
 
 
 async def test_a_partition_without_a_leader_and_an_unknown_one_are_told_apart() -> None:
