@@ -46,6 +46,7 @@ OFFSETS_ID, ORDERS_ID, NEW_ID = UUID(int=1), UUID(int=2), UUID(int=3)
 
 class FakeReplicas:
     def __init__(self) -> None:
+        self.opened_late: list[object] = []
         self.partitions: dict[int, Partition] = {}
 
     def find(self, name: str, index: int) -> Partition | None:

@@ -68,6 +68,7 @@ def topic(name: str, topic_id: UUID, *leaders: NodeId) -> list[MetadataRecord]:
 
 class World:
     def __init__(self) -> None:
+        self.opened_late: list[object] = []
         self.clock = FakeClock()
         self.partitions = [Partition(TRANSACTION_STATE, STATE_ID, index, ME, open_log(SimDisk())) for index in range(2)]
         self.image: Image = EMPTY
