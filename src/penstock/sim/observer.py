@@ -22,7 +22,7 @@ from penstock.sim.trace import Trace
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import BatchHeader, iter_batches
 
-LOOK_S = 0.2
+LOOK_S = 0.4
 HASHED_EVERY = 5
 """Every so many offsets of the metadata log the whole image is compared between nodes."""
 QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
@@ -138,12 +138,15 @@ class Observer:
         place = f"{partition.topic}-{partition.index}"
         if leader != host.node_id:
             self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
-        if len(running) < len(self._hosts) or partition.high_watermark <= partition.log.start_offset:
+        ends = [_durable_end(each, partition) for each in running if each.node_id in partition.replicas]
+        if len(ends) < len(partition.replicas) or None in ends:
+            return  # Somebody is away, or does not know of the topic's beginning or end yet.
+        if partition.high_watermark <= partition.log.start_offset:
             return
         # With everybody there it can be counted who holds durably what consumers are shown.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
-        holders = sum(_durable_end(each, partition) >= partition.high_watermark for each in running)
-        if partition.high_watermark and holders < needed:
+        holders = sum(end is not None and end >= partition.high_watermark for end in ends)
+        if holders < needed:
             self._complain(
                 f"inv_16: the mark of {place} is {partition.high_watermark}, and {holders} replicas hold that durably"
             )
@@ -183,10 +186,10 @@ class Observer:
             yield f"{topic}-{index}", partitions
 
 
-def _durable_end(host: Host, partition: Partition) -> int:
+def _durable_end(host: Host, partition: Partition) -> int | None:
     assert host.node is not None
     held = host.node.context.replicas.find(partition.topic, partition.index)
-    return -1 if held is None or held.topic_id != partition.topic_id else held.log.durable_offset
+    return None if held is None or held.topic_id != partition.topic_id else held.log.durable_offset
 
 
 def _content(partition: Partition, start: int, end: int) -> bytes | None:

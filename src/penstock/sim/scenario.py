@@ -1,0 +1,213 @@
+"""Stories for the simulator, a step in a line: `tests/scenarios/*.txt`.
+
+`cluster` comes first and starts the nodes; every later line happens when the one before it is over.
+What stands behind `->` is what must come of it. A story that does not go as it is told raises
+`Departed` with the line. The steps and their words are listed in docs/internals/simulator.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from penstock.model import errors
+from penstock.sim import admin
+from penstock.sim.checkers import check
+from penstock.sim.client import STALE_LEADER, Client, Lost, Unavailable
+from penstock.sim.history import FAIL, OK, Send
+from penstock.sim.host import DATA, Host
+from penstock.sim.plan import Plan, TopicPlan
+from penstock.sim.producers import NEVER_WRITTEN, PRODUCE_VERSION, batch_of, produce_fields, result_of
+from penstock.sim.world import World
+from penstock.wire.api import ApiKey
+
+PATIENCE_S = 60.0
+PRODUCE_S_MAX = 30.0
+CODES: dict[int, str] = {
+    each.code: name
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, errors.Refusal) and each is not errors.Refusal
+}
+
+
+class Departed(AssertionError):
+    """The story went otherwise than it was told."""
+
+
+def run_file(path: Path) -> None:
+    run(path.read_text(), seed=path.stem)
+
+
+def run(text: str, *, seed: str = "story") -> None:
+    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
+    Story([line for line in lines if line], seed).play()
+
+
+class Story(World):
+    def __init__(self, lines: list[str], seed: str) -> None:
+        words = lines[0].split()
+        assert words[0] == "cluster", "a story begins with its cluster"
+        self._options = _options(words[1:])
+        plan = Plan(sum(seed.encode()), nodes=int(self._options.get("brokers", "3")))
+        name = self._options.get("topic", "orders")
+        plan.topics = [TopicPlan(name, int(self._options.get("partitions", "1")))]
+        if "min_isr" in self._options:
+            plan.topics[0].configs["min.insync.replicas"] = self._options["min_isr"]
+        super().__init__(plan)
+        self._lines = lines[1:]
+        self._client = Client(self.shared, "teller")
+        self._values = 0
+        self._done = False
+
+    def play(self) -> None:
+        result = self.run()
+        if result.violations or not self._done:
+            raise Departed("\n".join(result.violations) or "the story did not come to its end")
+
+    async def _live(self) -> None:
+        background = [asyncio.ensure_future(self.observer.watch())]
+        for host in self.hosts:
+            host.start()
+        replicas = int(self._options.get("replicas", str(min(3, self.plan.nodes))))
+        if not await self._as(self._client, admin.create_topics(self._client, self.plan.topics, replicas=replicas)):
+            raise Departed("the topic could not be made")
+        for line in self._lines:
+            step, _, wanted = (part.strip() for part in line.partition("->"))
+            words = step.split()
+            handler: Callable[..., Coroutine[Any, Any, str]] = getattr(self, f"do_{words[0].replace('-', '_')}")
+            came = await handler(*words[1:])
+            if wanted and came != wanted:
+                raise Departed(f"{line}: it came to '{came}'")
+        self._done = True
+        for task in background:
+            task.cancel()
+
+    def _host_of(self, word: str) -> Host:
+        return self.hosts[int(word) - 1]
+
+    # -- what happens to nodes -------------------------------------------------------------
+
+    async def do_kill(self, *nodes: str) -> str:
+        for node in nodes:
+            self._host_of(node).kill()
+        return "ok"
+
+    async def do_power_off(self, *nodes: str) -> str:
+        for node in nodes:
+            self._host_of(node).lose_power(kept=0.0)
+        return "ok"
+
+    async def do_stop(self, *nodes: str) -> str:
+        for node in nodes:
+            await self._host_of(node).stop()
+        return "ok"
+
+    async def do_start(self, *nodes: str) -> str:
+        for node in nodes:
+            self._host_of(node).start()
+        return await self._until(lambda: all(self._host_of(node).is_up for node in nodes), "they are up")
+
+    async def do_pause(self, node: str, seconds: str) -> str:
+        self.loop.pause(self._host_of(node).owner, float(seconds))
+        return "ok"
+
+    async def do_cut_off(self, *nodes: str) -> str:
+        """No bytes pass between these nodes and the others, clients left aside."""
+        cut = {self._host_of(node).name for node in nodes}
+        names = [host.name for host in self.hosts]
+        self.hub.set_blocked({(a, b) for a in names for b in names if (a in cut) != (b in cut)})
+        return "ok"
+
+    async def do_heal(self) -> str:
+        self.hub.set_blocked(set())
+        return "ok"
+
+    async def do_rot(self, node: str, place: str) -> str:
+        """Flip a bit in the first batch that a stopped node holds of a partition."""
+        disk = self._host_of(node).disk
+        disk.flip(
+            next(path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")), 70
+        )
+        return "ok"
+
+    async def do_wait(self, seconds: str) -> str:
+        await asyncio.sleep(float(seconds))
+        return "ok"
+
+    # -- what clients do -------------------------------------------------------------------
+
+    async def do_produce(self, place: str, *words: str) -> str:
+        options = _options(list(words))
+        topic, _, index = place.rpartition("-")
+        outcome = "ok"
+        for _ in range(int(options.get("count", "1"))):
+            acks = {"all": -1, "1": 1, "0": 0}[options.get("acks", "all")]
+            outcome = await self._as(self._client, self._produce(topic, int(index), acks))
+        return outcome
+
+    async def _produce(self, topic: str, index: int, acks: int) -> str:
+        self._values += 1
+        deadline = self.loop.now + PRODUCE_S_MAX
+        code = 0
+        while self.loop.now < deadline:
+            try:
+                address, _, place = await self._client.leader_of(topic, index)
+                send = Send("teller", place, (b"value.%d" % self._values,), acks, self.loop.now, attempts=1)
+                self.history.sends.append(send)
+                fields = produce_fields(place, batch_of(send), acks=acks)
+                code, offset = result_of(await self._client.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, **fields))
+                send.ended, send.code = self.loop.now, code
+                if code == 0:
+                    send.outcome, send.offset = OK, offset
+                    return "ok"
+                send.outcome = FAIL if code in NEVER_WRITTEN else send.outcome
+                if code not in STALE_LEADER:
+                    return f"refused {CODES.get(code, code)}"
+            except (Lost, Unavailable):
+                code = -1
+            self._values += 1
+            self._client.topics.clear()
+            await self._client.backoff()
+        return "no answer" if code < 0 else f"refused {CODES.get(code, code)}"
+
+    # -- what must come true ---------------------------------------------------------------
+
+    async def do_until(self, what: str, place: str, sign: str, *values: str) -> str:
+        """`until isr orders-0 = 1 2` (the very set), `until leader orders-0 != 1`."""
+        topic, _, index = place.rpartition("-")
+        wanted = {int(value) for value in values}
+
+        def holds() -> bool:
+            for host in self.hosts:
+                if host.is_up and host.node is not None and host.node.context.quorum.is_active:
+                    state = host.node.context.quorum.image.partition(topic, int(index))  # type: ignore[arg-type]
+                    if state is not None:
+                        found = set(state.isr) if what == "isr" else {int(state.leader)}
+                        return (found == wanted) == (sign == "=") and -1 not in found
+            return False
+
+        return await self._until(holds, f"{what} of {place} {sign} {' '.join(values)}")
+
+    async def _until(self, holds: Callable[[], bool], what: str) -> str:
+        deadline = self.loop.now + PATIENCE_S
+        while not holds():
+            if self.loop.now > deadline:
+                raise Departed(f"{PATIENCE_S:.0f} s and still not: {what}")
+            await asyncio.sleep(0.05)
+        return "ok"
+
+    async def do_check(self, *what: str) -> str:
+        """`logs-agree`: all replicas are in sync and equal; `acked-survive`: everything acknowledged is read back."""
+        if "logs-agree" in what:
+            await self._until(lambda: not self.observer.unequal(), "all replicas are in sync and equal")
+            self.observer.compare_logs()
+        if "acked-survive" in what:
+            await self._look_back(f"reader{self.loop.now:.0f}")
+            self.complaints.extend(check(self.history))
+        return "ok"
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    return dict(word.split("=", 1) for word in words)
