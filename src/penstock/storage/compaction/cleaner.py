@@ -28,6 +28,15 @@ logger = logging.getLogger(__name__)
 LOGS_PER_SLICE: Final = 50
 # Errors of the disk that pass by themselves, or when somebody makes room.
 _PASSING: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM))
+# How long a log whose worker died again and again waits for the next attempt, at most.
+DEATH_WAIT_S_MAX: Final = 900.0
+
+
+class _Deaths(NamedTuple):
+    """How often in a row the worker died over a log, and from when on it may be tried again."""
+
+    count: int
+    until_s: float
 
 
 class Worker(Protocol):
@@ -63,7 +72,7 @@ class Cleaner:
         self._worker = worker
         # Partitions that are left alone, each with the reason, for people.
         self.uncleanable: dict[TopicPartition, str] = {}
-        self._deaths: dict[TopicPartition, int] = {}
+        self._deaths: dict[TopicPartition, _Deaths] = {}
         self._timer: Timer | None = None
         self._unseen: list[Log] = []
         self._best: _Candidate | None = None
@@ -84,6 +93,10 @@ class Cleaner:
     @property
     def is_busy(self) -> bool:
         return self._log is not None
+
+    def deaths(self, place: TopicPartition) -> int:
+        """How often in a row the worker has died over a log."""
+        return self._deaths[place].count if place in self._deaths else 0
 
     # Looking
 
@@ -118,6 +131,9 @@ class Cleaner:
     def _consider(self, log: Log) -> None:
         place = log.topic_partition
         if place in self.uncleanable or log.damage is not None or self._store.get(place) is not log:
+            return
+        deaths = self._deaths.get(place)
+        if deaths is not None and self._clock.monotonic() < deaths.until_s:
             return
         now_ms = self._store.retention_now_ms()
         try:
@@ -238,13 +254,19 @@ class Cleaner:
         place = log.topic_partition
         if news.errno in _PASSING:
             logger.warning("%s: compaction waits for room: %s", place, news.why)
-        elif news.errno == WORKER_DIED and not self._deaths.get(place):
-            self._deaths[place] = 1
-            logger.warning("%s: compaction stopped (%s) and is tried once more", place, news.why)
+        elif news.errno == WORKER_DIED:
+            self._wait_after_death(place, news.why)
         else:
             self._give_up_on(log, news.why)
         self._leave()
         self._later(self._backoff_s())
+
+    def _wait_after_death(self, place: TopicPartition, why: str) -> None:
+        """Whoever killed it may do so again, or the log may be what kills it: others go first, longer each time."""
+        count = self._deaths[place].count + 1 if place in self._deaths else 1
+        wait_s = min(self._backoff_s() * 2**count, DEATH_WAIT_S_MAX)
+        self._deaths[place] = _Deaths(count, self._clock.monotonic() + wait_s)
+        logger.warning("%s: compaction stopped (%s) and is tried again in %.0f s", place, why, wait_s)
 
     def _give_up_on(self, log: Log, why: str) -> None:
         self.uncleanable[log.topic_partition] = why
