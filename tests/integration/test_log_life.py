@@ -83,7 +83,7 @@ class Topic:
                 assert time.monotonic() < deadline, f"read {len(found)} records up to {max(found, default=-1)} of {end}"
                 for message in consumer.consume(1000, timeout=0.2):
                     assert message.error() is None, message.error()
-                    found[message.offset() or 0] = (message.key() or b"", message.value())  # type: ignore[assignment]
+                    found[message.offset() or 0] = (message.key() or b"", message.value())
         return found
 
     def read_table(self) -> dict[bytes, bytes | None]:

@@ -9,6 +9,7 @@ INVALID_TOPIC_EXCEPTION for the cluster's own topics, NOT_LEADER_OR_FOLLOWER,
 UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.delete_records.v2.request import DeleteRecordsRequest
@@ -31,6 +32,7 @@ from penstock.model.errors import (
     PolicyViolation,
     Refusal,
     RequestTimedOut,
+    StorageError,
 )
 from penstock.model.ids import NO_OFFSET, Offset
 from penstock.model.topic import is_internal
@@ -53,6 +55,7 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
         name: {index: _advance_start(context, name, index, offset) for index, offset in asked.items()}
         for name, asked in offsets.items()
     }
+    unsaved = await _saved(context)
     deadline = context.clock.monotonic() + body.timeout.total_seconds()
     return DeleteRecordsResponse(
         throttle_time=NO_THROTTLE,
@@ -61,7 +64,7 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
                 DeleteRecordsTopicResult(
                     name=topic_name(name),
                     partitions=tuple(
-                        [await _outcome(context, index, outcome, deadline) for index, outcome in asked.items()]
+                        [await _outcome(context, index, outcome, unsaved, deadline) for index, outcome in asked.items()]
                     ),
                 )
                 for name, asked in moved.items()
@@ -70,12 +73,26 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     )
 
 
+async def _saved(context: Context) -> StorageError | None:
+    """Wait until what was moved is durable: an answer must outlive a power loss."""
+    saved: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
+    context.store.log_starts.when_saved(lambda error: None if saved.done() else saved.set_result(error))
+    error = await saved
+    return None if error is None else StorageError(f"the new start is not on disk: {error}")
+
+
 async def _outcome(
-    context: Context, index: int, outcome: "tuple[Partition, int] | Refusal", deadline: float
+    context: Context,
+    index: int,
+    outcome: "tuple[Partition, int] | Refusal",
+    unsaved: StorageError | None,
+    deadline: float,
 ) -> DeleteRecordsPartitionResult:
     """Wait until the start has moved on every living replica."""
     if isinstance(outcome, Refusal):
         return _result(index, NO_OFFSET, failed(outcome))
+    if unsaved is not None:
+        return _result(index, NO_OFFSET, failed(unsaved))
     partition, start = outcome
     while partition.low_watermark < start:
         if context.clock.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""Files. Everything is synchronous except `sync_later`, the only call worth waiting for.
+"""Files. Everything is synchronous except `sync_later` and its like, the only calls worth waiting for.
 
 Paths are strings below one root or absolute; the port does not interpret them. Every call
 may raise `OSError` (ENOSPC, EIO, EMFILE ...), and callers must expect it anywhere.
@@ -67,6 +67,14 @@ class Disk(Protocol):
 
         `done` is called on the event loop, in the order of the calls for one file.
         """
+        ...
+
+    def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        """Make durable what was made, renamed or removed in the folder before this call, off the event loop."""
+        ...
+
+    def remove_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        """Remove a file, or a folder with all that is in it, off the event loop: large files take long."""
         ...
 
     def read_file(self, path: str) -> bytes: ...

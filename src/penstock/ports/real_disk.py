@@ -1,7 +1,7 @@
 """The disk port on the operating system.
 
-Everything but `sync_later` happens in the caller's thread, on the page cache. Syncs run in
-a few threads of their own and report back to the event loop, many at a time.
+Everything but what is asked for later happens in the caller's thread, on the page cache. Syncs run in
+a few threads of their own and report back to the event loop, many at a time; removals have one.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
 
@@ -23,7 +24,13 @@ SYNC_THREADS = 4
 # How long a group may keep others from being synced.
 GROUP_WAIT_S_MAX = 0.004
 Done = Callable[[OSError | None], None]
-Asked = tuple[File, Done]
+
+
+class Syncable(Protocol):
+    def sync(self) -> None: ...
+
+
+Asked = tuple[Syncable, Done]
 
 # pwritev refuses longer lists.
 BUFFERS_PER_WRITE_MAX = 1024
@@ -110,6 +117,22 @@ class RealFile:
             self.close()
 
 
+class _OpenFolder:
+    """A folder whose names are to be synced; opened where that may take long, in the thread that syncs."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def sync(self) -> None:
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
 class RealFolderLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -150,7 +173,7 @@ class SyncThreads:
         self.on_time: Callable[[int], None] | None = None
         self._impatience: asyncio.TimerHandle | None = None
 
-    def ask(self, file: File, done: Done) -> None:
+    def ask(self, file: Syncable, done: Done) -> None:
         self._asked.append((file, done))
         if len(self._asked) > 1:
             return
@@ -222,11 +245,50 @@ class SyncThreads:
             return group.waiting.pop() if group.waiting else None
 
 
+class RemovalThread:
+    """Removes files off the loop: giving back the blocks of a large one can take longer than a sync."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._asked: queue.SimpleQueue[tuple[str, Done] | None] = queue.SimpleQueue()
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._work, name="removals", daemon=True)
+        self._thread.start()
+
+    def ask(self, path: str, done: Done) -> None:
+        self._asked.put((path, done))
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._asked.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while (job := self._asked.get()) is not None and not self._is_stopped:
+            path, done = job
+            error = None
+            try:
+                _remove(path)
+            except OSError as failure:
+                error = failure
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self._loop.call_soon_threadsafe(done, error)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
 class RealDisk:
     """Files of the operating system. One instance serves one event loop."""
 
     def __init__(self) -> None:
         self._syncs: SyncThreads | None = None
+        self._removals: RemovalThread | None = None
         self._on_time: Callable[[int], None] | None = None
 
     def time_syncs(self, on_time: Callable[[int], None]) -> None:
@@ -242,16 +304,30 @@ class RealDisk:
         return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
+        self._sync_threads().ask(file, done)
+
+    def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        self._sync_threads().ask(_OpenFolder(path), done)
+
+    def remove_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        if self._removals is None:
+            self._removals = RemovalThread(asyncio.get_running_loop())
+        self._removals.ask(path, done)
+
+    def _sync_threads(self) -> SyncThreads:
         if self._syncs is None:
             self._syncs = SyncThreads(asyncio.get_running_loop())
             self._syncs.on_time = self._on_time
-        self._syncs.ask(file, done)
+        return self._syncs
 
     def stop(self) -> None:
-        """Wait for the syncs under way and end their threads."""
+        """Wait for the syncs under way and end their threads; what is left to remove, the next start removes."""
         if self._syncs is not None:
             self._syncs.stop()
             self._syncs = None
+        if self._removals is not None:
+            self._removals.stop()
+            self._removals = None
 
     def read_file(self, path: str) -> bytes:
         with open(path, "rb") as file:
@@ -290,11 +366,7 @@ class RealDisk:
             shutil.rmtree(path)
 
     def sync_folder(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        _OpenFolder(path).sync()
 
     def lock_folder(self, path: str) -> RealFolderLock:
         fd = os.open(os.path.join(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -26,6 +26,7 @@ from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.log import Log
+from penstock.storage.log_starts import LogStarts
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import walk
 from penstock.storage.store import LogStore
@@ -110,7 +111,10 @@ def new_folders_not_synced() -> list[Patch]:
 @bug
 def deleted_records_forgotten() -> list[Patch]:
     """Where a log begins is kept in memory alone."""
-    return [patch.object(LogStore, "checkpoint_log_starts", lambda self: None)]
+    return [
+        patch.object(LogStore, "checkpoint_log_starts", lambda self: None),
+        patch.object(LogStarts, "moved", lambda self: None),
+    ]
 
 
 # -- damage --------------------------------------------------------------------------------

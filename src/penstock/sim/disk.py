@@ -90,26 +90,39 @@ def _apply(target: bytearray, position: int, data: bytes | None) -> None:
 class _Folder:
     """Names of files and folders. Changes are (name removed or "", name added or "", what is added)."""
 
-    __slots__ = ("durable", "names", "pending")
+    __slots__ = ("durable", "first_pending", "names", "pending")
 
     def __init__(self) -> None:
         self.names: dict[str, _Bytes | _Folder] = {}
         self.durable: dict[str, _Bytes | _Folder] = {}
-        self.pending: list[tuple[str, str, _Bytes | _Folder | None]] = []
+        # Counted from the first one ever, as for a file.
+        self.pending: deque[tuple[str, str, _Bytes | _Folder | None]] = deque()
+        self.first_pending = 0
 
     def change(self, removed: str, added: str = "", entry: "_Bytes | _Folder | None" = None) -> None:
         self.pending.append((removed, added, entry))
         _rename(self.names, removed, added, entry)
 
-    def sync(self) -> None:
-        self.durable = dict(self.names)
+    def count(self) -> int:
+        """How many changes there ever were."""
+        return self.first_pending + len(self.pending)
+
+    def sync(self, count: int) -> None:
+        """Make the first changes durable."""
+        while self.pending and self.first_pending < count:
+            _rename(self.durable, *self.pending.popleft())
+            self.first_pending += 1
+
+    def drop_pending(self) -> None:
+        """What a failed sync does: the names are seen, and never reach the disk."""
+        self.first_pending += len(self.pending)
         self.pending.clear()
 
     def crash(self, random: Random, kept: float) -> None:
         for change in self.pending:
             if random.random() < kept:
                 _rename(self.durable, *change)
-        self.pending.clear()
+        self.drop_pending()
         self.names = dict(self.durable)
         for entry in self.names.values():
             entry.crash(random, kept)
@@ -198,7 +211,7 @@ class SimDisk:
         self._dead = False
         self._root = _Folder()
         self._locked: set[str] = set()
-        self._syncs: deque[tuple[SimFile, int, Callable[[OSError | None], None]]] = deque()
+        self._syncs: deque[tuple[_Bytes | _Folder, int, Callable[[OSError | None], None]]] = deque()
 
     # Faults
 
@@ -238,11 +251,11 @@ class SimDisk:
         """End the oldest sync under way; False if there is none."""
         if not self._syncs:
             return False
-        file, count, done = self._syncs.popleft()
+        content, count, done = self._syncs.popleft()
         if error is not None:
-            file.bytes.drop_pending()
+            content.drop_pending()
         else:
-            file.bytes.sync(count)
+            content.sync(count)
         done(error)
         return True
 
@@ -283,10 +296,30 @@ class SimDisk:
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
         assert isinstance(file, SimFile), "a file of this disk"
         if not self.syncs_at_once:
-            self._syncs.append((file, file.bytes.count(), done))
+            self._syncs.append((file.bytes, file.bytes.count(), done))
             return
         try:
             file.sync()
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        if not self.syncs_at_once:
+            folder = self._folder(path)
+            self._syncs.append((folder, folder.count(), done))
+            return
+        try:
+            self.sync_folder(path)
+        except OSError as error:
+            done(error)
+        else:
+            done(None)
+
+    def remove_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        try:
+            self.remove(path)
         except OSError as error:
             done(error)
         else:
@@ -353,7 +386,8 @@ class SimDisk:
 
     def sync_folder(self, path: str) -> None:
         self.call("sync_folder", path)
-        self._folder(path).sync()
+        folder = self._folder(path)
+        folder.sync(folder.count())
 
     def lock_folder(self, path: str) -> SimLock:
         if path in self._locked:

@@ -19,7 +19,7 @@ from penstock.model.errors import StartupError
 from penstock.node import Node
 from penstock.ports.disk import File
 from penstock.sim.clock import SimClock, SimEntropy
-from penstock.sim.disk import Crashed, SimDisk, SimFile
+from penstock.sim.disk import Crashed, SimDisk, SimFile, _Bytes, _Folder
 from penstock.sim.loop import Owner, SimLoop
 from penstock.sim.network import Hub, NetworkPort
 from penstock.sim.trace import Trace
@@ -55,19 +55,27 @@ class HostDisk(SimDisk):
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
         assert isinstance(file, SimFile), "a file of this disk"
-        delay = self.sync_s * (0.2 + self.random.random() * 1.6)
-        at = max(self._sync_free_at.get(file.path, 0.0), self._loop.now + delay)
-        self._sync_free_at[file.path] = at
-        self._loop.as_owner_at(self.owner, at, self._finish, file, file.bytes.count(), done)
+        self._finish_later(file.path, file.bytes, done)
 
-    def _finish(self, file: SimFile, count: int, done: Callable[[OSError | None], None]) -> None:
+    def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
+        self._finish_later(path, self._folder(path), done)
+
+    def _finish_later(self, path: str, content: _Bytes | _Folder, done: Callable[[OSError | None], None]) -> None:
+        delay = self.sync_s * (0.2 + self.random.random() * 1.6)
+        at = max(self._sync_free_at.get(path, 0.0), self._loop.now + delay)
+        self._sync_free_at[path] = at
+        self._loop.as_owner_at(self.owner, at, self._finish, path, content, content.count(), done)
+
+    def _finish(
+        self, path: str, content: _Bytes | _Folder, count: int, done: Callable[[OSError | None], None]
+    ) -> None:
         if self._dead:
             return
         if self.syncs_fail:
-            file.bytes.drop_pending()
-            done(OSError(errno.EIO, os.strerror(errno.EIO), file.path))
+            content.drop_pending()
+            done(OSError(errno.EIO, os.strerror(errno.EIO), path))
             return
-        file.bytes.sync(count)
+        content.sync(count)
         done(None)
 
     def sync_bytes(self, file: SimFile, count: int) -> None:

@@ -86,9 +86,9 @@ class Janitor:
 
     def _checkpoint(self) -> None:
         self._store.checkpoint_retention_clock()
+        self._store.log_starts.moved()
         try:
             self._store.checkpoint_recovery_points()
-            self._store.checkpoint_log_starts()
         except StorageError:
             # A full disk: the next start scans a little more.
             return

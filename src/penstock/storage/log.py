@@ -436,6 +436,7 @@ class Log(RollingLog):
 
     def abandon(self) -> None:
         """Stop writing for good: the partition is deleted. Slices that were handed out stay readable."""
+        self.is_abandoned = True
         self.damage = f"{self.folder} is deleted"
         self.on_durable = lambda: None
         self.flusher.stop()

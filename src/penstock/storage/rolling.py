@@ -76,8 +76,9 @@ class RollingLog:
         # What recovery did, in sentences for the node's log.
         self.recovery_notes = state.notes
         self.on_durable: Callable[[], None] = _nothing
-        # Called before files go: the checkpoints of the data folder must be written first.
+        # The checkpoints of the data folder must be written before files go.
         self.on_start_advanced: Callable[[], None] = _nothing
+        self.when_start_saved: Callable[[Callable[[OSError | None], None]], None] = _at_once
         self.on_truncating: Callable[[], None] = _nothing
         self.flusher = Flusher(self)
         if state.folder_changed:
@@ -91,6 +92,7 @@ class RollingLog:
         self.clean_offset = 0
         # Whether a pass is under way, which must find the closed segments where they are.
         self.is_compacting = False
+        self.is_abandoned = False
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
@@ -341,3 +343,7 @@ class RollingLog:
 
 def _nothing() -> None:
     return
+
+
+def _at_once(done: Callable[[OSError | None], None]) -> None:
+    done(None)

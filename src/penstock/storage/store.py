@@ -13,6 +13,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -26,7 +27,6 @@ from penstock.storage import retention_clock
 from penstock.storage.checkpoint import (
     CLEAN_OFFSETS,
     HIGH_WATERMARKS,
-    LOG_STARTS,
     RECOVERY_POINTS,
     encode_offsets,
     read_offsets,
@@ -34,6 +34,7 @@ from penstock.storage.checkpoint import (
 )
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
+from penstock.storage.log_starts import LogStarts
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
 from penstock.storage.retention_clock import RetentionClock
 
@@ -81,7 +82,7 @@ class LogStore:
         self._lock = lock
         # As last written; logs that are not open keep what was found.
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
-        self._log_starts = read_offsets(self._disk, self._path(LOG_STARTS))
+        self.log_starts = LogStarts(self._disk, self.folder, self._starts_of_open_logs)
         self._clean_offsets = read_offsets(self._disk, self._path(CLEAN_OFFSETS))
         # Lower bounds, as they were found or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
@@ -93,6 +94,9 @@ class LogStore:
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
+        # Partitions that are deleted, while a mark of theirs may still be on disk.
+        self._dead_marks: set[TopicPartition] = set()
+        self._syncing_names = self._names_changed = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
 
@@ -185,8 +189,8 @@ class LogStore:
         is_new = not self._disk.exists(folder)
         if is_new:
             self._recovery_points.pop(place, None)
-            self._log_starts.pop(place, None)
             self._clean_offsets.pop(place, None)
+            self._forget_namesake(place)
             self._disk.make_folder(folder)
         log = Log.open(
             self._disk,
@@ -197,7 +201,7 @@ class LogStore:
             clock_wall_ms=self._clock.wall_ms,
             clean=self.was_clean or is_new,
             recovery_point=self._recovery_points.get(place, 0),
-            log_start=self._log_starts.get(place, 0),
+            log_start=self.log_starts.found(place),
             directory=self.directory,
         )
         if is_new or self._topic_id_in(folder) is None:
@@ -212,7 +216,8 @@ class LogStore:
                 "%s is served up to offset %d only, and takes no records: %s", place, log.damaged_from, log.damage
             )
         log.clean_offset = self._clean_offsets.get(place, 0)
-        log.on_start_advanced = self.checkpoint_log_starts
+        log.on_start_advanced = self.log_starts.moved
+        log.when_start_saved = self.log_starts.when_saved
         log.on_truncating = self.checkpoint_recovery_points
         self.logs[place] = log
         return log
@@ -227,19 +232,40 @@ class LogStore:
         elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
             return
         self._recovery_points.pop(place, None)
-        self._log_starts.pop(place, None)
+        self.log_starts.forget(place)
         self._clean_offsets.pop(place, None)
         if place in self.high_watermarks:
-            # Durably: the mark of a namesake to come must not begin with this one's.
-            left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
-            self.high_watermarks = self._write(HIGH_WATERMARKS, self.high_watermarks, left)
+            self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
+            self._dead_marks.add(place)
         target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
             self._disk.rename(folder, target)
             delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
             self._doomed.append((self._clock.wall_ms() + delay_ms, target))
-            self._disk.sync_folder(self.folder)
+            self._sync_names_later()
+
+    def _sync_names_later(self) -> None:
+        """Make the new names of deleted folders durable, many at a time. Until then a start may find strays."""
+        self._names_changed = True
+        if not self._syncing_names:
+            self._syncing_names, self._names_changed = True, False
+            self._disk.sync_folder_later(self.folder, self._names_synced)
+
+    def _names_synced(self, error: OSError | None) -> None:
+        self._syncing_names = False
+        if error is not None:
+            self.directory.fail(error)
+        elif self._names_changed:
+            self._sync_names_later()
+
+    def _forget_namesake(self, place: TopicPartition) -> None:
+        """No power loss may give a new log the start or the mark of one that had its name. Raises StorageError."""
+        self.log_starts.begin_anew(place)
+        if place in self._dead_marks or place in self.high_watermarks:
+            left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
+            self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
+            self._dead_marks.clear()
 
     def set_damaged_aside(self, place: TopicPartition) -> str:
         """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
@@ -249,7 +275,7 @@ class LogStore:
         del self.logs[place]
         log.abandon()
         self._recovery_points.pop(place, None)
-        self._log_starts.pop(place, None)
+        self.log_starts.forget(place)
         self._clean_offsets.pop(place, None)
         self._disk.sync_folder(self.folder)
         return target
@@ -265,16 +291,14 @@ class LogStore:
 
     def remove_doomed_folders(self, now_ms: int) -> None:
         """Remove the folders of deleted partitions whose delay is over."""
-        waiting: list[tuple[int, str]] = []
-        for due_ms, path in self._doomed:
-            if due_ms > now_ms:
-                waiting.append((due_ms, path))
-                continue
-            try:
-                self._disk.remove_folder(path)
-            except OSError:
-                waiting.append((due_ms, path))
-        self._doomed = waiting
+        due = [each for each in self._doomed if each[0] <= now_ms]
+        self._doomed = [each for each in self._doomed if each[0] > now_ms]
+        for each in due:
+            self._disk.remove_later(each[1], partial(self._folder_removed, each))
+
+    def _folder_removed(self, doomed: tuple[int, str], error: OSError | None) -> None:
+        if error is not None:
+            self._doomed.append(doomed)
 
     def strays(self) -> list[str]:
         """Return the partition folders that nobody has opened. They are left alone: only a tombstone deletes."""
@@ -328,10 +352,11 @@ class LogStore:
         self._recovery_points = self._write(RECOVERY_POINTS, self._recovery_points, points)
 
     def checkpoint_log_starts(self) -> None:
-        """Write down what deletion has hidden; done before files go."""
-        starts = {**self._log_starts, **{place: log.start_offset for place, log in self.logs.items()}}
-        starts = {place: offset for place, offset in starts.items() if offset > 0}
-        self._log_starts = self._write(LOG_STARTS, self._log_starts, starts)
+        """Write down what deletion has hidden, before returning."""
+        self.log_starts.save_now()
+
+    def _starts_of_open_logs(self) -> dict[TopicPartition, int]:
+        return {place: log.start_offset for place, log in self.logs.items()}
 
     def checkpoint_clean_offsets(self) -> None:
         """Write down how far compaction has come. Without it a log counts as dirty from its start."""
@@ -366,7 +391,7 @@ class LogStore:
         return unchecked > UNCHECKED_SIZE_MAX
 
     def _write(
-        self, name: str, old: Mapping[TopicPartition, int], new: Mapping[TopicPartition, int]
+        self, name: str, old: Mapping[TopicPartition, int] | None, new: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
         if new != old:
             try:
@@ -393,6 +418,7 @@ class LogStore:
             with suppress(OSError):
                 self._disk.remove(self._path(CLEAN_SHUTDOWN))
         finally:
+            self.log_starts.stop()
             self.logs.clear()
             self._lock.release()
 

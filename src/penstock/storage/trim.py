@@ -7,7 +7,9 @@ active one is rolled before it goes. Files are renamed first and removed after
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.model.errors import OffsetOutOfRange
@@ -42,12 +44,22 @@ def delete_old_segments(log: RollingLog, high_watermark: int, now_ms: int) -> in
         return 0
     # The start is durable before the files go: it must not move back after a crash.
     advance_start(log, max(log.start_offset, log.bases[count]))
-    leaving = log.segments[:count]
-    del log.segments[:count]
-    del log.bases[:count]
+    log.when_start_saved(partial(_drop_hidden_segments, log, now_ms))
+    return count
+
+
+def _drop_hidden_segments(log: RollingLog, now_ms: int, error: OSError | None) -> None:
+    """Let the segments before the start go, now that it is on disk. Otherwise the next round tries again."""
+    if error is not None or log.is_compacting or log.is_abandoned or log.directory.failure is not None:
+        return
+    count = bisect_right(log.bases, log.start_offset) - 1
+    if log.damaged_from is not None:
+        count = min(count, bisect_right(log.bases, log.damaged_from) - 1)
+    leaving = log.segments[: max(count, 0)]
+    del log.segments[: len(leaving)]
+    del log.bases[: len(leaving)]
     for segment in leaving:
         doom(log, segment, now_ms)
-    return count
 
 
 def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
@@ -106,18 +118,17 @@ def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
 
 
 def remove_doomed_files(log: RollingLog, now_ms: int) -> None:
-    """Remove what is due; what the disk refuses stays for the next time."""
-    waiting: list[tuple[int, tuple[str, ...]]] = []
-    for due_ms, paths in log.doomed:
-        if due_ms > now_ms:
-            waiting.append((due_ms, paths))
-            continue
-        try:
-            for path in paths:
-                log.directory.disk.remove(path)
-        except OSError:
-            waiting.append((due_ms, paths))
-    log.doomed = waiting
+    """Remove what is due, off the event loop; what the disk refuses stays for the next time."""
+    due = [each for each in log.doomed if each[0] <= now_ms]
+    log.doomed = [each for each in log.doomed if each[0] > now_ms]
+    for due_ms, paths in due:
+        for path in paths:
+            log.directory.disk.remove_later(path, partial(_removed, log, due_ms, path))
+
+
+def _removed(log: RollingLog, due_ms: int, path: str, error: OSError | None) -> None:
+    if error is not None:
+        log.doomed.append((due_ms, (path,)))
 
 
 def truncate_to(log: RollingLog, offset: int) -> None:

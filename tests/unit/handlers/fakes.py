@@ -211,8 +211,17 @@ class FakeDirectory:
 
 
 @dataclass
+class FakeLogStarts:
+    error: OSError | None = None
+
+    def when_saved(self, done: Callable[[OSError | None], None]) -> None:
+        done(self.error)
+
+
+@dataclass
 class FakeStore:
     directory: FakeDirectory = field(default_factory=FakeDirectory)
+    log_starts: FakeLogStarts = field(default_factory=FakeLogStarts)
 
 
 class FakeDisk:

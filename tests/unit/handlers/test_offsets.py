@@ -241,6 +241,12 @@ async def test_a_log_that_cannot_move_its_start_says_so() -> None:
     assert await delete(node, ("a", 0, 5)) == [("a", 0, -1, 56)]
 
 
+async def test_a_start_that_is_not_on_disk_is_not_promised() -> None:
+    node = full()
+    node.store.log_starts.error = OSError(28, "no room")
+    assert await delete(node, ("a", 0, 5), ("b", 0, 0)) == [("a", 0, -1, 56), ("b", 0, -1, 3)]
+
+
 async def test_questions_wait_for_the_records_that_were_acknowledged_before_the_disk_had_them() -> None:
     node = full()
     partition = node.replicas.partitions["a", 0]

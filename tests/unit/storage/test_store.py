@@ -360,8 +360,38 @@ def test_the_mark_of_a_deleted_partition_is_forgotten_for_good() -> None:
     store.open(PLACE, FIRST_ID, small_settings())
     store.checkpoint_high_watermarks({PLACE: 12})
     store.delete(PLACE, FIRST_ID)
-    disk.crash(kept=1.0)
+    assert store.high_watermarks == {}
+    store.open(PLACE, SECOND_ID, small_settings())
+    disk.crash(kept=0.0)
     assert load(disk).high_watermarks == {}
+
+
+def test_the_mark_of_a_partition_deleted_before_a_crash_is_not_given_to_its_namesake() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    store.open(PLACE, FIRST_ID, small_settings())
+    store.checkpoint_high_watermarks({PLACE: 12})
+    store.delete(PLACE, FIRST_ID)
+    disk.crash(kept=1.0)
+    store = load(disk)
+    store.open(PLACE, SECOND_ID, small_settings())
+    assert store.high_watermarks == {}
+    disk.crash(kept=0.0)
+    assert load(disk).high_watermarks == {}
+
+
+def test_the_start_of_a_deleted_partition_is_not_given_to_its_namesake() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    fill(log, [3] * 8)
+    log.advance_start(6)
+    store.delete(PLACE, FIRST_ID)
+    log = store.open(PLACE, SECOND_ID, small_settings())
+    fill(log, [1])
+    disk.crash(kept=0.0)
+    log = load(disk).open(PLACE, SECOND_ID, small_settings())
+    assert (log.start_offset, log.end_offset) == (0, 1)
 
 
 def test_a_damaged_log_is_set_aside_and_goes_when_the_partition_is_whole_again() -> None:

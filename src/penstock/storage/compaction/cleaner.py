@@ -35,7 +35,7 @@ DEATH_WAIT_S_MAX: Final = 900.0
 class _Deaths(NamedTuple):
     """How often in a row the worker died over a log, and from when on it may be tried again."""
 
-    count: int
+    in_a_row: int
     until_s: float
 
 
@@ -96,7 +96,7 @@ class Cleaner:
 
     def deaths(self, place: TopicPartition) -> int:
         """How often in a row the worker has died over a log."""
-        return self._deaths[place].count if place in self._deaths else 0
+        return self._deaths[place].in_a_row if place in self._deaths else 0
 
     # Looking
 
@@ -263,7 +263,7 @@ class Cleaner:
 
     def _wait_after_death(self, place: TopicPartition, why: str) -> None:
         """Whoever killed it may do so again, or the log may be what kills it: others go first, longer each time."""
-        count = self._deaths[place].count + 1 if place in self._deaths else 1
+        count = self._deaths[place].in_a_row + 1 if place in self._deaths else 1
         wait_s = min(self._backoff_s() * 2**count, DEATH_WAIT_S_MAX)
         self._deaths[place] = _Deaths(count, self._clock.monotonic() + wait_s)
         logger.warning("%s: compaction stopped (%s) and is tried again in %.0f s", place, why, wait_s)

@@ -14,8 +14,6 @@ from penstock.wire.records import Record, encode_batch
 from tests.support.compacting import AtOnce, cleaner_for, stable_end
 from tests.unit.storage.compaction.world import FOLDER, NOW_MS, PLACE, TOPIC_ID, World, compacted
 
-BACKOFF = {"log.cleaner.backoff.ms": "100"}
-
 
 def fill(world: World, rounds: int = 30, keys: int = 5) -> None:
     for number in range(rounds):
@@ -246,7 +244,8 @@ def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
     world = World()
     fill(world)
     world.log.roll()
-    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Failing(world, WORKER_DIED), **BACKOFF)
+    worker = Failing(world, WORKER_DIED)
+    cleaner = cleaner_for(world.store, world.disk, world.clock, worker=worker, log_cleaner_backoff_ms="100")
     started: list[float] = []
     for _ in range(2000):
         dead = cleaner.deaths(PLACE)

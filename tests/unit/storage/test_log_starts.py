@@ -1,0 +1,119 @@
+"""Starts of many logs share writes, nobody is told too early, and older ones never replace newer ones."""
+
+import errno
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.sim.disk import SimDisk
+from penstock.storage.checkpoint import read_offsets
+from penstock.storage.log_starts import LogStarts
+
+PATH = "/data/log-start-offset-checkpoint"
+
+
+def place(index: int) -> TopicPartition:
+    return TopicPartition(TopicName("t"), PartitionIndex(index))
+
+
+class Logs:
+    """Open logs, their starts, and a disk whose syncs end one by one."""
+
+    def __init__(self) -> None:
+        self.disk = SimDisk(syncs_at_once=False)
+        self.disk.make_folder("/data")
+        self.disk.sync_folder("/")
+        self.starts: dict[TopicPartition, int] = {}
+        self.kept = LogStarts(self.disk, "/data", lambda: self.starts)
+        self.told: list[tuple[int, OSError | None]] = []
+
+    def move(self, index: int, start: int) -> None:
+        self.starts[place(index)] = start
+        self.kept.moved()
+        self.kept.when_saved(lambda error: self.told.append((index, error)))
+
+    def finish_all(self) -> int:
+        count = 0
+        while self.disk.finish_sync():
+            count += 1
+        return count
+
+    def after_power_loss(self) -> dict[TopicPartition, int]:
+        self.disk.crash(kept=0.0)
+        return read_offsets(self.disk, PATH)
+
+
+def test_many_starts_share_two_writes() -> None:
+    logs = Logs()
+    for index in range(100):
+        logs.move(index, index + 1)
+    assert logs.told == []
+    assert logs.finish_all() == 4
+    assert logs.told == [(index, None) for index in range(100)]
+    assert logs.after_power_loss() == {place(index): index + 1 for index in range(100)}
+
+
+def test_nobody_is_told_before_the_name_is_durable() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    while not logs.told:
+        assert logs.disk.finish_sync()
+    assert logs.after_power_loss() == {place(0): 5}
+
+
+def test_without_a_change_there_is_nothing_to_wait_for() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.finish_all()
+    logs.kept.when_saved(lambda error: logs.told.append((7, error)))
+    assert logs.told[-1] == (7, None)
+    logs.kept.moved()
+    assert logs.disk.syncs_under_way() == 0
+
+
+def test_a_full_disk_is_told_to_all_and_the_next_one_tries_again() -> None:
+    logs = Logs()
+    logs.disk.failing["write"] = errno.ENOSPC
+    logs.move(0, 5)
+    assert [(index, error.errno if error else 0) for index, error in logs.told] == [(0, errno.ENOSPC)]
+    logs.disk.failing.clear()
+    logs.kept.when_saved(lambda error: logs.told.append((1, error)))
+    logs.finish_all()
+    assert logs.told[-1] == (1, None)
+    assert logs.after_power_loss() == {place(0): 5}
+
+
+@pytest.mark.parametrize("finished", [0, 1])
+def test_what_is_under_way_does_not_replace_what_was_written_at_once(finished: int) -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.finish_all()
+    logs.move(1, 7)
+    for _ in range(finished):
+        assert logs.disk.finish_sync()
+    # The first log is deleted, and another is made in its place.
+    del logs.starts[place(0)]
+    logs.kept.begin_anew(place(0))
+    assert read_offsets(logs.disk, PATH) == {place(1): 7}
+    logs.finish_all()
+    assert logs.told == [(0, None), (1, None)]
+    assert logs.after_power_loss() == {place(1): 7}
+
+
+def test_a_log_is_not_made_while_the_start_of_its_namesake_cannot_be_taken_away() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.finish_all()
+    del logs.starts[place(0)]
+    logs.disk.failing["write"] = errno.ENOSPC
+    with pytest.raises(StorageError):
+        logs.kept.begin_anew(place(0))
+
+
+def test_nobody_hears_of_it_after_the_stop() -> None:
+    logs = Logs()
+    logs.move(0, 5)
+    logs.kept.stop()
+    logs.finish_all()
+    assert logs.told == []
