@@ -1,6 +1,7 @@
 """DescribeProducers, version 0: what partitions remember of the producers that wrote to them.
 
-Shows which transactions are open, and since which offset. Goes to replication/replicas.py.
+Shows which transactions are open, and since which offset. Every replica answers: an administrator may ask a
+broker by its id, and looks for hanging transactions so. Goes to replication/replicas.py.
 Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TOPIC_EXCEPTION.
 """
 
@@ -44,9 +45,9 @@ def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
 def _producers(context: Context, topic: str, index: int) -> tuple[ProducerState, ...]:
     partition = context.replicas.find(TopicName(topic), index)
     if partition is None:
-        raise UnknownTopicOrPartition
-    if not partition.is_leader:
-        raise NotLeaderOrFollower
+        known = context.quorum.image.topics.get(TopicName(topic))
+        is_elsewhere = known is not None and 0 <= index < len(known.partitions)
+        raise NotLeaderOrFollower if is_elsewhere else UnknownTopicOrPartition
     return tuple(
         ProducerState(
             producer_id=ProducerId(each.producer_id),

@@ -52,7 +52,8 @@ async def handle(context: Context, request: Request) -> Encoded:
     reach = views.reach(image, request.listener)
     operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else wire.OPERATIONS_UNKNOWN
     view = views.view(image, reach, version, operations=operations)
-    cluster = reach.cluster(image, version, context.cluster_id, context.node_id)
+    # Who asks for no topic asks for the brokers, and Java's admin client then waits for every one of them to answer.
+    cluster = reach.cluster(image, version, context.cluster_id, context.node_id, lingers=names is None or bool(names))
     if names is None:
         topic_count, topics = len(image.topics), await _all(view, image)
     else:

@@ -55,18 +55,20 @@ class Reach:
         self.elsewhere = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
         """Alive, and without this listener."""
         self._listener = listener
-        self._clusters: dict[tuple[int, str, NodeId], bytes] = {}
+        self._clusters: dict[tuple[int, str, NodeId, bool], bytes] = {}
 
-    def cluster(self, image: "Image", version: int, cluster_id: str, node_id: NodeId) -> bytes:
-        """The part of an answer that tells of the cluster and its brokers."""
+    def cluster(
+        self, image: "Image", version: int, cluster_id: str, node_id: NodeId, *, lingers: bool = True
+    ) -> bytes:
+        """The part of an answer that tells of the cluster and its brokers; without those that linger if not wanted."""
         assert image.brokers is self.brokers, "asked of another image's brokers"
-        key = version, cluster_id, node_id
+        key = version, cluster_id, node_id, lingers
         packed = self._clusters.get(key)
         if packed is None:
             brokers = [
                 (broker.node_id, end_point.host, end_point.port, broker.rack)
                 for broker, end_point in reachable_brokers(image, self._listener, with_fenced=True)
-                if not broker.fenced or broker.node_id in self.lingering
+                if not broker.fenced or (lingers and broker.node_id in self.lingering)
             ]
             controller = controller_for_clients(image, node_id, self._listener)
             packed = self._clusters[key] = wire.pack_cluster(version, brokers, cluster_id, controller)

@@ -208,6 +208,8 @@ def test_a_broker_that_was_fenced_just_now_is_listed_a_little_longer_and_leads_n
     views.image_changed(delta, one)
     assert listed(one)
     assert views.reach(one, "PLAINTEXT").reachable == {1}
+    only_brokers = views.reach(one, "PLAINTEXT").cluster(one, 12, "c", NodeId(1), lingers=False)
+    assert b"host2" not in only_brokers, "who asks for no topic would wait for it"
     now += metadata_views.LINGER_S
     assert not listed(one)
     views.image_changed(delta, one)
