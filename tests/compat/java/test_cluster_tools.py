@@ -41,7 +41,7 @@ class Shell:
 
     def leader(self, topic: str, index: int = 0) -> str:
         out = self("TopicCommand", "--describe", "--topic", topic)
-        return re.findall(r"Leader: (\S+)", out)[index]
+        return str(re.findall(r"Leader: (\S+)", out)[index])
 
 
 @pytest.fixture(scope="module")
