@@ -1,6 +1,7 @@
 """A life of a small data folder that can end at any disk call, and what must be true afterwards."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -121,12 +122,16 @@ class Life:
         if step == 13:
             known.start_asked = min(log.durable_offset, log.start_offset + 7)
             log.advance_start(known.start_asked)
-            known.start_acknowledged = known.start_asked
+            log.when_start_saved(partial(self._start_saved, known))
         if step == 17:
             log.delete_old_segments(high_watermark=log.durable_offset, now_ms=NOW_MS)
             log.remove_doomed_files(NOW_MS)
         if step == 21:
             log.roll()
+
+    def _start_saved(self, known: Partition, error: OSError | None) -> None:
+        if error is None:
+            known.start_acknowledged = known.start_asked
 
     def _append(self, log: Log, known: Partition, *, kind: str) -> None:
         count = self.random.randrange(1, 4)
