@@ -27,7 +27,7 @@ run: $(RUN_READY) ## Start a broker on localhost:9092 with its data in ./data (P
 setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
 
 test: $(DEV_READY) ## Run the tests (ARGS= goes to pytest)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m tests $(ARGS)
 
 check: $(DEV_READY) ## Lint, type-check, and hold the layers
 	@$(BIN)/ruff check .
