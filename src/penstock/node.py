@@ -270,6 +270,7 @@ class Node:
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(groups.image_changed)
         quorum.subscribe(transactions.image_changed)
+        quorum.subscribe(marker_sender.image_changed)
         replicas.start()
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()

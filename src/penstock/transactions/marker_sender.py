@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
 from penstock.client.asking import Peers, PeerUnavailable
+from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image
 from penstock.model.errors import (
     InvalidProducerEpoch,
@@ -51,6 +52,7 @@ class MarkerSender:
         self._peers = peers
         self._write_here = write_here
         self._wanted: dict[NodeId, list[_Wanted]] = {}
+        self._under_way: dict[NodeId, list[_Wanted]] = {}
         self._senders: dict[NodeId, asyncio.Task[None]] = {}
 
     async def write(
@@ -80,6 +82,15 @@ class MarkerSender:
         for task in self._senders.values():
             task.cancel()
 
+    def image_changed(self, delta: Delta, image: Image) -> None:
+        """Wait no longer for a node that leads the partition no more: it may be held still, or cut off."""
+        for awaited in (self._wanted, self._under_way):
+            for leader, batch in awaited.items():
+                for each in batch:
+                    partition = image.partition(TopicName(each.topic), each.partition)
+                    if partition is None or partition.leader != leader:
+                        _settle(each, LeaderNotAvailable.code)
+
     def _leader(self, topic: str, index: int) -> NodeId:
         found = self._image().topics.get(TopicName(topic))
         if found is None or index >= len(found.partitions):
@@ -93,8 +104,10 @@ class MarkerSender:
         try:
             while batch := self._wanted.pop(leader, None):
                 # Whoever has given up meanwhile wants no marker any more.
-                await self._send(leader, [each for each in batch if not each.done.done()])
+                self._under_way[leader] = [each for each in batch if not each.done.done()]
+                await self._send(leader, self._under_way[leader])
         finally:
+            self._under_way.pop(leader, None)
             del self._senders[leader]
 
     async def _send(self, leader: NodeId, batch: list[_Wanted]) -> None:

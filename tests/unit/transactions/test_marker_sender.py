@@ -23,8 +23,8 @@ class World:
 
     def __init__(self) -> None:
         leaders = (1, 2, 2, NO_NODE)
-        topic = SimpleNamespace(partitions=[SimpleNamespace(leader=NodeId(leader)) for leader in leaders])
-        image: Any = SimpleNamespace(topics={"t": topic})
+        self.topic = SimpleNamespace(partitions=[SimpleNamespace(leader=NodeId(leader)) for leader in leaders])
+        self.image: Any = SimpleNamespace(topics={"t": self.topic}, partition=lambda _, at: self.topic.partitions[at])
         peers: Any = self
         self.here: list[int] = []
         self.asked: list[tuple[int, list[int]]] = []
@@ -34,7 +34,7 @@ class World:
         self.is_down = False
         self.is_strange = False
         write_here: Any = self._write_here
-        self.sender = MarkerSender(node_id=NodeId(1), image=lambda: image, peers=peers, write_here=write_here)
+        self.sender = MarkerSender(node_id=NodeId(1), image=lambda: self.image, peers=peers, write_here=write_here)
 
     async def _write_here(self, topic: str, partition: int, *marker: Any) -> None:
         self.here.append(partition)
@@ -90,6 +90,24 @@ async def test_a_node_that_does_not_answer_is_tried_again_by_the_caller() -> Non
     world.is_down = False
     await world.write(1)
     assert len(world.asked) == 2
+
+
+async def test_nobody_waits_for_a_node_that_leads_the_partition_no_more() -> None:
+    world = World()
+    world.gate.clear()
+    sent, queued, other = world.write(1), world.write(1), world.write(2)
+    await asyncio.sleep(0.01)
+    world.topic.partitions[1].leader = NodeId(1)
+    nothing: Any = None
+    world.sender.image_changed(nothing, world.image)
+    for each in (sent, queued):
+        with pytest.raises(Refusal, match="5"):
+            await asyncio.wait_for(each, 5)
+    assert not other.done(), "its partition is led there still"
+    await world.write(1)
+    assert world.here == [1]
+    world.gate.set()
+    await other
 
 
 async def test_an_answer_that_says_nothing_of_a_marker_leaves_nobody_waiting() -> None:
