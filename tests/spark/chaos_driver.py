@@ -20,7 +20,7 @@ def main(bootstrap: str, checkpoint: str, *words: str) -> int:
     failures = 0
     while True:
         reader = spark.readStream.format("penstock").option("kafka.bootstrap.servers", bootstrap)
-        frame = reader.options(subscribe="source", startingOffsets="earliest", maxOffsetsPerTrigger="20000").load()
+        frame = reader.options(subscribe="source", startingOffsets="earliest", maxOffsetsPerTrigger="100000").load()
         writer = frame.select("key", "value").writeStream.format("penstock").option("topic", "target")
         writer = writer.option("kafka.bootstrap.servers", bootstrap).option("checkpointLocation", checkpoint)
         try:
