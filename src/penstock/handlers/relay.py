@@ -6,6 +6,7 @@ committed: a client finds here what it has just made. Goes to client/channel.py.
 handler answers: NOT_CONTROLLER.
 """
 
+import asyncio
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,8 @@ _CHANGE_NOTHING: Final = frozenset({ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.
 RELAY_S_MAX: Final = 30.0
 CATCH_UP_S_MAX: Final = 1.0
 LOOK_AGAIN_S: Final = 0.002
+LEADER_LOOK_S: Final = 0.1
+"""How often who waits for an answer looks whether it will come from there."""
 CONNECTIONS: Final = 4
 """Answers come in order on each; one that takes long should not keep all the others."""
 
@@ -63,7 +66,7 @@ class Relay:
         )
 
     def _other_leader(self) -> "Any":
-        """Between two looks this node may have become it: then the time runs out here and the local handler answers."""
+        """Between two looks this node may have become it: that is seen while the answer is awaited."""
         leader = self._quorum.leader
         return None if leader == self._quorum.node_id else leader
 
@@ -88,12 +91,38 @@ class Relay:
         """Ask the active controller elsewhere; after a change, return when this node has seen it too."""
         assert self._channel is not None, "a node alone is its own controller"
         self._turn = (self._turn + 1) % CONNECTIONS
-        answer = await self._channel.ask(
-            api_key, request, timeout_s=timeout_s, attempt_s_max=timeout_s, purpose=f"relay-{self._turn}"
-        )
+        deadline = self._clock.monotonic() + timeout_s
+        answer = None
+        while answer is None:
+            answer = await self._ask_while_it_leads(api_key, request, deadline - self._clock.monotonic())
         if changes:
             await self._catch_up()
         return answer
+
+    async def _ask_while_it_leads(self, api_key: int, request: Any, left_s: float) -> Any:
+        """The answer; None if the controller is another node since: the one that was asked may be held still."""
+        assert self._channel is not None
+        purpose = f"relay-{self._turn}"
+        asked = self._quorum.leader
+        asking = asyncio.ensure_future(
+            self._channel.ask(api_key, request, timeout_s=left_s, attempt_s_max=left_s, purpose=purpose)
+        )
+        try:
+            while True:
+                looking = asyncio.ensure_future(pause(self._clock, LEADER_LOOK_S))
+                await asyncio.wait((asking, looking), return_when=asyncio.FIRST_COMPLETED)
+                looking.cancel()
+                if asking.done():
+                    return asking.result()
+                if self._quorum.is_active:
+                    raise PeerUnavailable("this node has become the active controller")
+                leader = self._quorum.leader
+                if asked is None:
+                    asked = leader
+                elif leader not in (None, asked):
+                    return None
+        finally:
+            asking.cancel()
 
     async def _catch_up(self) -> None:
         """Wait until all that the controller knows to be committed is applied here; bounded, for it is a courtesy."""

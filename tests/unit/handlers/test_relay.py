@@ -116,6 +116,36 @@ async def test_a_question_does_not_wait_and_a_node_that_stays_behind_waits_no_lo
     assert await forwarding == b"frame"
 
 
+def silent(header: Header, body: Any) -> Any:
+    """Greets, and says nothing to anything else, as a process that is held still."""
+    return None
+
+
+async def test_a_node_that_becomes_the_controller_waits_for_no_other() -> None:
+    network, clock = WireNetwork(), TestClock()
+    network.servers["node", 2] = WireServer(silent)
+    quorum = FollowingQuorum(make_peers(network, clock))
+    relay = Relay(quorum=quorum, clock=clock)  # type: ignore[arg-type]
+    forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.CREATE_TOPICS, b""))
+    await settle()
+    quorum.leader, quorum.is_active = NodeId(1), True
+    clock.advance(0.2)
+    assert await forwarding is None
+
+
+async def test_the_next_controller_is_asked_when_the_one_before_is_held_still() -> None:
+    network, clock = WireNetwork(), TestClock()
+    network.servers["node", 2] = WireServer(silent)
+    network.servers["node", 3] = WireServer(controller)
+    quorum = FollowingQuorum(make_peers(network, clock))
+    relay = Relay(quorum=quorum, clock=clock)  # type: ignore[arg-type]
+    forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.DESCRIBE_QUORUM, b""))
+    await settle()
+    quorum.leader = NodeId(3)
+    clock.advance(0.2)
+    assert await forwarding == b"frame"
+
+
 async def test_without_a_controller_there_is_no_answer_after_a_while() -> None:
     clock = TestClock()
     quorum = FollowingQuorum(make_peers(WireNetwork(), clock))
