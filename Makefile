@@ -3,6 +3,7 @@
 
 PORT ?= 9092
 DATA ?= ./data
+DEMO ?= 1
 ARGS ?=
 
 # The first of these that runs and is new enough; say `make PYTHON=/path/to/python` for another.
@@ -11,6 +12,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python;
 
 BIN := .venv/bin
 RUN_READY := .venv/ready-to-run
+SPARK_READY := .venv/ready-for-spark
 DEV_READY := .venv/ready-to-develop
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
@@ -21,8 +23,13 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(RUN_READY) ## Start a broker on localhost:9092 with its data in ./data (PORT=, DATA=, ARGS=)
+# The broker comes first and is usable at once; Spark is fetched behind it, by the command that --set-up names.
+run: $(RUN_READY) ## Start a broker on localhost:9092 and a live demo of Spark on it; DEMO=0: the broker alone (PORT=, DATA=, ARGS=)
+ifeq ($(DEMO),0)
 	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
+else
+	@exec $(BIN)/penstock demo --data "$(DATA)" --port "$(PORT)" --set-up "make --no-print-directory $(SPARK_READY)" $(ARGS)
+endif
 
 setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
 
@@ -85,7 +92,8 @@ spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and the broker und
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock: $(DEV_READY) ## Compile the locks again after a change of dependencies (ARGS=--upgrade)
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
-	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/run.lock -o requirements/dev.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra spark -c requirements/run.lock -o requirements/spark.lock
+	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
 
 clean: ## Remove what was built; data stays
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
@@ -98,6 +106,10 @@ $(BIN)/python:
 $(RUN_READY): $(BIN)/python pyproject.toml requirements/run.lock
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/run.lock
 	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(SPARK_READY): $(RUN_READY) requirements/spark.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes --requirement requirements/spark.lock
 	@touch $@
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock

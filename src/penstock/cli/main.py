@@ -15,6 +15,7 @@ from penstock.cli import (
     cluster,
     config,
     consume,
+    demo,
     dlq,
     doctor,
     group,
@@ -50,6 +51,11 @@ app.add_typer(config.app, name="config")
 app.add_typer(quota.app, name="quota")
 app.add_typer(log.app, name="log")
 app.add_typer(pipeline.app, name="pipeline")
+app.command(
+    "demo",
+    epilog=demo.EXAMPLE,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(demo.demo)
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 

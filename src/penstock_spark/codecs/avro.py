@@ -46,7 +46,7 @@ class Avro:
     def encode(self, data: Column, *, schema_id: int | None = None) -> Column:
         """A struct column as Avro; in the wire format if the id of the schema is given."""
         import pyarrow as pa
-        from pyspark.sql.pandas.functions import arrow_udf
+        from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
         text = self._text()
 
@@ -65,7 +65,7 @@ class Avro:
                 out.append(payload if schema_id is None else sealed(schema_id, payload))
             return pa.array(out, pa.binary())
 
-        column: Column = arrow_udf(encode, "binary")(data)  # type: ignore[call-overload]
+        column: Column = arrow_udf(encode, "binary", ArrowUDFType.SCALAR)(data)
         return column
 
     def spark_type(self) -> DataType:

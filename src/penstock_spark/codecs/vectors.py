@@ -18,7 +18,7 @@ MakeDecoder = Callable[[], Callable[[bytes], dict[str, Any]]]
 def decoding(value: Column, kind: DataType, make: MakeDecoder) -> Column:
     """`make` runs once for each batch, on the executor: schemas and generated classes do not travel."""
     import pyarrow as pa
-    from pyspark.sql.pandas.functions import arrow_udf
+    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -33,7 +33,7 @@ def decoding(value: Column, kind: DataType, make: MakeDecoder) -> Column:
             data = one_by_one(rows, errors, data_type)
         return pa.StructArray.from_arrays([data, pa.array(errors, pa.string())], ["data", "error"])
 
-    column: Column = arrow_udf(decode, result)(value)  # type: ignore[call-overload]
+    column: Column = arrow_udf(decode, result, ArrowUDFType.SCALAR)(value)
     return column
 
 

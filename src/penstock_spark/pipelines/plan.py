@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.errors import AnalysisException
 
 from penstock_spark.pipelines.graph import FlowDefinition, Graph, OutputDefinition
+from penstock_spark.pipelines.sources import Completion, completed
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
 from pyspark_penstock.errors import PenstockSparkError, nearest
@@ -44,15 +45,27 @@ class PlannedFlow:
 class Plan:
     """Flows in order, without those of temporary views, which live inside the others."""
 
-    def __init__(self, graph: Graph, spec: Spec, spark: SparkSession, store: Store) -> None:
+    def __init__(self, graph: Graph, spec: Spec, spark: SparkSession, store: Store, completion: Completion) -> None:
         self._graph, self._spec, self._spark, self._store = graph, spec, spark, store
+        self._completion = completion
         self._done: set[str] = set()
         self._under_way: list[str] = []
-        self._texts: dict[str, str] = {}
         self.flows: list[PlannedFlow] = []
-        with _quiet():
+        with _quiet(), completed(completion):
             for name in graph.outputs:
                 self._output(name)
+
+    def fresh(self, flow: PlannedFlow) -> DataFrame:
+        """The query of a materialized view, over the files that its tables have by now."""
+        for name in flow.reads:
+            self.refresh(self._graph.outputs[name])
+        with completed(self._completion):
+            return flow.definition.query()
+
+    def refresh(self, output: OutputDefinition) -> None:
+        """Let Spark list a table's files again: it remembers those that were there when it was first asked."""
+        if output.kind in ("table", "view") and (output.format or "parquet").lower() not in LAKE_FORMATS:
+            self._spark.catalog.refreshTable(output.name)
 
     def path(self, table: str) -> str:
         """Where a table is kept: with the generation of the flows that fill it."""

@@ -109,10 +109,10 @@ def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Ca
             spark.conf.set(name, value)
     with completed(completion):
         graph = load(spec, spark)
-        if wish.replay is not None:
-            # Planned twice: which flows begin anew is known only when all are planned, and moves their tables.
-            _begin_anew(Plan(graph, spec, spark, store), store, wish.flows)
-        plan = Plan(graph, spec, spark, store)
+    if wish.replay is not None:
+        # Planned twice: which flows begin anew is known only when all are planned, and moves their tables.
+        _begin_anew(Plan(graph, spec, spark, store, completion), store, wish.flows)
+    plan = Plan(graph, spec, spark, store, completion)
     for flow in plan.flows:
         store.make_folder(store.checkpoint(flow.name))
     _make_letter_topics(spec, plan)

@@ -141,12 +141,10 @@ class Runner:
         began = time.monotonic()
         name = flow.output.name
         kind = (flow.output.format or "parquet").lower()
-        if kind in LAKE_FORMATS:
-            writer = flow.frame.write.format("lake").option("format", kind)
-        else:
-            writer = flow.frame.write.format(kind)
+        writer = self._plan.fresh(flow).write
+        writer = writer.format("lake").option("format", kind) if kind in LAKE_FORMATS else writer.format(kind)
         writer.mode("overwrite").save(self._plan.path(name))
-        self._spark.catalog.refreshTable(name) if kind not in LAKE_FORMATS else None
+        self._plan.refresh(flow.output)
         progress = self._progress[flow.name]
         progress.batch += 1
         progress.batch_ms = int((time.monotonic() - began) * 1000)
@@ -177,6 +175,7 @@ class Runner:
                 raise self._failed(name, "the query was stopped from outside")
             self._progress[name].state = "finished"
             del self._queries[name]
+            self._plan.refresh(self._flow(name).output)
         self._report(list(self._progress.values()))
         if time.monotonic() - self._state_at >= STATE_EVERY_S:
             self._save("running")
@@ -186,8 +185,11 @@ class Runner:
         self._attempts[name] = self._attempts.get(name, 0) + 1
         if PASSING not in text or self._attempts[name] >= ATTEMPTS or self._stopping:
             return False
-        self._queries[name] = self._write(next(flow for flow in self._plan.flows if flow.name == name))
+        self._queries[name] = self._write(self._flow(name))
         return True
+
+    def _flow(self, name: str) -> PlannedFlow:
+        return next(flow for flow in self._plan.flows if flow.name == name)
 
     def _failed(self, name: str, text: str) -> FlowFailed:
         said = reason(text)

@@ -24,6 +24,7 @@ COMMANDS = [
     "cluster drain",
     "cluster remove",
     "cluster rebalance",
+    "demo",
     "sql",
     "pipeline run",
     "pipeline replay",

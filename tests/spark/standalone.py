@@ -1,0 +1,90 @@
+"""A real standalone Spark on this machine: one master and two workers of one core each, as processes of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+
+from pyspark_penstock.java import ensure_java
+from tests.support.ports import HOST, free_ports
+
+SPARK = Path(pyspark.__file__).parent
+START_S_MAX = 120.0
+
+
+class Standalone:
+    """Use as a context; `url` is for spark.master."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._port, self._web = free_ports(2)
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"spark://{HOST}:{self._port}"
+
+    def __enter__(self) -> Standalone:
+        ensure_java()
+        master = ["master.Master", "--host", HOST, "--port", str(self._port), "--webui-port", str(self._web)]
+        self._start("master", master)
+        try:
+            self._await(lambda state: state["status"] == "ALIVE")
+            for name in ("worker-1", "worker-2"):
+                place = ["--host", HOST, "--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / name)]
+                self._start(name, ["worker.Worker", *place, self.url])
+            self._await(lambda state: state["aliveworkers"] == 2)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def state(self) -> dict[str, Any]:
+        """What the master tells on its page."""
+        with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=10) as reply:
+            return dict(json.load(reply))
+
+    def workers_that_ran(self) -> int:
+        """How many workers have had an executor: each keeps its folder."""
+        return sum(1 for name in ("worker-1", "worker-2") if list((self._folder / name).glob("app-*/*/stderr")))
+
+    def _start(self, name: str, words: list[str]) -> None:
+        environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m", "SPARK_HOME": str(SPARK)}
+        command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{words[0]}", *words[1:]]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(subprocess.Popen(command, stdout=log, stderr=log, env=environment))
+
+    def _await(self, is_there: Any) -> None:
+        deadline = time.monotonic() + START_S_MAX
+        while True:
+            try:
+                if is_there(self.state()):
+                    return
+            except OSError:
+                pass
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Spark's master does not answer: see {self._folder}")
+            time.sleep(0.3)
+
+    def _stop(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

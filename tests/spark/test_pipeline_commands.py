@@ -1,0 +1,96 @@
+"""penstock pipeline, as people call it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.spark.log import Log
+
+NewTopic = Callable[..., str]
+FLOWS = """
+from pyspark import pipelines as dp
+from pyspark.sql import SparkSession
+
+spark = SparkSession.active()
+dp.create_sink("lake", "delta", {"path": "lake"})
+
+@dp.append_flow(target="lake")
+def keep():
+    rows = spark.readStream.format("penstock").option("subscribe", "TOPIC").load()
+    return rows.selectExpr("cast(value as string) v")
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "flows.py").write_text(FLOWS)
+    (tmp_path / "spark-pipeline.yml").write_text(
+        "name: test\nstorage: storage\nlibraries:\n  - glob: {include: flows.py}\nconfiguration:\n"
+        "  spark.master: local[2]\n  spark.driver.memory: 1g\n  spark.ui.enabled: 'false'\n"
+    )
+    return tmp_path
+
+
+def penstock(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli.main", "pipeline", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, new_topic: NewTopic) -> None:
+    topic = new_topic(2)
+    (project / "flows.py").write_text(FLOWS.replace("TOPIC", topic))
+    log.fill(topic, [str(number) for number in range(50)])
+    command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(project), "--continuous"]
+    running = subprocess.Popen(
+        [*command, "-b", log.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        deadline = time.monotonic() + 200
+        while not list((project / "storage").glob("checkpoints/keep/0/commits/0")):
+            assert running.poll() is None, running.communicate()[0]
+            assert time.monotonic() < deadline, "no batch was done"
+            time.sleep(0.5)
+        running.send_signal(signal.SIGTERM)
+        said, _ = running.communicate(timeout=120)
+    finally:
+        if running.poll() is None:
+            os.kill(running.pid, signal.SIGKILL)
+    assert running.returncode == 0, said
+    assert "stopped; the next run goes on from here" in said
+    where = [str(project), "-b", log.bootstrap]
+    status = penstock("status", str(project))
+    assert "test: stopped (continuous" in status.stdout and "keep" in status.stdout
+    lag = penstock("lag", *where, "--format", "csv")
+    rows = [line.split(",") for line in lag.stdout.splitlines()[1:]]
+    assert sum(int(row[4]) for row in rows) == 50 and {row[6] for row in rows} == {"0"}
+    compacted = penstock("compact", str(project / "storage" / "lake"), "--as", "delta")
+    assert compacted.returncode == 0 and ("became 1" in compacted.stdout or "nothing to do" in compacted.stdout)
+    assert "no sink to a topic" in penstock("dlq", *where).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "PROJECT/nowhere"], "there is no folder"),
+        (["run", "PROJECT", "--provider", "jvn"], "there is no provider 'jvn'"),
+        (["run", "PROJECT", "-b", "127.0.0.1:1"], "127.0.0.1:1"),
+        (["run", "PROJECT", "--set", "penstock.triger=1s"], "Did you mean 'penstock.trigger'"),
+        (["replay", "PROJECT"], "say where to begin"),
+        (["replay", "PROJECT", "--from-offset", "x"], "--from-offset does not understand 'x'"),
+        (["status", "PROJECT"], "has not run with the storage"),
+        (["compact", "PROJECT/none", "--as", "delta"], "there is no Delta table"),
+        (["compact", "PROJECT/none", "--as", "orc"], "the lake has no format 'orc'"),
+    ],
+)
+def test_mistakes_end_with_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:
+    done = penstock(*[word.replace("PROJECT", str(project)) for word in words])
+    assert done.returncode == 1
+    assert expected in done.stderr and len(done.stderr.strip().splitlines()) <= 2, done.stderr

@@ -1,0 +1,42 @@
+"""docs/spark-tutorial.md: its code, run block by block, and what it promises.
+
+PENSTOCK_TUTORIAL_IMAGES=docs/images draws the pictures of the page anew.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.testing import BrokerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark-tutorial.md"
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_every_block_of_the_tutorial_works(spark: SparkSession, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the tutorial draws: pip install matplotlib")
+    images = Path(os.environ.get("PENSTOCK_TUTORIAL_IMAGES", tmp_path))
+    with BrokerProcess() as broker:
+        space: dict[str, Any] = {"images": str(images), "__name__": "tutorial"}
+        for number, code in enumerate(blocks(), start=1):
+            # The session is there already; the broker and the folder are the test's own.
+            code = code.replace("localhost:9092", broker.bootstrap).replace("/tmp/penstock-tutorial", str(tmp_path))
+            exec(compile(code, f"{PAGE.name} block {number}", "exec"), space)
+        assert (len(space["good"]), len(space["bad"])) == (3588, 12)
+        assert space["stored"].count() == space["stored"].distinct().count() == 3588
+        assert len(space["written"]) >= 6 * 18 and set(space["written"]["n"]) <= {29, 30}
+        assert len(space["lake"].files()) == 1
+    pictures = [images / name for name in ("tutorial-readings.png", "tutorial-minutes.png")]
+    assert all(5_000 < path.stat().st_size < 100_000 for path in pictures)
+    assert all(f"images/{path.name}" in PAGE.read_text() for path in pictures)

@@ -1,0 +1,50 @@
+"""The SQL of pipelines, cut apart and read."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock_spark.pipelines.sqlfile import Definition, definitions, statements
+from pyspark_penstock.errors import PenstockSparkError
+
+
+def test_semicolons_in_quotes_and_comments_end_nothing() -> None:
+    text = "SELECT ';' -- a; b\n, \";\" /* ; */, `a;b`; SELECT 2;;"
+    assert [" ".join(one.split()) for one in statements(text)] == ["SELECT ';' , \";\" , `a;b`", "SELECT 2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "CREATE STREAMING TABLE a AS SELECT * FROM STREAM b",
+            Definition("table", "a", "SELECT * FROM STREAM b"),
+        ),
+        (
+            "create or refresh streaming table `db`.`a` using delta comment 'x' as select 1",
+            Definition("table", "db.a", "select 1", format="delta"),
+        ),
+        ("CREATE STREAMING TABLE a", Definition("table", "a", None)),
+        ("CREATE MATERIALIZED VIEW v AS\nSELECT 1", Definition("view", "v", "SELECT 1")),
+        ("CREATE TEMPORARY VIEW v AS SELECT 1", Definition("temporary", "v", "SELECT 1")),
+        (
+            "CREATE FLOW f AS INSERT INTO t BY NAME SELECT 1",
+            Definition("flow", "f", "SELECT 1", target="t"),
+        ),
+        ("SET spark.x = 3", Definition("set", "spark.x", "3")),
+    ],
+)
+def test_each_statement_of_a_pipeline_is_known(text: str, expected: Definition) -> None:
+    assert list(definitions(text, "file.sql")) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("DROP TABLE a", "file.sql: a pipeline cannot hold the statement 'DROP TABLE a'"),
+        ("CREATE MATERIALIZED VIEW v", "file.sql: v has no query"),
+    ],
+)
+def test_what_is_no_definition_is_refused_with_its_text(text: str, expected: str) -> None:
+    with pytest.raises(PenstockSparkError, match=expected):
+        list(definitions(text, "file.sql"))
