@@ -68,7 +68,8 @@ def test_two_workers_and_three_brokers_keep_each_row_once(brokers: PenstockClust
     (tmp_path / "flows.py").write_text(FLOWS)
     (tmp_path / "spark-pipeline.yml").write_text(SPEC)
     topics = [NewTopic(name, 2, 3, config={"min.insync.replicas": "2"}) for name in ("numbers", "copied")]
-    for done in AdminClient({"bootstrap.servers": brokers.bootstrap}).create_topics(topics).values():
+    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
+    for done in admin.create_topics(topics).values():
         done.result(30)
     log = Log(brokers.bootstrap)
     with Standalone(tmp_path) as spark:

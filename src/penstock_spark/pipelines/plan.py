@@ -52,6 +52,8 @@ class Plan:
         self._under_way: list[str] = []
         self.flows: list[PlannedFlow] = []
         with _quiet(), completed(completion):
+            for output in graph.outputs.values():
+                self._forget(output)
             for name in graph.outputs:
                 self._output(name)
 
@@ -81,6 +83,16 @@ class Plan:
             if more <= found:
                 return found
             found |= more
+
+    def _forget(self, output: OutputDefinition) -> None:
+        """What an earlier run told the catalog: the order of flows is found by what is not there yet."""
+        if output.kind == "temporary":
+            self._spark.catalog.dropTempView(output.name)
+        elif output.kind != "sink":
+            database, _, table = output.name.rpartition(".")
+            known = not database or self._spark.catalog.databaseExists(database)
+            if known:
+                self._spark.sql(f"DROP TABLE IF EXISTS {_quoted(database, table)}")
 
     def _into(self, output: str) -> list[FlowDefinition]:
         return [flow for flow in self._graph.flows.values() if flow.target == output]
@@ -145,11 +157,8 @@ class Plan:
         path = self.path(output.name)
         self._store.make_folder(path)
         columns = ", ".join(f"`{one.name}` {one.dataType.simpleString()}" for one in frame.schema.fields)
-        name = f"`{database}`.`{table}`" if database else f"`{table}`"
-        # The catalog may remember an earlier generation, or other columns: the files are what counts.
-        self._spark.sql(f"DROP TABLE IF EXISTS {name}")
         kind = (output.format or "parquet").lower()
-        self._spark.sql(f"CREATE TABLE {name} ({columns}) USING {kind} LOCATION '{path}'")
+        self._spark.sql(f"CREATE TABLE {_quoted(database, table)} ({columns}) USING {kind} LOCATION '{path}'")
 
     def _reads(self, frame: DataFrame) -> frozenset[str]:
         """The stored outputs that stand in a query's plan."""
@@ -171,6 +180,10 @@ def _check_kind(flow: FlowDefinition, output: OutputDefinition, frame: DataFrame
             f"{flow.place}: {output.name!r} is a streaming {output.kind} and its query is not a stream: use "
             "spark.readStream (in SQL: FROM STREAM name), or make it a materialized view"
         )
+
+
+def _quoted(database: str, table: str) -> str:
+    return f"`{database}`.`{table}`" if database else f"`{table}`"
 
 
 def _explained(frame: DataFrame) -> str:
