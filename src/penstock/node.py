@@ -28,6 +28,7 @@ from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metadata.voters import VoterEndpoint
+from penstock.metrics import declared
 from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.ports.child import Children
@@ -277,6 +278,8 @@ class Node:
         worker = InlineWorker(self._disk, self._clock) if self._children is None else ChildWorker(self._children)
         self._cleaner = Cleaner(store, self._clock, lambda: self.settings, replicas.last_stable_offset, worker)
         self._cleaner.start()
+        uncleanable = self._cleaner.uncleanable
+        self.metrics.ask(declared.UNCLEANABLE, lambda: [((), len(uncleanable))])
         self._monitoring.begin(context, self._admission)
         if quorum.is_alone:
             self._server.serve(dispatcher)

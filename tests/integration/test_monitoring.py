@@ -59,6 +59,9 @@ def test_what_clients_do_shows(broker: Broker) -> None:
     assert found["kafka_server_brokertopicmetrics_bytesin_total", ("orders",)] > 1000
     assert found["kafka_server_brokertopicmetrics_bytesout_total", ("orders",)] > 1000
     assert found["kafka_log_log_size", ("orders",)] > 1000
+    assert found["penstock_partition_messages_in_total", ("orders", "0")] == 10
+    written = found["kafka_server_brokertopicmetrics_bytesin_total", ("orders",)]
+    assert found["penstock_partition_bytes_in_total", ("orders", "0")] == written
     assert found["kafka_consumergroup_lag", ("readers", "orders", "0")] == 6
     assert found["kafka_topic_partition_current_offset", ("orders", "0")] == 10
     assert found["kafka_network_requestmetrics_requests_total", ("Produce",)] == 10

@@ -190,6 +190,8 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _text("metrics.listener", None, own=True, check=check_metrics_listener,
           doc="Where metrics, health and readiness are served, as `http://host:port`. Not served without it: there is "
               "no password, so choose an address that only those who watch can reach."),
+    _int("metrics.partitions.max", 1000, least=0, own=True,
+         doc="Of how many partitions the metrics tell how much is written to each: the busiest of those led here."),
     _text("log.format", "text", choices=("text", "json"), own=True,
           doc="How log lines look: text for people, json for machines."),
     # Quotas

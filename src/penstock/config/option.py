@@ -160,6 +160,8 @@ def _check_choice(option: Option, value: Value, name: str) -> None:
         return
     if not value and not option.allow_empty:
         raise InvalidConfig(f"Configuration '{name}' must not be empty. Valid values include: [{listed}]")
+    if "" in value:
+        raise InvalidConfig(f"Configuration '{name}' values must not be empty.")
     for word in value:
         if word not in option.choices:
             raise invalid(name, word, f"String must be one of: {listed}")

@@ -197,9 +197,8 @@ class ProduceHandler:
             name = None if topic is None else topic.name
             log.exception("produce to %s-%d by client %r failed", name, result.index, header.client_id)
             return None
-        assert topic is not None
-        topic.bytes_in += len(records)
-        topic.messages_in += appended.last_offset - appended.base_offset + 1
+        partition.bytes_in += len(records)
+        partition.messages_in += appended.last_offset - appended.base_offset + 1
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset

@@ -40,6 +40,22 @@ _TOPIC = "kafka_server_brokertopicmetrics_"
 MESSAGES_IN = _declare("counter", _TOPIC + "messagesin_total", "records", "Records written by producers.", "topic")
 BYTES_IN = _declare("counter", _TOPIC + "bytesin_total", "bytes", "Bytes written by producers.", "topic")
 BYTES_OUT = _declare("counter", _TOPIC + "bytesout_total", "bytes", "Bytes read by consumers.", "topic")
+PARTITION_MESSAGES_IN = _declare(
+    "counter",
+    "penstock_partition_messages_in_total",
+    "records",
+    "Records written by producers to a partition led here, for the busiest `metrics.partitions.max`.",
+    "topic",
+    "partition",
+)
+PARTITION_BYTES_IN = _declare(
+    "counter",
+    "penstock_partition_bytes_in_total",
+    "bytes",
+    "Bytes written by producers to a partition led here, for the busiest `metrics.partitions.max`.",
+    "topic",
+    "partition",
+)
 REPLICATION_BYTES_IN = _declare("counter", _TOPIC + "replicationbytesin_total", "bytes", "Bytes fetched from leaders.")
 REPLICATION_BYTES_OUT = _declare("counter", _TOPIC + "replicationbytesout_total", "bytes", "Bytes read by followers.")
 FAILED_PRODUCES = _declare(
@@ -166,6 +182,12 @@ FOLDER_SIZE = _declare(
     "gauge", "penstock_log_directory_size_bytes", "bytes", "The size of the disk with the data folder."
 )
 FOLDER_FREE = _declare("gauge", "penstock_log_directory_free_bytes", "bytes", "What is free on that disk.")
+UNCLEANABLE = _declare(
+    "gauge",
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "partitions",
+    "Compacted partitions that are left alone until the next start, for damage or a failing disk.",
+)
 DISK_READ = _declare(
     "counter",
     "penstock_disk_read_bytes_total",

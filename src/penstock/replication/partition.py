@@ -60,11 +60,13 @@ class Partition(MarkedLog):
     __slots__ = (
         "_cluster",
         "_enough_in_sync",
+        "bytes_in",
         "index",
         "isr",
         "lead",
         "leader",
         "leader_epoch",
+        "messages_in",
         "node_id",
         "on_held",
         "partition_epoch",
@@ -93,6 +95,8 @@ class Partition(MarkedLog):
         self.index = index
         self.node_id = node_id
         super().__init__(log, known_mark)
+        # What producers wrote here, counted by the handler.
+        self.bytes_in = self.messages_in = 0
         self._cluster = cluster
         self.leader = node_id
         self.leader_epoch = 0

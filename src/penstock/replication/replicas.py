@@ -38,12 +38,12 @@ class HostedTopic:
     """A topic of which this node holds partitions, with the keys that hot requests know it by."""
 
     __slots__ = (
-        "bytes_in",
+        "_bytes_in_before",
+        "_messages_in_before",
         "bytes_out",
         "id",
         "id_bytes",
         "internal",
-        "messages_in",
         "name",
         "name_bytes",
         "partitions",
@@ -56,8 +56,25 @@ class HostedTopic:
         self.id_bytes = topic_id.bytes
         self.internal = is_internal(name)
         self.partitions: dict[int, Partition] = {}
-        # Counted by the handlers since this node holds the topic.
-        self.bytes_in = self.bytes_out = self.messages_in = 0
+        # Counted by the handlers since this node holds the topic; what partitions that left had counted.
+        self.bytes_out = 0
+        self._bytes_in_before = self._messages_in_before = 0
+
+    @property
+    def bytes_in(self) -> int:
+        return self._bytes_in_before + sum(each.bytes_in for each in list(self.partitions.values()))
+
+    @property
+    def messages_in(self) -> int:
+        return self._messages_in_before + sum(each.messages_in for each in list(self.partitions.values()))
+
+    def drop(self, index: int) -> "Partition | None":
+        """Take a partition out; what it counted stays in the topic's sums, which never go back."""
+        partition = self.partitions.pop(index, None)
+        if partition is not None:
+            self._bytes_in_before += partition.bytes_in
+            self._messages_in_before += partition.messages_in
+        return partition
 
 
 class Replicas:
@@ -249,7 +266,7 @@ class Replicas:
         """Put an empty log in the place of one that was set aside."""
         hosted = self.by_id.get(partition.topic_id.bytes)
         if hosted is not None and hosted.partitions.get(partition.index) is partition:
-            del hosted.partitions[partition.index]
+            hosted.drop(partition.index)
             partition.fail(StorageError.code)
             self._open(hosted, partition.index)
 
@@ -258,7 +275,7 @@ class Replicas:
         topic = self._image.topics_by_id.get(hosted.id)
         if topic is None or self._node_id in topic.partitions[index].replicas:
             return
-        partition = hosted.partitions.pop(index, None)
+        partition = hosted.drop(index)
         if partition is not None:
             self._part_with(partition, NotLeaderOrFollower.code)
             self._delete(TopicPartition(hosted.name, PartitionIndex(index)), hosted.id)

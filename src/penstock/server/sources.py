@@ -6,6 +6,7 @@ node; declared in metrics/declared.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from penstock import __version__
@@ -55,6 +56,24 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
     metrics.ask(declared.BYTES_IN, of_topics("bytes_in"))
     metrics.ask(declared.BYTES_OUT, of_topics("bytes_out"))
 
+    def busiest(value: str) -> Callable[[], Iterable[Sample]]:
+        def source() -> Iterable[Sample]:
+            led = (
+                partition
+                for topic in list(context.replicas.by_name.values())
+                for partition in list(topic.partitions.values())
+                if partition.bytes_in and partition.is_leader
+            )
+            count = context.settings.integer("metrics.partitions.max")
+            return [
+                ((partition.topic, str(partition.index)), getattr(partition, value))
+                for partition in nlargest(count, led, key=lambda partition: partition.bytes_in)
+            ]
+
+        return source
+
+    metrics.ask(declared.PARTITION_MESSAGES_IN, busiest("messages_in"))
+    metrics.ask(declared.PARTITION_BYTES_IN, busiest("bytes_in"))
     _add(metrics, declared.REPLICATION_BYTES_IN, lambda: context.replicas.replication_bytes_in)
 
     def sizes() -> Iterator[Sample | None]:

@@ -94,6 +94,71 @@ def topic_configs_are_changed(s: Session) -> None:
                         "configuration_keys": ["cleanup.policy", "retention.ms", "segment.ms"]}])  # fmt: skip
 
 
+REFUSED_VALUES = [
+    ("retention.ms", "-2"), ("retention.bytes", "-2"), ("local.retention.ms", "-3"), ("cleanup.policy", "shrink"),
+    ("cleanup.policy", "compact,shrink"), ("cleanup.policy", ""), ("cleanup.policy", "compact,,delete"),
+    ("segment.bytes", "1048575"), ("segment.bytes", "2147483648"), ("segment.ms", "0"), ("segment.jitter.ms", "-1"),
+    ("segment.index.bytes", "3"), ("index.interval.bytes", "-1"), ("delete.retention.ms", "-1"),
+    ("file.delete.delay.ms", "-1"), ("min.compaction.lag.ms", "-1"), ("max.compaction.lag.ms", "0"),
+    ("min.cleanable.dirty.ratio", "1.1"), ("min.cleanable.dirty.ratio", "-0.1"), ("min.cleanable.dirty.ratio", "half"),
+    ("compression.type", "brotli"), ("compression.gzip.level", "10"), ("compression.zstd.level", "100"),
+    ("compression.lz4.level", "0"), ("min.insync.replicas", "0"), ("min.insync.replicas", "-1"),
+    ("min.insync.replicas", "1.5"), ("unclean.leader.election.enable", "maybe"), ("preallocate", "1"),
+    ("max.message.bytes", "-1"), ("flush.messages", "0"), ("flush.ms", "-1"), ("message.timestamp.type", "Never"),
+    ("message.timestamp.before.max.ms", "-1"), ("message.timestamp.after.max.ms", "-1"), ("retention.ms", ""),
+    ("retention.ms", "5e3"), ("retention.ms", "9223372036854775808"),
+    ("leader.replication.throttled.replicas", "1:2:3"), ("leader.replication.throttled.replicas", "*,1:1"),
+    ("remote.storage.enable", "true"), ("message.format.version", "2.0"), ("message.downconversion.enable", "false"),
+    ("local.retention.bytes", "-3"), ("errors.deadletterqueue.topic.name", "x"),
+]  # fmt: skip
+CONTRADICTIONS = [
+    {"min.compaction.lag.ms": "2000", "max.compaction.lag.ms": "1000"},
+    {"min.compaction.lag.ms": "1000", "max.compaction.lag.ms": "1000"},
+    {"retention.ms": "1000", "local.retention.ms": "2000"},
+    {"retention.bytes": "1000", "local.retention.bytes": "2000"},
+    {"segment.ms": "1000", "segment.jitter.ms": "2000"},
+    {"segment.bytes": "1048576", "max.message.bytes": "2097152"},
+    {"min.insync.replicas": "3"},
+    {"cleanup.policy": "compact", "remote.storage.enable": "true"},
+]
+
+
+@scenario
+def values_out_of_range_change_nothing(s: Session) -> None:
+    topic = s.topic()
+    for option, value in REFUSED_VALUES:
+        change(s, f"{option}={value}", TOPIC, topic, ("segment.ms", SET, "70000"), (option, SET, value))
+        creation = {"name": s.name("made"), "num_partitions": 1, "replication_factor": 1,
+                    "configs": [{"name": option, "value": value}]}  # fmt: skip
+        s.call("create_topics", 7, f"with {option}={value}", topics=[creation], timeout=5000, validate_only=True)
+    describe(s, 4, "unchanged", TOPIC, topic, [*dict(REFUSED_VALUES), "segment.ms"])
+
+
+@scenario
+def values_that_contradict_each_other(s: Session) -> None:
+    for number, values in enumerate(CONTRADICTIONS):
+        topic = s.topic(f"c{number}")
+        label = " ".join(f"{option}={value}" for option, value in values.items())
+        change(s, label, TOPIC, topic, *((option, SET, value) for option, value in values.items()))
+        for option, value in values.items():
+            change(s, f"{option}={value} alone, one after the other", TOPIC, topic, (option, SET, value))
+        creation = {"name": s.name("made"), "num_partitions": 1, "replication_factor": 1,
+                    "configs": [{"name": option, "value": value} for option, value in values.items()]}  # fmt: skip
+        s.call("create_topics", 7, f"with {label}", topics=[creation], timeout=5000, validate_only=True)
+
+
+@scenario
+def broker_values_out_of_range(s: Session) -> None:
+    for option, value in [
+        ("log.retention.ms", "-2"), ("log.segment.bytes", "10"), ("log.cleaner.threads", "-1"),
+        ("log.cleaner.io.max.bytes.per.second", "x"), ("log.cleaner.backoff.ms", "-1"),
+        ("log.cleaner.delete.retention.ms", "-1"), ("log.cleaner.min.cleanable.ratio", "1.5"),
+        ("log.cleanup.policy", "shrink"), ("compression.type", "brotli"), ("min.insync.replicas", "0"),
+        ("message.max.bytes", "-1"), ("unclean.leader.election.enable", "maybe"),
+    ]:  # fmt: skip
+        change(s, f"{option}={value}", BROKER, "", (option, SET, value))
+
+
 @scenario
 def the_same_resource_twice(s: Session) -> None:
     topic = s.topic()

@@ -42,6 +42,7 @@ class WrittenPartition:
     def __init__(self) -> None:
         self.log = OpenLog()
         self.written: list[tuple[bytes, Any]] = []
+        self.bytes_in = self.messages_in = 0
 
     def append(self, records: memoryview, *, acks: int, now_ms: int, transaction_verified: Any = None) -> Any:
         self.written.append((bytes(records), transaction_verified))
