@@ -44,6 +44,9 @@ def append_replicated(
         raise InvalidRecord("there is no batch to append")
     latest = max(header.max_timestamp for header in headers)
     position = log.write_batches(records, headers[-1].last_offset, latest, now_ms)
+    # Nothing below may fail: what is written and not noted would be written again behind itself.
+    if position == 0:
+        log.begin_first_batch(headers[0].max_timestamp, headers[0].size, now_ms)
     segment, expected, start = log.active, log.end_offset, 0
     for header in headers:
         if header.base_offset != expected:
@@ -56,7 +59,7 @@ def append_replicated(
         if header.producer_id >= 0:
             _note(log, header, records[start : start + header.size], now_ms)
         start += header.size
-    return log.appended(headers[0].base_offset, headers[-1].last_offset, now_ms)
+    return log.appended(headers[0].base_offset, headers[-1].last_offset)
 
 
 def _note(log: RollingLog, header: BatchHeader, batch: memoryview, now_ms: int) -> None:

@@ -232,12 +232,8 @@ class RollingLog:
             self._write_failed(error)
         return position
 
-    def appended(self, base_offset: int, last_offset: int, now_ms: int) -> Appended:
+    def appended(self, base_offset: int, last_offset: int) -> Appended:
         """Move the end behind batches that were written and noted."""
-        segment = self.active
-        if segment.first_timestamp is None:
-            segment.created_ms = now_ms
-            segment.set_roll_times(self.roll_ms)
         self.end_offset = last_offset + 1
         self._commit()
         return Appended(base_offset, last_offset, -1, self.start_offset, False)
@@ -275,6 +271,11 @@ class RollingLog:
         self.active.first_timestamp = timestamp
         self.active.created_ms = now_ms
         self.active.set_roll_times(self.roll_ms)
+
+    def begin_first_batch(self, timestamp: int, size: int, now_ms: int) -> None:
+        """Note the first batch of the active segment before it is noted where it stands."""
+        self.active.size = size
+        self._first_batch(timestamp, now_ms)
 
     def begin_epoch(self, epoch: int, offset: int) -> None:
         """Note the first batch of an epoch. An epoch below the latest changes nothing."""

@@ -1,3 +1,4 @@
+import errno
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -52,3 +53,13 @@ def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it()
     sealed = encode_batch([Record(timestamp=1, value=b"v")] * 4, base_offset=49, leader_epoch=0)
     held.append_fetched(memoryview(bytearray(sealed)), now_ms=1, leader_mark=0)
     assert (log.start_offset, log.end_offset) == (49, 53)
+
+
+def test_a_read_that_fails_while_a_follower_appends_leaves_nothing_twice() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    disk.failing["read"] = errno.EIO
+    sealed = encode_batch([Record(timestamp=1, value=b"v")], base_offset=0, leader_epoch=0)
+    log.append_replicated(memoryview(bytearray(sealed)), now_ms=1)
+    del disk.failing["read"]
+    assert (log.end_offset, log.active.size) == (1, len(sealed))
