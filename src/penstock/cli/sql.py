@@ -1,5 +1,6 @@
 """penstock sql: the cluster's metadata, and the records of topics, as SQL tables."""
 
+import signal
 import sys
 from enum import StrEnum
 from typing import Annotated, Any
@@ -44,6 +45,8 @@ def sql(
     from penstock.sqlview import query as run
 
     reach(bootstrap)
+    # The engines take an interrupt for an error of the query. There is nothing to clean up: let it end the command.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     result = run(text, bootstrap=bootstrap, timeout_s=timeout_s)
     if format is SqlFormat.ARROW:
         _write_arrow(result.arrow())
