@@ -7,6 +7,7 @@ from typing import Any
 from penstock.admin.cluster import Cluster, ClusterError
 from penstock.admin.cluster_changes import BrokerState, brokers, quorum, under_way
 
+NO_NODE = -1
 Row = dict[str, Any]
 
 
@@ -20,7 +21,7 @@ def broker_rows(bootstrap: str) -> list[Row]:
             leads[int(partition.leader_id)] += 1
             holds.update(int(node) for node in partition.replica_nodes)
             behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
-        controller = int(cluster.metadata.controller_id)
+        controller = _active_controller(cluster)
     return [
         {
             "node": each.node_id,
@@ -58,11 +59,12 @@ def health(bootstrap: str) -> list[str]:
 def node_rows(bootstrap: str) -> list[Row]:
     with Cluster(bootstrap) as cluster:
         known = {each.node_id: each for each in brokers(cluster)}
-        controller = int(cluster.metadata.controller_id)
         try:
-            voters = {each.node_id for each in quorum(cluster).members if each.is_voter}
+            state = quorum(cluster)
         except ClusterError:
-            voters = set()
+            controller, voters = NO_NODE, set()
+        else:
+            controller, voters = state.leader, {each.node_id for each in state.members if each.is_voter}
     rows = []
     for node in sorted({*known, *voters}):
         broker = known.get(node)
@@ -96,6 +98,14 @@ def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
         for each in state.members
     ]
     return f"node {state.leader} leads in epoch {state.epoch}; committed up to {state.high_watermark}", rows
+
+
+def _active_controller(cluster: Cluster) -> int:
+    """Metadata names a node that takes changes, which is any; the quorum knows who decides."""
+    try:
+        return quorum(cluster).leader
+    except ClusterError:
+        return NO_NODE
 
 
 def _state(broker: BrokerState, controller: int) -> str:

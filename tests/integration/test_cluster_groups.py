@@ -1,0 +1,218 @@
+"""Groups on four nodes: their coordinators are killed, stopped and held still, and a node is drained and taken away."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
+from kio.schema.heartbeat.v4.request import HeartbeatRequest
+
+from penstock.coordinator.errors import NotCoordinator
+from penstock.coordinator.keys import partition_of
+from penstock.groups.errors import UnknownMemberId
+from penstock.model.topic import CONSUMER_OFFSETS
+from penstock.wire.api import ApiKey
+from tests.integration.command import penstock
+from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.transaction_wire import Wire
+
+pytestmark = pytest.mark.timeout(180)
+
+TOPIC = "orders"
+PARTITIONS = 4
+SHARDS = 3
+FOUR = 4
+PATIENCE_S = 30.0
+GAP_S_MAX = 15.0
+
+
+class Bench:
+    def __init__(self, cluster: PenstockCluster) -> None:
+        self.cluster = cluster
+        self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        self.admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(PATIENCE_S)
+
+    def coordinator(self, group: str) -> int:
+        topic = self.admin.list_topics(CONSUMER_OFFSETS, timeout=PATIENCE_S).topics[CONSUMER_OFFSETS]
+        return int(topic.partitions[partition_of(group, SHARDS)].leader)
+
+    def healed(self) -> None:
+        def is_healed() -> bool:
+            topics = self.admin.list_topics(timeout=PATIENCE_S).topics.values()
+            return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
+
+        until(is_healed, what="every replica in sync")
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    settings = {"offsets.topic.num.partitions": str(SHARDS), "group.initial.rebalance.delay.ms": "0"}
+    with PenstockCluster(count=FOUR, properties=settings) as cluster:
+        yield Bench(cluster)
+
+
+class Reader(threading.Thread):
+    """A member that commits what it has read, and notes where partitions begin when they come to it."""
+
+    def __init__(self, bootstrap: str, group: str, protocol: str) -> None:
+        super().__init__()
+        settings = {"bootstrap.servers": bootstrap, "group.id": group, "group.protocol": protocol, "log_level": 0}
+        self._consumer = Consumer({**settings, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+        self.seen: list[tuple[int, int, float]] = []
+        self.errors: list[str] = []
+        self.is_over = False
+
+    def run(self) -> None:
+        self._consumer.subscribe([TOPIC])
+        while not self.is_over:
+            batch = self._consumer.consume(50, 0.2)
+            for message in batch:
+                self._take(message)
+            try:
+                if batch:
+                    self._consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                self.errors.append(str(error))
+        self._consumer.close()
+
+    def _take(self, message: Message) -> None:
+        if message.error() is not None:
+            self.errors.append(str(message.error()))
+        else:
+            self.seen.append((message.partition() or 0, message.offset() or 0, time.monotonic()))
+
+
+class Writer(threading.Thread):
+    def __init__(self, bootstrap: str) -> None:
+        super().__init__()
+        self._producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "log_level": 0})
+        self.acked: set[tuple[int, int]] = set()
+        self.errors: list[str] = []
+        self.is_over = False
+
+    def run(self) -> None:
+        number = 0
+        while not self.is_over:
+            self._producer.produce(TOPIC, str(number), partition=number % PARTITIONS, on_delivery=self._delivered)
+            self._producer.poll(0.02)
+            number += 1
+        assert self._producer.flush(PATIENCE_S) == 0
+
+    def _delivered(self, error: Any, message: Message) -> None:
+        if error is not None:
+            self.errors.append(str(error))
+        else:
+            self.acked.add((message.partition() or 0, message.offset() or 0))
+
+
+def has_read_all(group: list[Reader], acked: set[tuple[int, int]]) -> bool:
+    return acked <= {each[:2] for reader in group for each in reader.seen}
+
+
+def fail_over(bench: Bench, group: str, how: str) -> None:
+    """Something happens to the group's coordinator; all is well again when this returns."""
+    node = bench.coordinator(group)
+    if how == "hold":
+        bench.cluster.pause(node)
+        time.sleep(2)
+        bench.cluster.resume(node)
+    else:
+        (bench.cluster.kill if how == "kill" else bench.cluster.stop)(node)
+        until(lambda: bench.coordinator(group) not in (node, -1), what="another coordinator")
+        time.sleep(1)
+        bench.cluster.restart(node)
+    bench.healed()
+
+
+def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: Bench) -> None:
+    bootstrap = bench.cluster.bootstrap
+    writer = Writer(bootstrap)
+    protocols = ("classic", "consumer")
+    groups = {protocol: [Reader(bootstrap, protocol, protocol) for _ in range(2)] for protocol in protocols}
+    readers = [reader for group in groups.values() for reader in group]
+    for thread in (writer, *readers):
+        thread.start()
+    try:
+        until(lambda: all(reader.seen for reader in readers), what="a first record for everybody")
+        for how in ("kill", "stop", "hold"):
+            for protocol in groups:
+                fail_over(bench, protocol, how)
+        writer.is_over = True
+        writer.join()
+        for group in groups.values():
+            until(partial(has_read_all, group, writer.acked), what="every record read")
+    finally:
+        writer.is_over = True
+        for reader in readers:
+            reader.is_over = True
+        for thread in (writer, *readers):
+            thread.join()
+    assert writer.errors == []
+    for protocol, group in groups.items():
+        seen = sorted((at, partition, offset) for reader in group for partition, offset, at in reader.seen)
+        ends: dict[int, int] = defaultdict(int)
+        repeated = 0
+        for _, partition, offset in seen:
+            repeated += offset < ends[partition]
+            ends[partition] = max(ends[partition], offset + 1)
+        assert repeated <= 200, "a batch or two for each time that it changed hands, not all of it again"
+        longest_s = max(after[0] - before[0] for before, after in pairwise(seen))
+        assert longest_s < GAP_S_MAX, f"{protocol} stood still for {longest_s:.1f} s"
+        committed = Consumer({"bootstrap.servers": bootstrap, "group.id": protocol, "log_level": 0})
+        places = committed.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], PATIENCE_S)
+        assert {place.partition: place.offset for place in places} == ends
+        committed.close()
+
+
+def test_heartbeats_to_the_wrong_node_are_sent_to_look_for_the_right_one(bench: Bench) -> None:
+    group: Any = "classic"
+    right = bench.coordinator(group)
+    classic = HeartbeatRequest(group_id=group, generation_id=cast(Any, 1), member_id="nobody")
+    modern = ConsumerGroupHeartbeatRequest(
+        group_id=group, member_id="nobody", member_epoch=cast(Any, 7), topic_partitions=None
+    )
+    for node in bench.cluster.ids:
+        expected = UnknownMemberId.code if node == right else NotCoordinator.code
+        with Wire(bench.cluster.address(node)) as wire:
+            assert wire.ask(ApiKey.HEARTBEAT, 4, classic).error_code == expected
+            if node != right:
+                assert wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, modern).error_code == expected
+
+
+def test_a_drained_node_is_taken_away_with_nothing_lost(bench: Bench) -> None:
+    def cluster(*words: str) -> Any:
+        return penstock("cluster", *words, "--bootstrap", bench.cluster.address(1))
+
+    ends = sum(ends_of(bench))
+    rows = cluster("nodes", "--format", "json").json()
+    states = {row["node"]: row["state"] for row in rows}
+    leader = next(row["node"] for row in cluster("quorum", "--format", "json").json() if row["role"] == "leader")
+    assert {node for node, state in states.items() if "controller" in state} == {leader}
+    assert cluster("remove", str(FOUR)).code != 0, "it is not drained"
+    assert cluster("drain", str(FOUR), "--yes").code == 0
+    assert cluster("remove", str(FOUR)).code != 0, "it is still up"
+    bench.cluster.stop(FOUR)
+    removed = cluster("remove", str(FOUR))
+    assert removed.code == 0, removed
+    status = cluster("status", "--format", "json")
+    assert status.code == 0, "every partition is in order"
+    assert [row["node"] for row in status.json()] == [1, 2, 3]
+    assert sum(ends_of(bench)) == ends
+
+
+def ends_of(bench: Bench) -> list[int]:
+    reader = Consumer({"bootstrap.servers": bench.cluster.bootstrap, "group.id": "ends", "log_level": 0})
+    try:
+        places = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        return [reader.get_watermark_offsets(place, PATIENCE_S)[1] for place in places]
+    finally:
+        reader.close()
