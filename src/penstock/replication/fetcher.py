@@ -34,6 +34,8 @@ CONNECT_PAUSE_S_MAX: Final = 1.0
 WATCH_S: Final = 1.0
 THROTTLED_PAUSE_S: Final = 0.2
 IN_FLIGHT_MAX: Final = 2
+_OFFSET: Final = 3
+"""Where an `Asked` has the offset."""
 
 Key = tuple[bytes, int]
 
@@ -64,15 +66,16 @@ class Surroundings(Protocol):
 class Followed:
     """One partition on its way from its leader."""
 
-    __slots__ = ("asked", "asked_in", "key", "leader_epoch", "partition", "resumes")
+    __slots__ = ("asked", "asked_in", "key", "leader_epoch", "named_in", "partition", "resumes")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.key: Key = (partition.topic_id.bytes, partition.index)
         self.leader_epoch = partition.leader_epoch
-        # As it stands in the session, and since which request.
+        # As it stands in the session, since which request it is in there, and which was the last to name it.
         self.asked: Asked | None = None
         self.asked_in = -1
+        self.named_in = -1
         self.resumes: Timer | None = None
 
     def ask(self, max_bytes: int) -> Asked:
@@ -241,6 +244,7 @@ class Fetcher:
             if wanted != followed.asked or self._fetch.session_epoch == 0:
                 if followed.asked is None:
                     followed.asked_in = self._next_id
+                followed.named_in = self._next_id
                 followed.asked = wanted
                 self._forgotten.pop(followed.key, None)
                 asked.append(wanted)
@@ -327,19 +331,28 @@ class Fetcher:
             followed = self._followed.get((row[0], row[1]))
             # What was asked for in another epoch, or not any more, is nobody's concern.
             if followed is not None and followed.asked is not None and request_id >= followed.asked_in:
-                self._take(followed, row, now_ms)
+                self._take(followed, row, now_ms, is_repeated=self._is_repeated(followed, request_id))
         self._go()
 
-    def _take(self, followed: Followed, row: Row, now_ms: int) -> None:
+    def _is_repeated(self, followed: Followed, request_id: int) -> bool:
+        """Whether the answer is about an end that the log had before.
+
+        Of two fetches under way the first answer may move the end; the second knows nothing of that and says it again.
+        """
+        asked = followed.asked
+        return asked is None or asked[_OFFSET] != followed.partition.log.end_offset or request_id < followed.named_in
+
+    def _take(self, followed: Followed, row: Row, now_ms: int, *, is_repeated: bool) -> None:
         _, _, code, mark, leader_start, diverging, records = row
         partition = followed.partition
+        held = partition.log
         try:
             if code or diverging is not None:
-                self._act(followed, self._decide(partition, code, diverging, leader_start))
+                if not is_repeated:
+                    self._act(followed, self._decide(partition, code, diverging, leader_start))
                 return
-            if records is not None:
+            if records is not None and not is_repeated:
                 self._append(followed, records, now_ms, mark)
-            held = partition.log
             partition.take_mark(mark)
             if leader_start > held.start_offset:
                 held.advance_start(min(leader_start, held.end_offset))
@@ -378,6 +391,9 @@ class Fetcher:
         held = partition.log
         if step.kind is Kind.PAUSE:
             self._pause(followed, step.pause_s)
+            return
+        if step.kind is Kind.GO_ON:
+            self._changed[followed] = None
             return
         log.warning(
             "%s-%d: %s at offset %d, as its leader, node %d, says; it reached from %d to %d, and the mark was %d",
