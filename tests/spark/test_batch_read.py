@@ -68,22 +68,22 @@ def test_filters_on_offset_partition_and_time_narrow_what_is_fetched(
         log.fill(topic, [f"{stamp}-{index}" for index in range(500)], partition=1, timestamp=stamp)
     frame = read(spark, log, subscribe=topic, maxRecordsPerPartition="100")
     assert frame.rdd.getNumPartitions() == 20
-    some = frame.where("partition = 1 and offset >= 450 and offset < 470")
-    assert (some.count(), some.rdd.getNumPartitions()) == (20, 1)
-    late = frame.where("timestamp >= timestamp_millis(2000)")
-    assert (late.count(), late.rdd.getNumPartitions()) == (1000, 10)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        some = frame.where("partition = 1 and offset >= 450 and offset < 470")
+        assert (some.count(), some.rdd.getNumPartitions()) == (20, 1)
+        late = frame.where("timestamp >= timestamp_millis(2000)")
+        assert (late.count(), late.rdd.getNumPartitions()) == (1000, 10)
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
 
 
-def test_filters_work_where_the_session_does_not_push_them_down(
-    spark: SparkSession, log: Log, new_topic: NewTopic
-) -> None:
+def test_a_filter_of_one_query_does_not_stay_with_the_frame(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:
     topic = new_topic()
     log.fill(topic, [str(index) for index in range(20)])
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-    try:
-        assert read(spark, log, subscribe=topic).where("offset > 14").count() == 5
-    finally:
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    frame = read(spark, log, subscribe=topic)
+    assert frame.where("offset > 14").count() == 5
+    assert frame.count() == 20
 
 
 def test_a_schema_chooses_columns(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:

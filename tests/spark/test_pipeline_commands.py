@@ -44,6 +44,7 @@ def penstock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.timeout(400)
 def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     (project / "flows.py").write_text(FLOWS.replace("TOPIC", topic))
@@ -53,7 +54,7 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
         [*command, "-b", log.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        deadline = time.monotonic() + 200
+        deadline = time.monotonic() + 300
         while not list((project / "storage").glob("checkpoints/keep/0/commits/0")):
             assert running.poll() is None, running.communicate()[0]
             assert time.monotonic() < deadline, "no batch was done"

@@ -37,6 +37,7 @@ def test_every_block_of_the_tutorial_works(spark: SparkSession, tmp_path: Path) 
         assert space["stored"].count() == space["stored"].distinct().count() == 3588
         assert len(space["written"]) >= 6 * 18 and set(space["written"]["n"]) <= {29, 30}
         assert len(space["lake"].files()) == 1
+        space.clear()  # clients end while there is a broker to take leave of
     pictures = [images / name for name in ("tutorial-readings.png", "tutorial-minutes.png")]
     assert all(5_000 < path.stat().st_size < 100_000 for path in pictures)
     assert all(f"images/{path.name}" in PAGE.read_text() for path in pictures)

@@ -26,8 +26,8 @@ LOOK_EVERY_S: Final = 0.5
 STATE_EVERY_S: Final = 2.0
 DRAIN_S: Final = 60.0
 QUERIES_AT_ONCE: Final = 4
-# A machine so busy that a Python worker did not start within Spark's ten seconds: worth another try.
-PASSING: Final = "Python worker failed to connect back"
+# A machine so busy that a Python worker did not come up within Spark's patience: worth another try.
+PASSING: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
 ATTEMPTS: Final = 4
 OUTPUT_MODE: Final = "penstock.outputMode"
 TRIGGER: Final = "penstock.trigger"
@@ -183,7 +183,7 @@ class Runner:
     def _again(self, name: str, text: str) -> bool:
         """Start a flow once more if what ended it passes by itself; it goes on from its checkpoint."""
         self._attempts[name] = self._attempts.get(name, 0) + 1
-        if PASSING not in text or self._attempts[name] >= ATTEMPTS or self._stopping:
+        if not any(one in text for one in PASSING) or self._attempts[name] >= ATTEMPTS or self._stopping:
             return False
         self._queries[name] = self._write(self._flow(name))
         return True

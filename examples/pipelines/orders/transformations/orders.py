@@ -14,7 +14,7 @@ def read_orders() -> DataFrame:
 
 
 def read_customers() -> DataFrame:
-    """The whole topic, read again for each batch: it is compacted, so it stays as small as the table it holds."""
+    """The whole topic, read when the run starts: it is compacted, so it stays as small as the table it holds."""
     return latest_customers(spark.read.format("penstock").option("subscribe", "customers").load())
 
 
