@@ -121,7 +121,8 @@ class Connection:
 
     def _exactly(self, size: int, *, pad: int = 0) -> bytearray:
         data = bytearray(size + pad)
-        view = memoryview(data)
+        # Not into the padding: what follows is the next reply.
+        view = memoryview(data)[:size]
         got = 0
         while got < size:
             count = self._socket.recv_into(view[got:])

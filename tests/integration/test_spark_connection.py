@@ -1,0 +1,80 @@
+"""The blocking connection against a server made of a thread: pipelined replies, faults."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from pyspark_penstock.protocol.connection import Connection, ConnectionLost
+from pyspark_penstock.protocol.wire import Writer
+
+
+@contextmanager
+def server(behave: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Accept one connection and behave."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            accepted, _ = listening.accept()
+            with accepted:
+                behave(accepted)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()
+
+
+def reply(correlation: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation) + body
+
+
+def connect(port: int) -> Connection:
+    return Connection("127.0.0.1", port, {}, timeout_s=5)
+
+
+def test_replies_that_come_together_are_told_apart() -> None:
+    def behave(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(b"".join(reply(number, struct.pack(">i", number * 10)) for number in (1, 2, 3)))
+        peer.recv(1)
+
+    with server(behave) as port:
+        connection = connect(port)
+        for _ in range(3):
+            connection.send(26, 2, Writer().int32(0))
+        assert connection.waiting_count == 3
+        assert [connection.receive().int32() for _ in range(3)] == [10, 20, 30]
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (b"", "did not answer: the connection was closed"),
+        (b"HTTP/1.1 400 Bad Request", "is this the right port"),
+        (reply(99, b"\0\0\0\0"), "answered out of order"),
+    ],
+)
+def test_a_reply_that_is_none_is_told(answer: bytes, expected: str) -> None:
+    def behave(peer: socket.socket) -> None:
+        peer.recv(4096)
+        peer.sendall(answer)
+
+    with server(behave) as port:
+        connection = connect(port)
+        with pytest.raises(ConnectionLost, match=expected):
+            connection.call(3, 12, Writer(compact=True))
+        assert connection.fileno() < 0, "it is closed"
+
+
+def test_nobody_at_the_port_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):
+        connect(port)
