@@ -24,7 +24,7 @@ dp.create_sink("back", "penstock", {"topic": "copied"})
 
 
 def numbers():
-    return spark.readStream.format("penstock").option("subscribe", "numbers").option("maxOffsetsPerTrigger", 600).load()
+    return spark.readStream.format("penstock").option("subscribe", "numbers").load()
 
 
 @dp.append_flow(target="table")
@@ -59,6 +59,7 @@ def brokers() -> Iterator[PenstockCluster]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(480)
 def test_two_workers_and_three_brokers_keep_each_row_once(brokers: PenstockCluster, tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
     from deltalake import DeltaTable
