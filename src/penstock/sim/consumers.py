@@ -118,7 +118,9 @@ async def list_offset(client: Client, topic: str, partition: int, timestamp: int
     (found,) = reply.topics[0].partitions
     if int(found.error_code):
         return -1
-    client.history.listed.append(Listed(client.name, place, timestamp, committed_only, found.offset, began, client.now))
+    client.history.listed.append(
+        Listed(client.name, place, timestamp, committed_only, found.offset, began, client.now, epoch)
+    )
     return int(found.offset)
 
 

@@ -42,6 +42,8 @@ class Send:
     offset: int = -1
     code: int = 0
     attempts: int = 0
+    leader_epoch: int = -1
+    """That of the leader who was asked last, as far as the client knew."""
 
 
 @dataclass(slots=True)
@@ -151,6 +153,7 @@ class Listed:
     offset: int
     began: float
     ended: float
+    leader_epoch: int = -1
 
 
 @dataclass(slots=True)

@@ -66,9 +66,7 @@ class HostDisk(SimDisk):
         self._sync_free_at[path] = at
         self._loop.as_owner_at(self.owner, at, self._finish, path, content, content.count(), done)
 
-    def _finish(
-        self, path: str, content: _Bytes | _Folder, count: int, done: Callable[[OSError | None], None]
-    ) -> None:
+    def _finish(self, path: str, content: _Bytes | _Folder, count: int, done: Callable[[OSError | None], None]) -> None:
         if self._dead:
             return
         if self.syncs_fail:

@@ -88,13 +88,14 @@ class PlainProducer(Client):
             await self.sleep(self.random.random() * 2 * self._pause_s)
             topic, partition = self.random.choice(self._places)
             try:
-                address, _, place = await self.leader_of(topic, partition)
+                address, epoch, place = await self.leader_of(topic, partition)
                 link = await self.link_to(address)
             except (Lost, Unavailable):
                 self.forget(topic)
                 await self.backoff()
                 continue
             send = Send(self.name, place, self._values.take(self.random.randrange(1, 4)), self._acks, self.now)
+            send.leader_epoch = epoch
             self.history.sends.append(send)
             await self._send(send, link, address)
             send.ended = self.now
@@ -188,7 +189,7 @@ class IdempotentProducer(Client):
         left = window
         while left and self.now < deadline:
             try:
-                address, _, now_at = await self.leader_of(place.topic, place.partition)
+                address, epoch, now_at = await self.leader_of(place.topic, place.partition)
                 if now_at != place:
                     break
                 link = await self.link_to(address)
@@ -196,6 +197,8 @@ class IdempotentProducer(Client):
                 self.forget(place.topic)
                 await self.backoff()
                 continue
+            for send in left:
+                send.leader_epoch = epoch
             answers = [self._post(link, address, send) for send in left]
             await asyncio.wait(answers)
             if any(self._note(send, answer) for send, answer in zip(left, answers, strict=True)):

@@ -143,7 +143,7 @@ class Transactor(Consumer):
         fields = produce_fields(place, batch_of(send, transactional=True), acks=-1, transactional_id=self._id)
 
         async def attempt() -> bool:
-            address, _, _ = await self.leader_of(topic, partition)
+            address, send.leader_epoch, _ = await self.leader_of(topic, partition)
             send.attempts += 1
             reply = await self.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, may_be_late=True, **fields)
             send.code, offset = result_of(reply)

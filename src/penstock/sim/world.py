@@ -203,7 +203,7 @@ class World:
                     host.lose_power()
                 await self._all_up(30.0)
                 await self._look_back("second-reader")
-            self.complaints.extend(snapshots.check_derived_state(self.hosts))
+            self.complaints.extend(snapshots.check_derived_state(self.hosts, self.rotten))
             self.observer.compare_logs()
         for task in background:
             task.cancel()

@@ -171,16 +171,20 @@ def inv_10_marks_never_go_back(history: History) -> Iterator[str]:
 
 
 def inv_11_listed_offsets_are_up_to_date(history: History) -> Iterator[str]:
-    acked: dict[Place, list[tuple[float, int]]] = defaultdict(list)
+    """What is acknowledged is below "latest", but for one who still asks a leader that others have replaced."""
+    acked: dict[Place, list[tuple[float, int, int]]] = defaultdict(list)
     for send in history.sends:
         if send.outcome == OK and send.offset >= 0 and send.acks == -1:
-            acked[send.place].append((send.ended, send.offset + len(send.values)))
+            acked[send.place].append((send.ended, send.leader_epoch, send.offset + len(send.values)))
     trims: dict[Place, int] = {}
     for trim in history.trimmed:
         trims[trim.place] = max(trims.get(trim.place, 0), trim.offset)
     for listed in history.listed:
         if listed.timestamp == -1 and not listed.committed_only:
-            due = max((end for at, end in acked[listed.place] if at < listed.began), default=0)
+            known = (
+                end for at, epoch, end in acked[listed.place] if at < listed.began and epoch <= listed.leader_epoch
+            )
+            due = max(known, default=0)
             if listed.offset < due:
                 yield f"{listed.place}: latest was {listed.offset} after {due - 1} had been acknowledged"
         if listed.timestamp == -2 and listed.offset > trims.get(listed.place, 0):
