@@ -33,6 +33,7 @@ class Observer:
         self._hosts = hosts
         self._trace = trace
         self._complaints = complaints
+        self.rotten: set[str] = set()
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, tuple[int, str]] = {}
@@ -141,8 +142,8 @@ class Observer:
         ends = [_durable_end(each, partition) for each in running if each.node_id in partition.replicas]
         if len(ends) < len(partition.replicas) or None in ends:
             return  # Somebody is away, or does not know of the topic's beginning or end yet.
-        if partition.high_watermark <= partition.log.start_offset:
-            return
+        if partition.high_watermark <= partition.log.start_offset or place in self.rotten:
+            return  # What rot took from one disk is filled again from another.
         # With everybody there it can be counted who holds durably what consumers are shown.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
         holders = sum(end is not None and end >= partition.high_watermark for end in ends)

@@ -95,7 +95,7 @@ class World:
         self.observer = Observer(self.hosts, self.trace, self.complaints)
         self._back_at: dict[str, float] = {}
         self.power_at_crash: dict[str, bool] = {}
-        self.rotten: set[str] = set()
+        self.rotten = self.observer.rotten
         self.halted = False
         self.places = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
 
