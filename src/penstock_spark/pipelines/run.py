@@ -63,11 +63,22 @@ def session(spec: Spec) -> SparkSession:
         made = made.config(name, value)
     with _jvm_speaks_to(spark_log(spec)):
         spark = made.getOrCreate()
-    if not remote:
+    if remote:
+        _register(spark)
+    else:
         spark.sparkContext.setLogLevel("ERROR")
     for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return spark
+
+
+def _register(spark: SparkSession) -> None:
+    """A server of Spark Connect does not look for data sources by itself; it needs the packages all the same."""
+    from penstock_spark.lake.source import DefaultSource as Lake
+    from pyspark_penstock.source import DefaultSource as Topics
+
+    for source in (Topics, Lake):
+        spark.dataSource.register(source)
 
 
 def spark_log(spec: Spec) -> str:
