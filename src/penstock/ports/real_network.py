@@ -300,7 +300,11 @@ class SocketConnection:
             if type(part) is not FileSlice:
                 gathered.append(cast(bytes, part))
             elif part.size <= COPIED_SLICE_MAX:
-                gathered.append(part.file.read(part.size, part.position))
+                data = part.file.read(part.size, part.position)
+                if len(data) < part.size:
+                    # The log was cut meanwhile. Fewer bytes than promised would shift all that follows.
+                    raise _too_short(part)
+                gathered.append(data)
             else:
                 more = socket.MSG_MORE
                 break
@@ -314,7 +318,7 @@ class SocketConnection:
         file = cast(RealFile, piece.file)
         sent = os.sendfile(self._socket.fileno(), file.fd, piece.position, piece.size)
         if sent == 0:
-            raise OSError(errno.EIO, "the file is shorter than the slice that was promised", file.path)
+            raise _too_short(piece)
         self._progress()
         if sent == piece.size:
             self._out.popleft()
@@ -387,6 +391,10 @@ class SocketConnection:
         if waited > limits.frame_s_max and have < waited * FRAME_BYTES_PER_SECOND_MIN:
             return "its frame does not arrive"
         return None
+
+
+def _too_short(piece: FileSlice) -> OSError:
+    return OSError(errno.EIO, "the file is shorter than the slice that was promised", piece.file.path)
 
 
 class RealNetwork:

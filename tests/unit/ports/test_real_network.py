@@ -142,6 +142,18 @@ async def test_slices_of_files_and_bytes_leave_in_order(server: Server, tmp_path
     writer.close()
 
 
+async def test_a_slice_of_a_file_that_was_cut_meanwhile_ends_the_connection(server: Server, tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"x" * 50)
+    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    reader, writer = await server.client()
+    writer.write(framed(b"x"))
+    await read_frame(reader)
+    server.sessions[0].connection.send([b"head", FileSlice(file, 10, 100), b"tail"])
+    assert await reader.read() == b""
+    writer.close()
+
+
 async def test_a_peer_that_does_not_read_is_not_read_from(server: Server) -> None:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
