@@ -99,9 +99,9 @@ def test_a_thousand_members_and_ten_thousand_partitions_take_well_under_a_second
     every = frozenset(counts)
     some = frozenset(list(counts)[: topic_count // 2 + 1]) if is_mixed else every
     group = {f"m{index}": MemberSubscription(topics=every if index % 3 else some) for index in range(1000)}
-    started = time.perf_counter()
+    started = time.process_time()
     assignment = ASSIGNORS[name](group, counts)
-    assert time.perf_counter() - started < 0.8
+    assert time.process_time() - started < 0.8
     assert sum(sizes(assignment).values()) == 10_000
 
 
