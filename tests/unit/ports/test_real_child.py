@@ -8,7 +8,7 @@ def test_work_is_held_to_its_rate() -> None:
     began = time.monotonic()
     for _ in range(10):
         pace.worked(10_000)
-    assert 0.09 < time.monotonic() - began < 0.5
+    assert 0.09 < time.monotonic() - began < 5
 
 
 def test_work_without_a_limit_takes_half_of_the_time_at_most() -> None:
