@@ -1,0 +1,99 @@
+"""The simulator's event loop: virtual time, order within an owner, death of an owner."""
+
+import asyncio
+from random import Random
+
+import pytest
+
+from penstock.sim.loop import SimLoop, Stuck
+
+
+def make_loop() -> SimLoop:
+    return SimLoop(Random(1))  # type: ignore[abstract]
+
+
+def test_time_passes_without_waiting() -> None:
+    loop = make_loop()
+
+    async def sleeper() -> float:
+        await asyncio.sleep(3600)
+        return loop.time()
+
+    assert loop.run(sleeper()) == 3600
+
+
+def test_one_owner_runs_its_calls_in_their_order() -> None:
+    loop = make_loop()
+    heard: list[int] = []
+    owner = loop.owner("node")
+    for number in range(20):
+        loop.as_owner(owner, heard.append, number)
+    loop.run(asyncio.sleep(1))
+    assert heard == list(range(20))
+
+
+def test_whose_turn_it_is_depends_on_the_seed_alone() -> None:
+    def story(seed: int) -> list[str]:
+        loop = SimLoop(Random(seed))  # type: ignore[abstract]
+        heard: list[str] = []
+        for name in "abc":
+            owner = loop.owner(name)
+            for _ in range(5):
+                loop.as_owner(owner, heard.append, name)
+        loop.run(asyncio.sleep(1))
+        return heard
+
+    assert story(1) == story(1) != story(2)
+
+
+def test_a_dead_owner_never_runs_again() -> None:
+    loop = make_loop()
+    heard: list[str] = []
+    owner = loop.owner("node")
+
+    async def life() -> None:
+        try:
+            await asyncio.sleep(5)
+            heard.append("woke up")
+        except asyncio.CancelledError:
+            heard.append("was told")
+            raise
+
+    async def world() -> None:
+        loop.spawn(owner, life())
+        await asyncio.sleep(1)
+        owner.die()
+        await asyncio.sleep(10)
+
+    loop.run(world())
+    assert heard == []
+
+
+def test_a_paused_owner_catches_up_when_it_wakes() -> None:
+    loop = make_loop()
+    heard: list[float] = []
+    owner = loop.owner("node")
+
+    async def world() -> None:
+        loop.pause(owner, 7)
+        loop.as_owner(owner, lambda: heard.append(loop.now))
+        await asyncio.sleep(10)
+
+    loop.run(world())
+    assert heard == [7]
+
+
+def test_a_world_in_which_nothing_can_happen_is_told() -> None:
+    loop = make_loop()
+
+    async def forever() -> None:
+        await loop.create_future()
+
+    with pytest.raises(Stuck):
+        loop.run(forever())
+
+
+def test_real_input_and_output_are_refused() -> None:
+    loop = make_loop()
+    with pytest.raises(NotImplementedError):
+        loop.add_reader(0, lambda: None)
