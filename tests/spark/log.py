@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+DECIDED_S_MAX = 3.0
 
 
 class Log:
@@ -90,6 +93,7 @@ class Log:
         )
         try:
             partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            self._wait_decided([TopicPartition(topic, index) for index in partitions])
             consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
             seen: Counter[str] = Counter()
             ended: set[int | None] = set()
@@ -105,3 +109,17 @@ class Log:
             return seen
         finally:
             consumer.close()
+
+    def _wait_decided(self, places: list[TopicPartition]) -> None:
+        """The end of a transaction is answered when it is decided; partitions are told right after that."""
+        deadline = time.monotonic() + DECIDED_S_MAX
+        while self._ends(places, IsolationLevel.READ_COMMITTED) != self._ends(places, IsolationLevel.READ_UNCOMMITTED):
+            # One that was left open on purpose stays so: what is committed before it is read all the same.
+            if time.monotonic() > deadline:
+                return
+            time.sleep(0.05)
+
+    def _ends(self, places: list[TopicPartition], isolation: IsolationLevel) -> list[int]:
+        asked = dict.fromkeys(places, OffsetSpec.latest())
+        found = self._admin.list_offsets(asked, isolation_level=isolation)
+        return [each.result(30).offset for each in found.values()]
