@@ -129,15 +129,16 @@ def compaction_child(broker: BrokerProcess) -> int | None:
 def test_retention_by_time_and_by_size_follows_settings_that_change(broker: BrokerProcess) -> None:
     topic = Topic(broker, "aging", segment_bytes=str(MIB), retention_ms="-1")
     topic.write(3000, age_ms=2 * HOUR_MS)
-    topic.write(2000, first=3000)
-    assert topic.bounds() == (0, 5000)
+    # Enough that a megabyte's worth is sure to be too much, wherever the segments end.
+    topic.write(3500, first=3000)
+    assert topic.bounds() == (0, 6500)
     topic.set(retention_ms=str(HOUR_MS))
     eventually(lambda: topic.bounds()[0] == topic.first_base > 0)
     eventually(lambda: len(list(topic.folder.glob("*.deleted"))) == 0)
     start, end = topic.bounds()
     # Whole segments: some old records share one with young ones, and stay.
-    assert 1800 < start <= 3000 and end == 5000
-    assert sorted(topic.read()) == list(range(start, 5000))
+    assert 1800 < start <= 3000 and end == 6500
+    assert sorted(topic.read()) == list(range(start, 6500))
     topic.set(retention_bytes=str(MIB), retention_ms="-1")
     eventually(lambda: topic.size < 2 * MIB and topic.bounds()[0] == topic.first_base > start)
     assert topic.size >= MIB
@@ -145,17 +146,17 @@ def test_retention_by_time_and_by_size_follows_settings_that_change(broker: Brok
     broker.kill()
     broker.start()
     # What was shown may not have been durable yet; the settings then bring it about again.
-    eventually(lambda: topic.bounds() == (start, 5000))
+    eventually(lambda: topic.bounds() == (start, 6500))
     # A segment that nothing is written to is closed by age, emptied and gone.
     topic.set(retention_ms="1", retention_bytes="-1")
-    eventually(lambda: topic.bounds() == (5000, 5000))
+    eventually(lambda: topic.bounds() == (6500, 6500))
     topic.until_size(below=1)
     broker.kill()
     broker.start()
-    eventually(lambda: topic.bounds() == (5000, 5000))
+    eventually(lambda: topic.bounds() == (6500, 6500))
     topic.set(retention_ms="-1")
     topic.write(10)
-    assert sorted(topic.read()) == list(range(5000, 5010))
+    assert sorted(topic.read()) == list(range(6500, 6510))
 
 
 def test_segments_follow_segment_bytes_and_segment_ms_while_running(broker: BrokerProcess) -> None:
