@@ -54,7 +54,7 @@ class NodeProcess:
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait()
+            self._ended()
             self.is_paused = False
             # Where no process is, nobody listens.
             self._threads.run(self.proxy.stop())
@@ -64,8 +64,14 @@ class NodeProcess:
         assert self._process is not None
         self.resume()
         self._process.send_signal(signal.SIGTERM)
-        code = self._process.wait(STOP_S_MAX)
+        code = self._ended()
         self._threads.run(self.proxy.stop())
+        return code
+
+    def _ended(self) -> int:
+        assert self._process is not None and self._process.stdout is not None
+        code = self._process.wait(STOP_S_MAX)
+        self._process.stdout.close()
         return code
 
     def pause(self) -> None:

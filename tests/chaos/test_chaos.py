@@ -12,12 +12,14 @@ SECONDS = float(os.environ.get("PENSTOCK_CHAOS_SECONDS", "120"))
 
 
 @pytest.mark.slow
+# Connections that the faults cut are never closed in good order.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.timeout(SECONDS + 300)
 def test_nothing_acknowledged_is_lost_doubled_or_reordered_while_nodes_break(tmp_path: Path) -> None:
     outcome, history = run(tmp_path, length_s=SECONDS, seed=7)
     write(tmp_path / "chaos.html", outcome)
     assert outcome.violations == [], summary(outcome)
     assert len(outcome.faults) >= SECONDS / 20
-    assert len(outcome.acknowledged) > 1000
+    assert len(outcome.acknowledged) > SECONDS * 5
     assert (tmp_path / "chaos.html").read_text().count("<rect") > len(outcome.faults)
     assert len(history.views) == outcome.partitions
