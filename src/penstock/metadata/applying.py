@@ -71,8 +71,12 @@ class Applier:
             self._publish(pending.delta, Snapshot(pending.image, pending.timestamp), pending.size)
             if not pending.done.done():
                 pending.done.set_result(None)
-        if not self.pending and self._present.image.offset + 1 < mark:
-            for step in replay(self._log, self._present, mark, is_first=self.image is EMPTY):
+        if self.pending:
+            return
+        # The checkpoint alone is the first image when nothing stands behind it.
+        is_first = self.image is EMPTY
+        if self._present.image.offset + 1 < mark or (is_first and 0 < self._present.image.offset + 1 == mark):
+            for step in replay(self._log, self._present, mark, is_first=is_first):
                 self._publish(step.delta, Snapshot(step.image, step.timestamp), step.size)
 
     def replace(self, snapshot: Snapshot) -> None:

@@ -63,6 +63,7 @@ class State:
         self._append: list[Batch] = []
         self._send: list[Send] = []
         self._marked: Offset | None = None
+        self._named = False
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -125,11 +126,16 @@ class State:
         self._truncate_to = offset
 
     def advance_high_watermark(self, mark: Offset) -> bool:
-        """Move the mark forward if it is ahead; it never moves back."""
+        """Move the mark forward if it is ahead; it never moves back.
+
+        The first mark after a start is named although it has not moved: a log that ends with its newest snapshot has
+        nothing else to tell, and the driver waits to be told.
+        """
         assert mark <= self.log.durable_offset, "nothing is committed here that is not durable here"
-        if mark <= self.high_watermark:
+        if mark < self.high_watermark or (mark == self.high_watermark and self._named):
             return False
         self.high_watermark = self._marked = mark
+        self._named = True
         return True
 
     def election_deadline(self, now: float) -> float:

@@ -130,6 +130,23 @@ async def test_a_follower_that_missed_too_much_loads_the_leaders_snapshot() -> N
     assert value(world.quorums[behind]) == "last", "what was loaded survives a crash"
 
 
+async def test_a_voter_whose_log_ends_with_its_checkpoint_has_an_image_before_anything_new_is_written() -> None:
+    world, active = await started(metadata_log_max_record_bytes_between_snapshots="10")
+    for number in range(5):
+        await set_value(world, active, str(number))
+        await world.pass_time(0.2)
+    node, quorum = next((node, each) for node, each in world.quorums.items() if each is not active)
+    newest = max(name for name in world.disks[node].list(quorum.log.folder) if name.endswith(".checkpoint"))
+    assert int(newest.split("-")[0]) == quorum.log.end_offset
+    world.crash(node)
+    await world.start(node)
+    await world.pass_time(1)
+    again = world.quorums[node]
+    assert again.leader == active.node_id and again.log.end_offset == quorum.log.end_offset
+    await asyncio.wait_for(again.ready(), 0.1)
+    assert value(again) == "4"
+
+
 async def test_a_voter_whose_log_is_offline_does_not_keep_the_others_waiting() -> None:
     world, active = await started()
     active.fail(OSError("the disk is gone"))
