@@ -39,8 +39,10 @@ from penstock.transactions.shard import TransactionShard
 
 log = logging.getLogger(__name__)
 
-COMMIT_TIMEOUT_MS = 5_000
-"""How long a request waits for its record to be committed before it is told to come again."""
+COMMIT_TIMEOUT_MS = 30_000
+"""How long a request waits for its record to be committed before it is told to come again. Longer than a silent
+follower stays in the set: a client that is told to come again looks for its coordinator anew, and may ask the very
+node that is silent."""
 
 
 class Transactions:
