@@ -10,7 +10,7 @@ from penstock.ports.disk import Disk
 from penstock.storage.compaction.cleaner import Cleaner, Worker
 from penstock.storage.compaction.inline import run_step
 from penstock.storage.compaction.rewrite import compact
-from penstock.storage.compaction.task import CleanedGroup, News, Task, decode_news, encode_news
+from penstock.storage.compaction.task import News, Task, decode_news, encode_news
 from penstock.storage.store import LogStore
 
 
@@ -43,18 +43,22 @@ class AtOnce:
         self.news: list[News] = []
         self.before_telling: Callable[[], None] = lambda: None
 
-    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
-        steps = compact(self._disk, Task.decode(task.encode()))
-        while True:
-            news = run_step(steps)
-            if isinstance(news, int):
-                continue
-            assert decode_news(encode_news(news)) == news
-            self.news.append(news)
-            self.before_telling()
-            if not tell(news) or not isinstance(news, CleanedGroup):
-                steps.close()
-                return
+    def start(self, task: Task, tell: Callable[[News], None]) -> None:
+        self._tell = tell
+        self._steps = compact(self._disk, Task.decode(task.encode()))
+        self.go_on()
+
+    def go_on(self) -> None:
+        news = run_step(self._steps)
+        while isinstance(news, int):
+            news = run_step(self._steps)
+        assert decode_news(encode_news(news)) == news
+        self.news.append(news)
+        self.before_telling()
+        self._tell(news)
+
+    def give_up(self) -> None:
+        self._steps.close()
 
     def stop(self) -> None:
         return

@@ -26,8 +26,8 @@ from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.log import Log
-from penstock.storage.log_starts import LogStarts
 from penstock.storage.producer_state import ProducerState
+from penstock.storage.saved_offsets import SavedOffsets
 from penstock.storage.scan import walk
 from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
@@ -113,7 +113,7 @@ def deleted_records_forgotten() -> list[Patch]:
     """Where a log begins is kept in memory alone."""
     return [
         patch.object(LogStore, "checkpoint_log_starts", lambda self: None),
-        patch.object(LogStarts, "moved", lambda self: None),
+        patch.object(SavedOffsets, "moved", lambda self: None),
     ]
 
 

@@ -122,6 +122,9 @@ def note_batch(producers: ProducerState, segment: Segment, position: int, header
 
 def save_checkpoint(log: RollingLog, *, closing: bool) -> None:
     """Say what is in the indexes of the newest segments of which that is known; the active one only when closing."""
+    if log.swap is not None:
+        # It would speak of segments that are about to be replaced. The swap's end writes it.
+        return
     segments = log.segments if closing else log.segments[:-1]
     known: list[tuple[Segment, Summary]] = []
     for segment in reversed(segments):

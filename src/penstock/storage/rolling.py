@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from crc32c import crc32c
 
@@ -24,6 +24,9 @@ from penstock.storage.flush import Flusher
 from penstock.storage.marker import Marker
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment
+
+if TYPE_CHECKING:
+    from penstock.storage.compaction.swap import Swap
 
 _T = TypeVar("_T")
 
@@ -92,6 +95,8 @@ class RollingLog:
         self.clean_offset = 0
         # Whether a pass is under way, which must find the closed segments where they are.
         self.is_compacting = False
+        # Files that are changing places; whoever cuts the log has that finished first.
+        self.swap: Swap | None = None
         self.is_abandoned = False
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None

@@ -8,7 +8,7 @@ names before it is used. Raises BadBatch where the log itself is broken.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
@@ -155,6 +155,16 @@ class Segment:
 
     def paths(self) -> tuple[str, ...]:
         return self.path, self.offset_index.path, self.time_index.path, self.txn_index.path
+
+    def rename(self, change: Callable[[str], str]) -> None:
+        """Give the files other names; each is read under its new one from then on. Raises OSError half-way."""
+        self.directory.open_files.forget(self.path)
+        for part in (self, self.offset_index, self.time_index, self.txn_index):
+            target = change(part.path)
+            if target != part.path:
+                with suppress(FileNotFoundError):
+                    self.directory.disk.rename(part.path, target)
+                part.path = target
 
     # Writing
 

@@ -27,6 +27,7 @@ from penstock.storage import retention_clock
 from penstock.storage.checkpoint import (
     CLEAN_OFFSETS,
     HIGH_WATERMARKS,
+    LOG_STARTS,
     RECOVERY_POINTS,
     encode_offsets,
     read_offsets,
@@ -34,9 +35,9 @@ from penstock.storage.checkpoint import (
 )
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
-from penstock.storage.log_starts import LogStarts
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
 from penstock.storage.retention_clock import RetentionClock
+from penstock.storage.saved_offsets import SavedOffsets
 
 logger = logging.getLogger(__name__)
 
@@ -82,8 +83,13 @@ class LogStore:
         self._lock = lock
         # As last written; logs that are not open keep what was found.
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
-        self.log_starts = LogStarts(self._disk, self.folder, self._starts_of_open_logs)
-        self._clean_offsets = read_offsets(self._disk, self._path(CLEAN_OFFSETS))
+        self.log_starts = SavedOffsets(
+            self._disk, self.folder, LOG_STARTS, lambda: {at: log.start_offset for at, log in self.logs.items()}
+        )
+        # How far compaction has come. Without it a log counts as dirty from its start.
+        self.clean_offsets = SavedOffsets(
+            self._disk, self.folder, CLEAN_OFFSETS, lambda: {at: log.clean_offset for at, log in self.logs.items()}
+        )
         # Lower bounds, as they were found or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         self._retention_clock = RetentionClock(
@@ -189,7 +195,6 @@ class LogStore:
         is_new = not self._disk.exists(folder)
         if is_new:
             self._recovery_points.pop(place, None)
-            self._clean_offsets.pop(place, None)
             self._forget_namesake(place)
             self._disk.make_folder(folder)
         log = Log.open(
@@ -215,10 +220,10 @@ class LogStore:
             logger.error(
                 "%s is served up to offset %d only, and takes no records: %s", place, log.damaged_from, log.damage
             )
-        log.clean_offset = self._clean_offsets.get(place, 0)
+        log.clean_offset = self.clean_offsets.found(place)
         log.on_start_advanced = self.log_starts.moved
         log.when_start_saved = self.log_starts.when_saved
-        log.on_truncating = self.checkpoint_recovery_points
+        log.on_truncating = self._truncating
         self.logs[place] = log
         return log
 
@@ -233,7 +238,7 @@ class LogStore:
             return
         self._recovery_points.pop(place, None)
         self.log_starts.forget(place)
-        self._clean_offsets.pop(place, None)
+        self.clean_offsets.forget(place)
         if place in self.high_watermarks:
             self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
             self._dead_marks.add(place)
@@ -260,8 +265,9 @@ class LogStore:
             self._sync_names_later()
 
     def _forget_namesake(self, place: TopicPartition) -> None:
-        """No power loss may give a new log the start or the mark of one that had its name. Raises StorageError."""
+        """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
         self.log_starts.begin_anew(place)
+        self.clean_offsets.begin_anew(place)
         if place in self._dead_marks or place in self.high_watermarks:
             left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
@@ -276,7 +282,7 @@ class LogStore:
         log.abandon()
         self._recovery_points.pop(place, None)
         self.log_starts.forget(place)
-        self._clean_offsets.pop(place, None)
+        self.clean_offsets.forget(place)
         self._disk.sync_folder(self.folder)
         return target
 
@@ -355,14 +361,10 @@ class LogStore:
         """Write down what deletion has hidden, before returning."""
         self.log_starts.save_now()
 
-    def _starts_of_open_logs(self) -> dict[TopicPartition, int]:
-        return {place: log.start_offset for place, log in self.logs.items()}
-
-    def checkpoint_clean_offsets(self) -> None:
-        """Write down how far compaction has come. Without it a log counts as dirty from its start."""
-        offsets = {**self._clean_offsets, **{place: log.clean_offset for place, log in self.logs.items()}}
-        offsets = {place: offset for place, offset in offsets.items() if offset > 0}
-        self._clean_offsets = self._write(CLEAN_OFFSETS, self._clean_offsets, offsets)
+    def _truncating(self) -> None:
+        """A log is about to be cut: no crash may leave an offset behind what is left of it."""
+        self.checkpoint_recovery_points()
+        self.clean_offsets.save_now()
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
@@ -408,6 +410,7 @@ class LogStore:
                     log.close()
                 self.checkpoint_recovery_points()
                 self.checkpoint_log_starts()
+                self.clean_offsets.save_now()
                 self.checkpoint_retention_clock()
                 self._disk.remove(self._path(SYNC_FAILED))
                 self._disk.replace_file(
@@ -419,6 +422,7 @@ class LogStore:
                 self._disk.remove(self._path(CLEAN_SHUTDOWN))
         finally:
             self.log_starts.stop()
+            self.clean_offsets.stop()
             self.logs.clear()
             self._lock.release()
 

@@ -177,8 +177,14 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
 
 def _about_to_cut(log: RollingLog, offset: int) -> None:
     """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
+    while log.swap is not None:
+        # Otherwise a start would finish it, and bring back what is cut now.
+        log.swap.finish_now()
+    if log.directory.failure is not None:
+        raise log.directory.failure
     log.flusher.forget()
     log.flushed_offset = min(log.flushed_offset, offset)
+    log.clean_offset = min(log.clean_offset, offset)
     log.on_truncating()
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 
@@ -188,7 +194,6 @@ def _end_at(log: RollingLog, offset: int) -> None:
     log.flushed_offset = min(log.flushed_offset, offset)
     log.durable_offset = min(log.durable_offset, offset)
     log.start_offset = min(log.start_offset, offset)
-    log.clean_offset = min(log.clean_offset, offset)
     log.epochs.truncate_end(offset)
     log.save_epochs()
 

@@ -16,7 +16,7 @@ from penstock.model.ids import TopicPartition
 from penstock.ports.clock import Clock, Timer
 from penstock.storage import aborted
 from penstock.storage.compaction import plan
-from penstock.storage.compaction.swap import discard, swap
+from penstock.storage.compaction.swap import Swap, discard
 from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Extent, Failed, Finished, News, Task
 from penstock.storage.log import Log
 from penstock.storage.scan import BadBatch
@@ -42,8 +42,16 @@ class _Deaths(NamedTuple):
 class Worker(Protocol):
     """Whoever makes the passes: a child process, or the loop itself in slices."""
 
-    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
-        """Make a pass. `tell` hears of each group, then of the end; it returns whether to go on."""
+    def start(self, task: Task, tell: Callable[[News], None]) -> None:
+        """Make a pass. `tell` hears of each group, then of the end. After a group the worker waits for an answer."""
+        ...
+
+    def go_on(self) -> None:
+        """The group is in its place."""
+        ...
+
+    def give_up(self) -> None:
+        """The group is not wanted, and no other; `tell` hears no more."""
         ...
 
     def stop(self) -> None:
@@ -78,6 +86,7 @@ class Cleaner:
         self._best: _Candidate | None = None
         self._log: Log | None = None
         self._segments: list[Segment] = []
+        self._swap: Swap | None = None
 
     def start(self) -> None:
         self._later(self._backoff_s())
@@ -88,6 +97,9 @@ class Cleaner:
             self._timer.cancel()
             self._timer = None
         self._worker.stop()
+        if self._swap is not None:
+            self._swap.forget()
+            self._swap = None
         self._leave()
 
     @property
@@ -199,34 +211,45 @@ class Cleaner:
             },
         )
 
-    def _hear(self, news: News) -> bool:
+    def _hear(self, news: News) -> None:
         log = self._log
         assert log is not None, "a worker tells only of the pass under way"
-        if isinstance(news, CleanedGroup) and self._swap(log, news):
-            return True
-        if isinstance(news, Finished) and self._is_current(log):
+        if isinstance(news, CleanedGroup):
+            self._take(log, news)
+        elif not self._is_current(log):
+            self._put_off()
+        elif isinstance(news, Finished):
             self._finished(log, news)
-        elif isinstance(news, Failed) and self._is_current(log):
-            self._failed(log, news)
         else:
-            self._leave()
-            self._later(self._backoff_s())
-        return False
+            self._failed(log, news)
 
-    def _swap(self, log: Log, group: CleanedGroup) -> bool:
-        """Put a group in its place; False if the log is no longer what the worker has read."""
+    def _take(self, log: Log, group: CleanedGroup) -> None:
+        """Put a group in its place, unless the log is no longer what the worker has read."""
         old = [each for each in self._segments if each.base_offset in group.replaced]
         if not self._is_current(log) or len(old) != len(group.replaced):
             discard(self._store.directory.disk, log.folder, group.base_offset)
-            return False
-        try:
-            new = swap(log, old, group, self._clock.wall_ms())
-        except OSError as error:
-            logger.warning("%s: the compacted segment %d is put off: %s", log.topic_partition, group.base_offset, error)
-            return False
+            self._worker.give_up()
+            self._put_off()
+            return
+        self._swap = Swap(log, old, group, self._clock.wall_ms(), lambda outcome: self._swapped(log, old, outcome))
+        self._swap.begin()
+
+    def _swapped(self, log: Log, old: list[Segment], outcome: Segment | OSError) -> None:
+        self._swap = None
+        if isinstance(outcome, OSError):
+            logger.warning(
+                "%s: the compacted segment %d is put off: %s", log.topic_partition, old[0].base_offset, outcome
+            )
+            self._worker.give_up()
+            self._put_off()
+            return
         slot = self._segments.index(old[0])
-        self._segments[slot : slot + len(old)] = [new]
-        return True
+        self._segments[slot : slot + len(old)] = [outcome]
+        self._worker.go_on()
+
+    def _put_off(self) -> None:
+        self._leave()
+        self._later(self._backoff_s())
 
     def _is_current(self, log: Log) -> bool:
         return (
@@ -239,10 +262,7 @@ class Cleaner:
     def _finished(self, log: Log, news: Finished) -> None:
         self._deaths.pop(log.topic_partition, None)
         log.clean_offset = news.clean_end
-        try:
-            self._store.checkpoint_clean_offsets()
-        except StorageError as error:
-            logger.warning("%s", error)
+        self._store.clean_offsets.moved()
         logger.info(
             "%s: compacted up to offset %d, %d records dropped, %d bytes read, %d written",
             log.topic_partition, news.clean_end, news.records_dropped, news.bytes_read, news.bytes_written,
@@ -258,8 +278,7 @@ class Cleaner:
             self._wait_after_death(place, news.why)
         else:
             self._give_up_on(log, news.why)
-        self._leave()
-        self._later(self._backoff_s())
+        self._put_off()
 
     def _wait_after_death(self, place: TopicPartition, why: str) -> None:
         """Whoever killed it may do so again, or the log may be what kills it: others go first, longer each time."""

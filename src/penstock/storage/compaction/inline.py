@@ -21,10 +21,19 @@ class InlineWorker:
         self._clock = clock
         self._timer: Timer | None = None
         self._steps: Steps | None = None
+        self._task: Task | None = None
+        self._tell: Callable[[News], None] = lambda news: None
 
-    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+    def start(self, task: Task, tell: Callable[[News], None]) -> None:
+        self._task, self._tell = task, tell
         self._steps = compact(self._disk, task)
-        self._again(task, tell, PAUSE_LEAST_S)
+        self._again(PAUSE_LEAST_S)
+
+    def go_on(self) -> None:
+        self._again(PAUSE_LEAST_S)
+
+    def give_up(self) -> None:
+        self.stop()
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -34,23 +43,19 @@ class InlineWorker:
             self._steps.close()
             self._steps = None
 
-    def _again(self, task: Task, tell: Callable[[News], bool], delay_s: float) -> None:
-        self._timer = self._clock.call_later(delay_s, lambda: self._slice(task, tell))
+    def _again(self, delay_s: float) -> None:
+        self._timer = self._clock.call_later(delay_s, self._slice)
 
-    def _slice(self, task: Task, tell: Callable[[News], bool]) -> None:
+    def _slice(self) -> None:
         self._timer = None
-        assert self._steps is not None, "the timer goes with the pass"
+        assert self._steps is not None and self._task is not None, "the timer goes with the pass"
         news = run_step(self._steps)
         if isinstance(news, int):
-            self._again(task, tell, max(news / task.bytes_per_second, PAUSE_LEAST_S))
-        elif isinstance(news, CleanedGroup):
-            if tell(news):
-                self._again(task, tell, PAUSE_LEAST_S)
-            else:
-                self.stop()
-        else:
+            self._again(max(news / self._task.bytes_per_second, PAUSE_LEAST_S))
+            return
+        if not isinstance(news, CleanedGroup):
             self._steps = None
-            tell(news)
+        self._tell(news)
 
 
 def run_step(steps: Steps) -> int | News:

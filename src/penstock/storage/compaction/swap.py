@@ -1,13 +1,13 @@
 """Putting a rewritten segment in the place of those it was made from, so that a crash at any call is harmless.
 
-Short and synchronous, on the event loop. The order of calls and what a start does with
-leftovers stand in docs/internals/compaction.md. Raises OSError when the disk refuses; the
-log is then as it was, or the folder is offline.
+The order of calls and what a start does with leftovers stand in docs/internals/compaction.md. The two syncs of the
+folder happen off the event loop; the log is read, appended to and rolled meanwhile. Whoever wants to cut it has
+the swap finished first (`Swap.finish_now`). When the disk refuses, the log is as it was, or the folder is offline.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,75 @@ _LOG_SWAP = ".log" + SWAP_SUFFIX
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-def swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: int) -> Segment:
-    """Replace segments of a log by the one that stands ready; return it."""
+Steps = Generator[None, None, Segment]
+"""A swap, which waits at each yield for a sync of the folder."""
+
+
+class Swap:
+    """One swap under way. `done` hears of the new segment, or why there is none, unless the swap is forgotten."""
+
+    def __init__(
+        self,
+        log: RollingLog,
+        old: Sequence[Segment],
+        group: CleanedGroup,
+        now_ms: int,
+        done: Callable[[Segment | OSError], None],
+    ) -> None:
+        self._log = log
+        self._done = done
+        self._steps: Steps | None = _swap(log, old, group, now_ms)
+
+    def begin(self) -> None:
+        self._log.swap = self
+        self._go_on(None)
+
+    def finish_now(self) -> None:
+        """Make the remaining steps before returning. Blocks: for those who are about to cut the log."""
+        while self._steps is not None:
+            try:
+                self._log.directory.disk.sync_folder(self._log.folder)
+            except OSError as error:
+                self._step(error)
+            else:
+                self._step(None)
+
+    def forget(self) -> None:
+        """Stop here. What is on disk is for the next start to finish."""
+        self._steps = None
+
+    def _go_on(self, error: OSError | None) -> None:
+        log = self._log
+        if self._steps is None:
+            return
+        if log.is_abandoned or log.directory.failure is not None:
+            # A deleted log's folder has another name by now; that of a failed disk is for the next start to finish.
+            self._end(log.directory.failure or OSError(f"{log.folder} is deleted"))
+            return
+        self._step(error)
+        if self._steps is not None:
+            log.directory.disk.sync_folder_later(log.folder, self._go_on)
+
+    def _step(self, error: OSError | None) -> None:
+        """Make the next step, now that the folder is synced, or hear that it cannot be."""
+        assert self._steps is not None, "asked only while it is under way"
+        try:
+            if error is None:
+                next(self._steps)
+            else:
+                self._log.directory.fail(error)
+                self._steps.throw(error)
+        except StopIteration as end:
+            self._end(end.value)
+        except OSError as refusal:
+            self._end(refusal)
+
+    def _end(self, outcome: Segment | OSError) -> None:
+        self._steps = self._log.swap = None
+        self._done(outcome)
+
+
+def _swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: int) -> Steps:
     new = Segment(
         log.directory,
         log.folder,
@@ -39,16 +106,19 @@ def swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: i
     )
     new.txn_index.expected = group.txn_entries
     _commit(log, new)
-    retired: list[str] = []
+    yield
+    retired: list[Segment] = []
     try:
-        _retire(log, old[1:], retired)
-        _sync_folder(log)
+        _retire(old[1:], retired)
+        yield
         _take_names(log.directory.disk, new)
     except OSError as error:
         _take_back(log, new, retired, error)
         raise
     log.replace_segments(old, new)
-    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(retired)))
+    doomed = tuple(path for segment in retired for path in segment.paths())
+    log.doomed.append((now_ms + log.settings.file_delete_delay_ms, doomed))
+    log.swap = None
     aborted.save_checkpoint(log, closing=False)
     return new
 
@@ -76,15 +146,13 @@ def _commit(log: RollingLog, new: Segment) -> None:
             for index in indexes:
                 disk.remove(index + SWAP_SUFFIX)
         raise
-    _sync_folder(log)
 
 
-def _retire(log: RollingLog, segments: Sequence[Segment], retired: list[str]) -> None:
+def _retire(segments: Sequence[Segment], retired: list[Segment]) -> None:
+    """Take the names of replaced segments away. They are read under others until the new one stands for them."""
     for segment in segments:
-        for path in segment.paths():
-            with suppress(FileNotFoundError):
-                log.directory.disk.rename(path, path + DELETED_SUFFIX)
-                retired.append(path + DELETED_SUFFIX)
+        retired.append(segment)
+        segment.rename(lambda path: path + DELETED_SUFFIX)
 
 
 def _take_names(disk: Disk, new: Segment) -> None:
@@ -104,28 +172,20 @@ def _take_name(disk: Disk, path: str) -> None:
         disk.remove(path)
 
 
-def _take_back(log: RollingLog, new: Segment, retired: Sequence[str], error: OSError) -> None:
+def _take_back(log: RollingLog, new: Segment, retired: Sequence[Segment], error: OSError) -> None:
     """Undo a swap. The old names are durable before the commit goes; a folder that refuses that is offline."""
     disk = log.directory.disk
     if log.directory.failure is not None:
         return
     try:
-        for path in retired:
-            disk.rename(path, path.removesuffix(DELETED_SUFFIX))
+        for segment in retired:
+            segment.rename(lambda path: path.removesuffix(DELETED_SUFFIX))
         disk.sync_folder(log.folder)
         for path in new.paths():
             disk.remove(path + SWAP_SUFFIX)
         disk.sync_folder(log.folder)
     except OSError:
         log.directory.fail(error)
-
-
-def _sync_folder(log: RollingLog) -> None:
-    try:
-        log.directory.disk.sync_folder(log.folder)
-    except OSError as error:
-        log.directory.fail(error)
-        raise
 
 
 # What a start does

@@ -145,7 +145,7 @@ class Meddling(AtOnce):
         super().__init__(world.disk)
         self._change = change
 
-    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+    def start(self, task: Task, tell: Callable[[News], None]) -> None:
         self._change()
         super().start(task, tell)
 
@@ -222,7 +222,7 @@ class Failing(AtOnce):
         super().__init__(world.disk)
         self._number = number
 
-    def start(self, task: Task, tell: Callable[[News], bool]) -> None:
+    def start(self, task: Task, tell: Callable[[News], None]) -> None:
         tell(Failed(why="because", errno=self._number))
 
 

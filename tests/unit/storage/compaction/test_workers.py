@@ -57,9 +57,10 @@ def test_one_child_serves_one_pass_after_the_other() -> None:
     worker = ChildWorker(children)
     told: list[News] = []
 
-    def tell(news: News) -> bool:
+    def tell(news: News) -> None:
         told.append(news)
-        return True
+        if isinstance(news, CleanedGroup):
+            worker.go_on()
 
     for _ in range(2):
         worker.start(TASK, tell)
@@ -73,10 +74,10 @@ def test_one_child_serves_one_pass_after_the_other() -> None:
 def test_a_group_that_is_not_wanted_ends_the_pass() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
-    worker.start(TASK, lambda news: False)
+    worker.start(TASK, lambda news: worker.give_up())
     children.all[0].say(encode_news(GROUP))
     assert children.all[0].heard[-1] == GIVE_UP
-    worker.start(TASK, lambda news: False)
+    worker.start(TASK, lambda news: None)
     assert children.all[0].heard[-1] == TASK.encode()
 
 
@@ -84,18 +85,25 @@ def test_a_child_that_dies_fails_its_pass_and_gets_a_successor() -> None:
     children = FakeChildren()
     worker = ChildWorker(children)
     told: list[News] = []
-
-    def tell(news: News) -> bool:
-        told.append(news)
-        return False
-
-    worker.start(TASK, tell)
+    worker.start(TASK, told.append)
     children.all[0].end("killed")
     assert told == [Failed(why="killed", errno=WORKER_DIED)]
-    worker.start(TASK, lambda news: False)
+    worker.start(TASK, lambda news: None)
     assert len(children.all) == 2
     worker.stop()
     assert children.all[1].is_killed
+
+
+def test_a_child_that_dies_while_its_group_is_put_in_place_fails_its_pass_after_that() -> None:
+    children = FakeChildren()
+    worker = ChildWorker(children)
+    told: list[News] = []
+    worker.start(TASK, told.append)
+    children.all[0].say(encode_news(GROUP))
+    children.all[0].end("killed")
+    assert told == [GROUP]
+    worker.go_on()
+    assert told == [GROUP, Failed(why="killed", errno=WORKER_DIED)]
 
 
 class SteppingClock(HandClock):

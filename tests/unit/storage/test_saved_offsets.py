@@ -7,8 +7,8 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.sim.disk import SimDisk
-from penstock.storage.checkpoint import read_offsets
-from penstock.storage.log_starts import LogStarts
+from penstock.storage.checkpoint import LOG_STARTS, read_offsets
+from penstock.storage.saved_offsets import SavedOffsets
 
 PATH = "/data/log-start-offset-checkpoint"
 
@@ -25,7 +25,7 @@ class Logs:
         self.disk.make_folder("/data")
         self.disk.sync_folder("/")
         self.starts: dict[TopicPartition, int] = {}
-        self.kept = LogStarts(self.disk, "/data", lambda: self.starts)
+        self.kept = SavedOffsets(self.disk, "/data", LOG_STARTS, lambda: self.starts)
         self.told: list[tuple[int, OSError | None]] = []
 
     def move(self, index: int, start: int) -> None:

@@ -1,8 +1,8 @@
-"""Where the logs of a data folder begin, written down off the event loop before any file goes.
+"""One offset of each log of a data folder, written down off the event loop: where it begins, how far it is compacted.
 
-A start that moved is written with those of all other logs; what moves meanwhile goes into
+An offset that moved is written with those of all other logs; what moves meanwhile goes into
 the next write. So many logs that lose segments at once share two syncs instead of waiting for
-two each. Writes `log-start-offset-checkpoint`; deciding what may go is left to trim.py.
+two each. Writes one checkpoint file; what the offsets mean is known to trim.py and the cleaner.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
 from penstock.ports.disk import Disk, File
-from penstock.storage.checkpoint import LOG_STARTS, encode_offsets, read_offsets, write_offsets
+from penstock.storage.checkpoint import encode_offsets, read_offsets, write_offsets
 
 Done = Callable[[OSError | None], None]
 # Another name than that of a write at once, which may come meanwhile.
@@ -22,18 +22,20 @@ class _Write(NamedTuple):
     """What is under way, for whom, and how many writes at once there were before."""
 
     file: File
-    starts: dict[TopicPartition, int]
+    offsets: dict[TopicPartition, int]
     served: list[Done]
     number: int
 
 
-class LogStarts:
-    """The starts as they are on disk, and who waits for newer ones."""
+class SavedOffsets:
+    """The offsets as they are on disk, and who waits for newer ones."""
 
-    def __init__(self, disk: Disk, folder: str, open_logs: Callable[[], Mapping[TopicPartition, int]]) -> None:
+    def __init__(
+        self, disk: Disk, folder: str, name: str, open_logs: Callable[[], Mapping[TopicPartition, int]]
+    ) -> None:
         self._disk = disk
         self._folder = folder
-        self._path = f"{folder}/{LOG_STARTS}"
+        self._path = f"{folder}/{name}"
         self._open_logs = open_logs
         self._on_disk = read_offsets(disk, self._path)
         # Logs that are not open keep what was found.
@@ -46,27 +48,27 @@ class LogStarts:
         self._writes = 0
 
     def found(self, place: TopicPartition) -> int:
-        """The start that a log had when it was last written down."""
+        """The offset that a log had when it was last written down."""
         return self._known.get(place, 0)
 
     def forget(self, place: TopicPartition) -> None:
-        """The log is deleted. Its start goes from the disk with the next write."""
+        """The log is deleted. Its offset goes from the disk with the next write."""
         self._known.pop(place, None)
 
     def begin_anew(self, place: TopicPartition) -> None:
-        """A log is made: no power loss may give it the start of a namesake. Raises StorageError."""
+        """A log is made: no power loss may give it the offset of a namesake. Raises StorageError."""
         self.forget(place)
         if place in self._on_disk:
             self.save_now()
 
     def moved(self) -> None:
-        """Write down, soon, that a start has moved."""
+        """Write down, soon, that an offset has moved."""
         self._is_stale = True
         if not self._is_busy:
             self._begin()
 
     def when_saved(self, done: Done) -> None:
-        """Call back when every start that has moved so far is durable, or with the reason why it is not."""
+        """Call back when every offset that has moved so far is durable, or with the reason why it is not."""
         if not self._is_busy and not self._is_stale:
             done(None)
             return
@@ -76,13 +78,13 @@ class LogStarts:
 
     def save_now(self) -> None:
         """Write before returning. Blocks: for cold paths."""
-        starts = self._current()
-        if starts != self._on_disk:
+        offsets = self._current()
+        if offsets != self._on_disk:
             try:
-                write_offsets(self._disk, self._path, starts)
+                write_offsets(self._disk, self._path, offsets)
             except OSError as error:
                 raise StorageError(f"{self._path}: {error}") from error
-            self._on_disk = starts
+            self._on_disk = offsets
             self._writes += 1
 
     def stop(self) -> None:
@@ -91,25 +93,25 @@ class LogStarts:
         self._waiting.clear()
 
     def _current(self) -> dict[TopicPartition, int]:
-        return {place: start for place, start in {**self._known, **self._open_logs()}.items() if start > 0}
+        return {place: offset for place, offset in {**self._known, **self._open_logs()}.items() if offset > 0}
 
     def _begin(self) -> None:
         self._is_busy = True
         self._is_stale = False
         served, self._waiting = self._waiting, []
-        starts = self._current()
-        if starts == self._on_disk:
+        offsets = self._current()
+        if offsets == self._on_disk:
             self._end(served, None)
             return
         path = self._path + _UNFINISHED
         try:
             file = self._disk.open(path, create=True)
             file.truncate(0)
-            file.write((encode_offsets(starts),), 0)
+            file.write((encode_offsets(offsets),), 0)
         except OSError as error:
             self._end(served, error)
             return
-        write = _Write(file, starts, served, self._writes)
+        write = _Write(file, offsets, served, self._writes)
         self._disk.sync_later(file, lambda error: self._synced(write, error))
 
     def _synced(self, write: _Write, error: OSError | None) -> None:
@@ -128,14 +130,14 @@ class LogStarts:
             self._end(write.served, error)
             return
         # A power loss may leave the old ones or the new ones: a namesake of either must be told apart.
-        self._on_disk = {**self._on_disk, **write.starts}
+        self._on_disk = {**self._on_disk, **write.offsets}
         self._disk.sync_folder_later(self._folder, lambda error: self._named(write, error))
 
     def _named(self, write: _Write, error: OSError | None) -> None:
         if self._is_stopped:
             return
         if error is None and write.number == self._writes:
-            self._on_disk = write.starts
+            self._on_disk = write.offsets
         self._end(write.served, error)
 
     def _again(self, write: _Write) -> None:
