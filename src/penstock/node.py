@@ -344,12 +344,12 @@ class Node:
                 self._janitor.stop()
             if self._cleaner is not None:
                 self._cleaner.stop()
-            if self._children is not None:
-                await self._children.stop()
             try:
                 await context.quorum.close()
             except (OSError, Refusal) as problem:
                 log.warning("the metadata is not closed cleanly, the next start scans it: %s", problem)
+            if self._children is not None:
+                await self._children.stop()
             context.store.close(broker_epoch=broker_epoch)
         await self._monitoring.stop()
 

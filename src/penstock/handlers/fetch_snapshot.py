@@ -1,7 +1,8 @@
 """FetchSnapshot, versions 0-1: a piece of a checkpoint of the metadata, for a node whose log ends before ours begins.
 
 Any node serves the checkpoints it has; only the leader of the epoch is asked. Goes to metadata/quorum.py and the disk.
-Refuses: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE.
+Refuses: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE,
+KAFKA_STORAGE_ERROR.
 """
 
 from typing import Any, cast
@@ -30,6 +31,7 @@ from penstock.model.errors import (
     PositionOutOfRange,
     Refusal,
     SnapshotNotFound,
+    StorageError,
     UnknownLeaderEpoch,
 )
 from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId, Offset
@@ -74,6 +76,8 @@ def _read(context: Context, asked: Any, bytes_max: int) -> tuple[int, bytes]:
         if not 0 <= asked.position < size:
             raise PositionOutOfRange
         return size, file.read(min(max(bytes_max, 1), size - asked.position), asked.position)
+    except OSError as error:
+        raise StorageError(f"the checkpoint cannot be read: {error}") from error
     finally:
         file.close()
 

@@ -98,6 +98,11 @@ class Applier:
         if self._keeper is not None:
             self._keeper.stop()
 
+    def close(self) -> None:
+        """Write no more checkpoints, and tell nobody of what is still to come."""
+        self.stop()
+        self.publisher.dismiss()
+
     def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
         image = snapshot.image
         self._present = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))

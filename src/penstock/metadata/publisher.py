@@ -34,6 +34,10 @@ class Publisher:
         for subscriber in self._subscribers:
             self._tell(subscriber, delta, image)
 
+    def dismiss(self) -> None:
+        """Tell nobody any more: those who were told are about to end."""
+        self._subscribers = []
+
     def _tell(self, subscriber: Subscriber, delta: Delta, image: Image) -> None:
         try:
             subscriber(delta, image)

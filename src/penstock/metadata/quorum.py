@@ -463,8 +463,8 @@ class Quorum:
         self.messenger.close()
 
     async def close(self) -> None:
-        """Hand over if this node leads, wait for what is under way, then leave the log clean."""
-        self._applier.stop()
+        """Hand over if this node leads, wait for what is under way (and tell nobody), then leave the log clean."""
+        self._applier.close()
         if self.peers is not None and self._core.voters != {self.node_id}:
             if self._core.is_leader and self._failure is None:
                 self.step(Resign())

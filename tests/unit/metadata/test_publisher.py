@@ -46,3 +46,13 @@ def test_one_failing_subscriber_does_not_keep_the_news_from_the_others(caplog: p
     publisher.publish(*after(EMPTY, topic("orders", 1)))
     assert told == [publisher.image]
     assert "a subscriber failed" in caplog.text
+
+
+def test_those_who_were_dismissed_hear_no_more() -> None:
+    publisher = Publisher()
+    told: list[Image] = []
+    publisher.subscribe(lambda delta, image: told.append(image))
+    publisher.dismiss()
+    delta, image = after(EMPTY, topic("orders", 1))
+    publisher.publish(delta, image)
+    assert told == [] and publisher.image is image

@@ -100,6 +100,23 @@ async def test_nothing_is_committed_before_it_is_durable() -> None:
     await quorum.close()
 
 
+async def test_what_is_committed_while_a_node_stops_is_told_to_nobody_there() -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk)
+    told: list[Image] = []
+    quorum.subscribe(lambda delta, image: told.append(image))
+    told.clear()
+    disk.syncs_at_once = False
+    commit = asyncio.ensure_future(quorum.commit(topic("orders", 1)))
+    await settle()
+    closing = asyncio.ensure_future(quorum.close())
+    await settle()
+    assert disk.finish_sync()
+    disk.syncs_at_once = True
+    await asyncio.gather(commit, closing)
+    assert told == [] and TopicName("orders") in quorum.image.topics
+
+
 async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)

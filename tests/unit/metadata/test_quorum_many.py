@@ -1,6 +1,7 @@
 """Quorums of three on disks in memory: what is committed stays, what is not is forgotten."""
 
 import asyncio
+import errno
 
 import pytest
 
@@ -145,6 +146,23 @@ async def test_a_voter_whose_log_ends_with_its_checkpoint_has_an_image_before_an
     assert again.leader == active.node_id and again.log.end_offset == quorum.log.end_offset
     await asyncio.wait_for(again.ready(), 0.1)
     assert value(again) == "4"
+
+
+async def test_a_leader_that_cannot_read_its_snapshot_says_so_and_is_asked_again() -> None:
+    world, active = await started(metadata_log_max_record_bytes_between_snapshots="300")
+    behind = next(node for node in world.quorums if node != active.node_id)
+    world.crash(behind)
+    for number in range(40):
+        await set_value(world, active, str(number))
+        await world.pass_time(0.05)
+    disk = world.disks[active.node_id]
+    disk.failing["read"] = errno.EIO
+    await world.start(behind)
+    await world.pass_time(1)
+    assert value(world.quorums[behind]) is None
+    disk.failing.clear()
+    await world.pass_time(3)
+    assert value(world.quorums[behind]) == "39"
 
 
 async def test_a_voter_whose_log_is_offline_does_not_keep_the_others_waiting() -> None:
