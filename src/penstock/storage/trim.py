@@ -7,7 +7,7 @@ active one is rolled before it goes. Files are renamed first and removed after
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -138,20 +138,26 @@ def truncate_to(log: RollingLog, offset: int) -> None:
     if offset <= log.bases[0]:
         truncate_fully_and_start_at(log, offset)
         return
-    _about_to_cut(log, offset)
-    while log.bases[-1] >= offset:
-        _remove(log, log.segments.pop())
-        log.bases.pop()
-    segment = log.active = log.segments[-1]
-    end = offset
+    _settle_swap(log)
+    segment = log.segments[bisect_left(log.bases, offset) - 1]
+    flushed_offset = log.flushed_offset
     try:
         position = segment.find(offset)
+        first_cut = offset if position is None else segment.header_at(position)[0]
+        # In a hole that compaction left, the log will end somewhere before the offset.
+        in_hole = position is None or first_cut > offset
+        _about_to_cut(log, offset, recovery_point=segment.base_offset if in_hole else first_cut)
+        while log.segments[-1] is not segment:
+            _remove(log, log.segments.pop())
+            log.bases.pop()
+        log.active = segment
         if position is not None:
-            end = min(offset, segment.header_at(position)[0])
-            segment.truncate(position, end)
+            segment.truncate(position, min(offset, first_cut))
+        end = segment.end_offset() if in_hole else first_cut
     except BadBatch as bad:
         raise Damaged(segment, bad) from bad
     log.directory.disk.sync_folder(log.folder)
+    log.flushed_offset = flushed_offset
     _end_at(log, end)
     snapshots.remove_snapshots(log.directory.disk, log.folder, above=end)
     snapshots.load_producers(log.directory.disk, log.folder, log.segments, log.producer_state, end, log.clock_wall_ms())
@@ -159,7 +165,8 @@ def truncate_to(log: RollingLog, offset: int) -> None:
 
 def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
-    _about_to_cut(log, offset)
+    _settle_swap(log)
+    _about_to_cut(log, offset, recovery_point=offset)
     for segment in log.segments:
         _remove(log, segment)
     log.segments.clear()
@@ -175,15 +182,18 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     log.flushed_offset = log.durable_offset = offset
 
 
-def _about_to_cut(log: RollingLog, offset: int) -> None:
-    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
+def _settle_swap(log: RollingLog) -> None:
+    """Finish what compaction has begun; otherwise a start would, and bring back what is cut now."""
     while log.swap is not None:
-        # Otherwise a start would finish it, and bring back what is cut now.
         log.swap.finish_now()
     if log.directory.failure is not None:
         raise log.directory.failure
+
+
+def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int) -> None:
+    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
     log.flusher.forget()
-    log.flushed_offset = min(log.flushed_offset, offset)
+    log.flushed_offset = min(log.flushed_offset, recovery_point)
     log.clean_offset = min(log.clean_offset, offset)
     log.on_truncating()
     aborted.remove_checkpoint(log.directory.disk, log.folder)
