@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from penstock.sim.__main__ import report
 from penstock.sim.ablations import BUGS, planted
+from penstock.sim.campaign import report
 from penstock.sim.world import run_seed
 
 SLICE = range(1, 36)

@@ -45,15 +45,15 @@ class Owner:
 class SimHandle:
     """A call that waits for its turn or its time."""
 
-    __slots__ = ("_arguments", "_callback", "_context", "cancelled_", "owner", "when_")
+    __slots__ = ("arguments", "callback", "cancelled_", "context", "owner", "when_")
 
     def __init__(
         self, owner: Owner, callback: Callable[..., Any], arguments: tuple[Any, ...], context: Context | None
     ) -> None:
         self.owner = owner
-        self._callback = callback
-        self._arguments = arguments
-        self._context = context
+        self.callback = callback
+        self.arguments = arguments
+        self.context = context
         self.cancelled_ = False
         self.when_ = 0.0
 
@@ -65,12 +65,6 @@ class SimHandle:
 
     def when(self) -> float:
         return self.when_
-
-    def run(self) -> None:
-        if self._context is None:
-            self._callback(*self._arguments)
-        else:
-            self._context.run(self._callback, *self._arguments)
 
 
 class _Counted:
@@ -208,8 +202,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         asyncio._set_running_loop(self)
         try:
             task = self.spawn(self.world, main)
-            while not task.done():
-                self._step()
+            self._run_until(task)
             return task.result()
         finally:
             self._close_tasks()
@@ -230,52 +223,58 @@ class SimLoop(asyncio.AbstractEventLoop):
             owner.queued = True
             self._turns.append(owner)
 
-    def _step(self) -> None:
-        heap = self._heap
-        now = self.now
-        while heap and heap[0][0] <= now:
-            handle = heappop(heap)[2]
-            if not handle.cancelled_:
-                self._enqueue(handle)
-        turns = self._turns
-        if not turns:
-            self._move_time()
-            return
-        owner = turns[int(self._random.random() * len(turns))] if len(turns) > 1 else turns[0]
-        if owner.not_before > now:
-            able = [each for each in turns if each.not_before <= now]
-            if not able:
+    def _run_until(self, task: asyncio.Task[Any]) -> None:
+        """Let whoever has something to do take a turn, again and again. Every event of a seed passes here."""
+        heap, turns, world = self._heap, self._turns, self.world
+        draw, enqueue, steps_max = self._random.random, self._enqueue, self._steps_max
+        while not task.done():
+            now = self.now
+            while heap and heap[0][0] <= now:
+                handle = heappop(heap)[2]
+                if not handle.cancelled_:
+                    enqueue(handle)
+            if not turns:
                 self._move_time()
-                return
-            owner = able[int(self._random.random() * len(able))]
-        ready = owner.ready
-        handle = ready.popleft() if ready else self._nothing
-        if not ready:
-            owner.queued = False
-            turns.remove(owner)
-        if not handle.cancelled_:
-            self._run(owner, handle)
-
-    def _run(self, owner: Owner, handle: SimHandle) -> None:
-        self.steps += 1
-        if self.steps > self._steps_max:
-            raise Stuck(f"{self.steps} steps at {self.now:.1f} s")
-        if owner.step_cost:
-            owner.not_before = self.now + owner.step_cost
-        self.current = owner
-        try:
-            handle.run()
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            if owner is self.world:
+                continue
+            owner = turns[int(draw() * len(turns))] if len(turns) > 1 else turns[0]
+            if owner.not_before > now:
+                able = [each for each in turns if each.not_before <= now]
+                if not able:
+                    self._move_time()
+                    continue
+                owner = able[int(draw() * len(able))]
+            ready = owner.ready
+            handle = ready.popleft() if ready else self._nothing
+            if not ready:
+                owner.queued = False
+                turns.remove(owner)
+            if handle.cancelled_:
+                continue
+            self.steps += 1
+            if self.steps > steps_max:
+                raise Stuck(f"{self.steps} steps at {now:.1f} s")
+            if owner.step_cost:
+                owner.not_before = now + owner.step_cost
+            self.current = owner
+            try:
+                if handle.context is None:
+                    handle.callback(*handle.arguments)
+                else:
+                    handle.context.run(handle.callback, *handle.arguments)
+            except (KeyboardInterrupt, SystemExit):
                 raise
-            self.errors.append((owner.name, "a callback raised", error))
-        finally:
-            self.current = self.world
+            except BaseException as error:
+                if owner is world:
+                    raise
+                self.errors.append((owner.name, "a callback raised", error))
+            finally:
+                self.current = world
 
     def _move_time(self) -> None:
         """Nobody can run now: go on to when somebody can."""
+        if self._heap and not self._turns:
+            self.now = max(self.now, self._heap[0][0])
+            return
         times = [each.not_before for each in self._turns]
         if self._heap:
             times.append(self._heap[0][0])

@@ -78,7 +78,8 @@ class SimConnection:
         if self.closed or not self.owner.alive:
             return
         # The caller may reuse its buffers; files are read when the bytes leave.
-        self._parts.extend(part if isinstance(part, FileSlice) else bytes(part) for part in parts)
+        for part in parts:
+            self._parts.append(part if isinstance(part, FileSlice) else bytes(part))
         if not self._flush_asked:
             self._flush_asked = True
             delay = self._hub.send_delay()
@@ -95,6 +96,10 @@ class SimConnection:
         if self.closed or not self._parts:
             return
         parts, self._parts = self._parts, []
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            if self.owner.alive and self.out is not None:
+                self._hub.transmit(self.out, parts[0])
+            return
         data = bytearray()
         for part in parts:
             if isinstance(part, FileSlice):
@@ -142,7 +147,10 @@ class SimConnection:
                 if len(self._unread) < 4 + size:
                     break
                 frame = self._unread[4 : 4 + size]
-                del self._unread[: 4 + size]
+                if len(self._unread) == 4 + size:
+                    self._unread.clear()
+                else:
+                    del self._unread[: 4 + size]
                 self.session.frame(memoryview(frame))
                 frame[:] = _SCRAMBLED * size
         finally:
@@ -316,7 +324,8 @@ class Hub:
             return
         data = pipe.queue.popleft()[1]
         if not target.closed and target.owner.alive:
-            self.trace.packet(source.owner.name, target.owner.name, len(data or b""), crc32(data or b""))
+            sent = data or b""
+            self.trace.packet(source.owner.name, target.owner.name, len(sent), crc32(sent))
             self.loop.as_owner(target.owner, target.receive, data)
         elif data is not None and not source.closed and target.out is not None:
             # Nobody knows this connection there any more: a reset comes back.
@@ -332,7 +341,9 @@ class Hub:
     # -- what the world does ---------------------------------------------------------------
 
     def is_blocked(self, source: str, target: str) -> bool:
-        return (source, target) in self.blocked or source in self.without_power or target in self.without_power
+        if self.blocked and (source, target) in self.blocked:
+            return True
+        return bool(self.without_power) and (source in self.without_power or target in self.without_power)
 
     def set_blocked(self, edges: set[tuple[str, str]]) -> None:
         self.blocked = edges

@@ -208,8 +208,9 @@ def _read(partition: Partition, start: int, end: int) -> bytes:
         piece = partition.log.read(offset, max_bytes=1 << 20, end=end)
         if piece is None:
             break
-        data += piece.file.read(piece.size, piece.position)
-        offset = max(offset + 1, _next_offset(bytes(data)))
+        read = piece.file.read(piece.size, piece.position)
+        data += read
+        offset = max(offset + 1, _next_offset(read))
     return bytes(data)
 
 

@@ -11,13 +11,15 @@ from struct import Struct
 
 EVENTS_KEPT = 50
 _pack = Struct(">dI").pack
+_Event = tuple[float, str, tuple[object, ...]]
+_Packet = tuple[float, str, int, int]
 
 
 class Trace:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._hash = blake2b(digest_size=8)
-        self._last: dict[str, deque[tuple[float, str, tuple[object, ...]]]] = {}
+        self._last: dict[str, deque[_Event | _Packet]] = {}
         self.faults: Counter[str] = Counter()
         self.sometimes: Counter[str] = Counter()
         """Rare states that were reached. A campaign that never reaches one of them proves little about it."""
@@ -26,7 +28,11 @@ class Trace:
     def packet(self, source: str, target: str, size: int, checksum: int) -> None:
         now = self._now()
         self._hash.update(_pack(now, checksum))
-        self._keep(target, (now, "receives", (size, "bytes from", source, f"{checksum:08x}")))
+        # Nearly all events are packets: their words are made when somebody asks for them.
+        kept = self._last.get(target)
+        if kept is None:
+            kept = self._last[target] = deque(maxlen=EVENTS_KEPT)
+        kept.append((now, source, size, checksum))
 
     def event(self, owner: str, kind: str, *detail: object) -> None:
         now = self._now()
@@ -39,7 +45,7 @@ class Trace:
         self.faults[kind] += 1
         self.event(owner, kind, *detail)
 
-    def _keep(self, owner: str, event: tuple[float, str, tuple[object, ...]]) -> None:
+    def _keep(self, owner: str, event: _Event) -> None:
         kept = self._last.get(owner)
         if kept is None:
             kept = self._last[owner] = deque(maxlen=EVENTS_KEPT)
@@ -51,8 +57,15 @@ class Trace:
 
     def tail(self, owner: str, count: int = EVENTS_KEPT) -> list[str]:
         """The last events of an owner in words."""
-        events = list(self._last.get(owner, ()))[-count:]
-        return [f"{at:9.3f}s {kind} {' '.join(map(str, detail))}" for at, kind, detail in events]
+        return [_in_words(event) for event in list(self._last.get(owner, ()))[-count:]]
 
     def owners(self) -> list[str]:
         return sorted(self._last)
+
+
+def _in_words(event: _Event | _Packet) -> str:
+    if len(event) == 4:
+        at, source, size, checksum = event
+        return f"{at:9.3f}s receives {size} bytes from {source} {checksum:08x}"
+    at, kind, detail = event
+    return f"{at:9.3f}s {kind} {' '.join(map(str, detail))}"

@@ -172,7 +172,7 @@ class World:
             self.loop.now,
             self.loop.steps,
             self.plan.summary(),
-            {owner: self.trace.tail(owner) for owner in self.trace.owners()},
+            {owner: self.trace.tail(owner) for owner in self.trace.owners()} if violations else {},
         )
 
     def _is_told_damage(self, violation: str) -> bool:
