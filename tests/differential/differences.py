@@ -92,6 +92,32 @@ DIFFERENCES: tuple[Difference, ...] = (
         "there are no cleaner threads to count",
     ),
     Difference(
+        "broker values of compaction",
+        "*log.cleaner.threads=*",
+        "responses[0].error_*",
+        "there are no cleaner threads to count, so any number from 1 on will do",
+    ),
+    Difference(
+        "broker values of compaction",
+        "*log.cleaner.io.*=*",
+        "responses[0].error_*",
+        "Kafka takes a rate of zero and a map without room, and then compacts nothing any more",
+        kafka="[!4]*",
+        penstock="*",
+    ),
+    Difference(
+        "broker values of compaction",
+        "*least lag over the greatest",
+        "responses[0].error_*",
+        "two settings that contradict each other are refused at a broker as they are at a topic",
+    ),
+    Difference(
+        "broker values of compaction",
+        "*unchanged",
+        "results[0].configs[log.cleaner.m*.compaction.lag.ms]*",
+        "as above",
+    ),
+    Difference(
         "broker configs are changed",
         "*unknown",
         "responses[0].error_*",

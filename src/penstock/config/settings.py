@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
-from penstock.config.option import HOUR_MS, MINUTE_MS, Option, Value, parse, render
+from penstock.config.option import HOUR_MS, MIB, MINUTE_MS, Option, Value, parse, render
 from penstock.config.topic import TOPIC
 from penstock.model.errors import InvalidConfig, StartupError
 
@@ -285,6 +285,27 @@ def check_broker(settings: Mapping[str, Value]) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if settings[name] == 0:
             raise InvalidConfig(f"{name} must be unlimited (-1) or, greater than or equal to 1")
+    _check_cleaner(settings)
+
+
+def _check_cleaner(settings: Mapping[str, Value]) -> None:
+    """Kafka takes some of these, and its cleaner then stands still without a word."""
+    threads, memory, load, rate = (
+        settings[f"log.cleaner.{name}"]
+        for name in ("threads", "dedupe.buffer.size", "io.buffer.load.factor", "io.max.bytes.per.second")
+    )
+    assert isinstance(threads, int) and isinstance(memory, int), "both have defaults"
+    assert isinstance(load, int | float) and isinstance(rate, int | float), "both have defaults"
+    if threads < 1:
+        raise InvalidConfig(f"log.cleaner.threads must be at least 1, and is {threads}")
+    if not 0 < load <= 1:
+        raise InvalidConfig(f"log.cleaner.io.buffer.load.factor must be above 0 and at most 1, and is {load}")
+    if rate <= 0:
+        raise InvalidConfig(f"log.cleaner.io.max.bytes.per.second must be above 0, and is {rate}")
+    if memory // threads <= MIB:
+        raise InvalidConfig(
+            "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
+        )
 
 
 def _check_compaction_lags(least: Value, most: Value) -> None:

@@ -21,7 +21,6 @@ class Metrics:
         self.replication_bytes_out = self._counter(declared.REPLICATION_BYTES_OUT)
         self.isr_shrinks = self._counter(declared.ISR_SHRINKS)
         self.isr_expands = self._counter(declared.ISR_EXPANDS)
-        self.failed_isr_updates = self._counter(declared.FAILED_ISR_UPDATES)
         self.elections = self._counter(declared.ELECTIONS)
         self.unclean_elections = self._counter(declared.UNCLEAN_ELECTIONS)
         self.connections_created = self._counter(declared.CONNECTIONS_CREATED)

@@ -42,6 +42,8 @@ class IsrChanges:
         self._waiting: dict[Partition, Proposal] = {}
         self._task: asyncio.Task[None] | None = None
         self._closed = False
+        # How many proposals were refused since the start; a controller that cannot be reached refuses nothing.
+        self.refused = 0
 
     def propose(self, partition: Partition, proposal: Proposal) -> None:
         self._waiting[partition] = proposal
@@ -76,6 +78,7 @@ class IsrChanges:
             return False
         if answer.error_code:
             log.warning("the controller refuses to change in-sync sets: %s", answer.error_code.name)
+            self.refused += len(asked)
             return False
         rows = {(topic.topic_id, row.partition_index): row for topic in answer.topics for row in topic.partitions}
         for partition, proposal in asked.items():
@@ -88,6 +91,7 @@ class IsrChanges:
 
     def _answered(self, partition: Partition, proposal: Proposal, row: Any) -> None:
         code = int(row.error_code)
+        self.refused += code != 0
         if not _is_current(partition, proposal):
             return
         if code == 0:

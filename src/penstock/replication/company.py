@@ -101,6 +101,10 @@ class Company:
 
     # -- the in-sync set -----------------------------------------------------------------------
 
+    @property
+    def isr_changes_refused(self) -> int:
+        return self._changes.refused
+
     def may_join(self, partition: Partition, node_id: NodeId, broker_epoch: int) -> bool:
         image = self._replicas.image
         broker = image.brokers.get(node_id)

@@ -145,6 +145,11 @@ class Replicas:
         """Bytes that were fetched from leaders."""
         return 0 if self._company is None else self._company.follower_throttle.passed
 
+    @property
+    def isr_changes_refused(self) -> int:
+        """Changes of in-sync sets that this broker has proposed and the controller has refused."""
+        return 0 if self._company is None else self._company.isr_changes_refused
+
     def high_watermark(self, place: TopicPartition) -> int:
         """The mark of a partition; nothing of one that is not served here may be taken away."""
         partition = self.find(place.topic, place.partition)

@@ -75,6 +75,7 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
     metrics.ask(declared.PARTITION_MESSAGES_IN, busiest("messages_in"))
     metrics.ask(declared.PARTITION_BYTES_IN, busiest("bytes_in"))
     _add(metrics, declared.REPLICATION_BYTES_IN, lambda: context.replicas.replication_bytes_in)
+    _add(metrics, declared.FAILED_ISR_UPDATES, lambda: context.replicas.isr_changes_refused)
 
     def sizes() -> Iterator[Sample | None]:
         for topic in list(context.replicas.by_name.values()):

@@ -162,6 +162,28 @@ def broker_values_out_of_range(s: Session) -> None:
 
 
 @scenario
+def broker_values_of_compaction(s: Session) -> None:
+    tried = [
+        ("log.cleaner.dedupe.buffer.size", "1048575"), ("log.cleaner.dedupe.buffer.size", "1048576"),
+        ("log.cleaner.dedupe.buffer.size", "1048577"), ("log.cleaner.dedupe.buffer.size", "0"),
+        ("log.cleaner.dedupe.buffer.size", "-1"), ("log.cleaner.dedupe.buffer.size", "9223372036854775808"),
+        ("log.cleaner.io.buffer.load.factor", "0"), ("log.cleaner.io.buffer.load.factor", "-1"),
+        ("log.cleaner.io.buffer.load.factor", "2"), ("log.cleaner.io.buffer.load.factor", "x"),
+        ("log.cleaner.io.max.bytes.per.second", "0"), ("log.cleaner.io.max.bytes.per.second", "-1"),
+        ("log.cleaner.io.buffer.size", "-1"), ("log.cleaner.io.buffer.size", "0"),
+        ("log.cleaner.threads", "0"), ("log.cleaner.threads", "3"), ("log.cleaner.backoff.ms", "0"),
+        ("log.cleaner.min.compaction.lag.ms", "-1"), ("log.cleaner.max.compaction.lag.ms", "0"),
+        ("log.cleaner.min.cleanable.ratio", "0"), ("log.cleaner.min.cleanable.ratio", "1"),
+    ]  # fmt: skip
+    for option, value in tried:
+        change(s, f"{option}={value}", BROKER, "", (option, SET, value))
+        change(s, f"without {option}={value}", BROKER, "", (option, DELETE, None))
+    change(s, "least lag over the greatest", BROKER, "",
+           ("log.cleaner.min.compaction.lag.ms", SET, "2000"), ("log.cleaner.max.compaction.lag.ms", SET, "1000"))  # fmt: skip
+    describe(s, 4, "unchanged", BROKER, "", sorted({option for option, _ in tried}))
+
+
+@scenario
 def the_same_resource_twice(s: Session) -> None:
     topic = s.topic()
     row = {

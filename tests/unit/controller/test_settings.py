@@ -223,6 +223,24 @@ def test_a_brokers_options_are_checked_together_with_what_is_set_for_all() -> No
     assert change(THIS_BROKER, ("log.cleaner.min.compaction.lag.ms", SET, "5"), image=image)[1].code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "bad", "good"),
+    [
+        ("log.cleaner.dedupe.buffer.size", "1048576", "1048577"),
+        ("log.cleaner.threads", "0", "1"),
+        ("log.cleaner.io.max.bytes.per.second", "0", "1"),
+        ("log.cleaner.io.buffer.load.factor", "0", "1"),
+        ("log.cleaner.io.buffer.load.factor", "1.1", "0.1"),
+    ],
+)
+def test_settings_with_which_nothing_would_be_compacted_any_more_are_refused(name: str, bad: str, good: str) -> None:
+    records, result = change(ALL_BROKERS, (name, SET, bad))
+    assert result.code == 42
+    assert name in (result.message or "")
+    assert not records
+    assert change(ALL_BROKERS, (name, SET, good))[1].code == 0
+
+
 def test_a_brokers_list_grows_from_what_it_has() -> None:
     records, _ = change(THIS_BROKER, ("log.cleanup.policy", APPEND, "compact"))
     assert records == [record(THIS_BROKER, "log.cleanup.policy", "delete,compact")]

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from penstock.metrics.declared import DECLARED
+from penstock.metrics.metrics import Metrics
 from penstock.metrics.reference import render_reference
+from penstock.metrics.values import Counter, Histogram
 
 ROOT = Path(__file__).parents[3]
 GIVEN_BY_PROMETHEUS = {"up"}
@@ -44,6 +46,16 @@ def test_every_metric_that_is_asked_for_is_declared(expressions: list[str]) -> N
     asked = set().union(*map(names_in, expressions))
     assert len(asked) > 10
     assert asked <= series, asked - series
+
+
+def test_everything_that_is_counted_in_place_is_counted_somewhere() -> None:
+    metrics = Metrics({})
+    held = [name for name, value in vars(metrics).items() if isinstance(value, Counter | Histogram)]
+    source = "".join(path.read_text() for path in (ROOT / "src/penstock").rglob("*.py"))
+    assert len(held) > 5
+    assert [name for name in held if not re.search(rf"metrics\.{name}\.(add|observe)\b", source)] == ["loop_lag"]
+    # The loop's watch is given its histogram when it is made.
+    assert "metrics.loop_lag" in source
 
 
 def test_every_alert_says_what_to_do() -> None:

@@ -1,0 +1,75 @@
+"""What the controller's answers do to a proposal, and how many of them are counted as refused."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.model.ids import NodeId
+from penstock.replication.alter_isr import IsrChanges
+from penstock.replication.isr import Proposal
+from tests.support.compacting import HandClock
+
+PROPOSAL = Proposal(leader_epoch=3, partition_epoch=5, isr=(NodeId(1), NodeId(2)), broker_epochs=(10, 20))
+
+
+class Lead:
+    def __init__(self) -> None:
+        self.proposal: Proposal | None = PROPOSAL
+
+    def withdraw(self, proposal: Proposal) -> None:
+        assert proposal is PROPOSAL
+        self.proposal = None
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.topic, self.topic_id, self.index = "t", UUID(int=5), 0
+        self.leader_epoch, self.replicas = 3, (1, 2)
+        self.lead = Lead()
+        self.taken: list[tuple[NodeId, ...]] = []
+
+    def take_isr(self, isr: tuple[NodeId, ...], replicas: object, epoch: int) -> None:
+        self.taken.append(isr)
+        self.lead.proposal = None
+
+
+class Controller:
+    """Answers with what stands ready, one after the other."""
+
+    def __init__(self, *codes: ErrorCode) -> None:
+        self.codes = list(codes)
+
+    async def ask(self, key: int, request: Any, *, timeout_s: float) -> Any:
+        code = self.codes.pop(0)
+        row = SimpleNamespace(
+            partition_index=0, error_code=code, leader_id=1, leader_epoch=3, isr=(1, 2), partition_epoch=6
+        )
+        topic = SimpleNamespace(topic_id=UUID(int=5), partitions=(row,))
+        return SimpleNamespace(error_code=ErrorCode.none, topics=(topic,))
+
+
+@pytest.mark.parametrize(
+    ("codes", "refused", "taken"),
+    [
+        ([ErrorCode.none], 0, 1),
+        ([ErrorCode.ineligible_replica], 1, 0),
+        ([ErrorCode.not_controller, ErrorCode.none], 1, 1),
+    ],
+)
+def test_what_the_controller_refuses_is_counted(codes: list[ErrorCode], refused: int, taken: int) -> None:
+    async def story() -> None:
+        controller: Any = Controller(*codes)
+        changes = IsrChanges(controller, HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
+        partition: Any = FakePartition()
+        changes.propose(partition, PROPOSAL)
+        while changes._task is not None:
+            await asyncio.sleep(0)
+        assert (changes.refused, len(partition.taken)) == (refused, taken)
+        assert partition.lead.proposal is None
+        assert not controller.codes
+
+    asyncio.run(story())
