@@ -178,9 +178,10 @@ def broker_values_of_compaction(s: Session) -> None:
     for option, value in tried:
         change(s, f"{option}={value}", BROKER, "", (option, SET, value))
         change(s, f"without {option}={value}", BROKER, "", (option, DELETE, None))
-    change(s, "least lag over the greatest", BROKER, "",
-           ("log.cleaner.min.compaction.lag.ms", SET, "2000"), ("log.cleaner.max.compaction.lag.ms", SET, "1000"))  # fmt: skip
+    lags = (("log.cleaner.min.compaction.lag.ms", SET, "2000"), ("log.cleaner.max.compaction.lag.ms", SET, "1000"))
+    change(s, "least lag over the greatest", BROKER, "", *lags)
     describe(s, 4, "unchanged", BROKER, "", sorted({option for option, _ in tried}))
+    change(s, "put back", BROKER, "", *((option, DELETE, None) for option, *_ in lags))
 
 
 @scenario

@@ -66,8 +66,8 @@ def test_what_the_controller_refuses_is_counted(codes: list[ErrorCode], refused:
         changes = IsrChanges(controller, HandClock(0), node_id=NodeId(1), broker_epoch=lambda: 10)
         partition: Any = FakePartition()
         changes.propose(partition, PROPOSAL)
-        while changes._task is not None:
-            await asyncio.sleep(0)
+        assert changes._task is not None
+        await changes._task
         assert (changes.refused, len(partition.taken)) == (refused, taken)
         assert partition.lead.proposal is None
         assert not controller.codes
