@@ -106,6 +106,7 @@ class SocketConnection:
 
     def _readable(self) -> None:
         network = self._network
+        network.is_reading = True
         try:
             if self._paused or self._writing:
                 self._read_ahead()
@@ -126,7 +127,9 @@ class SocketConnection:
             return
         except OSError as error:
             self._drop(error)
-        network.flush()
+        finally:
+            network.is_reading = False
+            network.flush()
 
     def _read_ahead(self) -> None:
         """Keep reading a little while paused: that is how a peer's departure shows."""
@@ -410,6 +413,7 @@ class RealNetwork:
         self.connections: set[SocketConnection] = set()
         self.starving: deque[SocketConnection] = deque()
         self._unflushed: list[SocketConnection] = []
+        self.is_reading = False
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
         self._strangers: dict[str, float] = {}
@@ -467,8 +471,8 @@ class RealNetwork:
         return None
 
     def ask_flush(self, connection: SocketConnection) -> None:
-        """Send at the end of the present read, or at the latest when the loop comes round."""
-        if not self._unflushed:
+        """Send at the end of the present read, or when the loop comes round: a turn of its own costs a system call."""
+        if not self._unflushed and not self.is_reading:
             self.loop.call_soon(self.flush)
         self._unflushed.append(connection)
 
