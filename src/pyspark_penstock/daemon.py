@@ -1,11 +1,14 @@
 """Spark's Python daemon with what every worker needs already loaded.
 
-Spark forks a process for each step of planning a query and for each commit of a batch, and each would load Arrow and
-numpy anew: a tenth of a second each time. Loaded here once, they are there in every fork. session.py turns it on with
-`spark.python.daemon.module`; without it everything works the same, a little later.
+Each worker of a task is a fork of it and would load Arrow, numpy and Spark's own worker anew. Loaded here once, they
+are there in every fork. They are also put out of the garbage collector's sight: Spark collects after each task, before
+the worker can take the next, and looking at all of these modules' objects takes longer than a small task.
+session.py turns it on with `spark.python.daemon.module`; without it everything works the same, a little later.
 """
 
+import gc
 import importlib
+import sys
 from typing import Final
 
 _LOADED_AHEAD: Final = (
@@ -24,8 +27,10 @@ _LOADED_AHEAD: Final = (
 def main() -> None:
     for name in _LOADED_AHEAD:
         importlib.import_module(name)
-    # Loads the worker that its first argument names, so it comes last.
+    importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker")
     daemon = importlib.import_module("pyspark.daemon")
+    gc.collect()
+    gc.freeze()
     daemon.manager()
 
 

@@ -80,11 +80,29 @@ class Decision:
         return [one for index, one in pairs if index == partition]
 
 
+_NONE: Final = Decision(query="", batch=-1, run="")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Up to `position` this process has read the log of that id; `best` is the query's newest decision there."""
+
+    topic_id: bytes
+    hint: int
+    position: int
+    best: tuple[int, Decision]
+
+
+# By bootstrap address, topic and query. A driver's process decides batch after batch and need not read its own again.
+_seen: Final[dict[tuple[str, str, str], _Seen]] = {}
+
+
 class DecisionLog:
     """The log as one query sees it."""
 
     def __init__(self, cluster: Cluster, topic: str, query: str) -> None:
         self._cluster = cluster
+        self._key = (cluster.bootstrap, topic, query)
         self._topic = topic
         self._query = query
         self._group = f"{topic}.{query}"
@@ -101,12 +119,22 @@ class DecisionLog:
         """Append, and return what was decided: this, or what another driver appended before it."""
         if self._topic not in self._cluster.refresh([self._topic]):
             self._create()
-        hint = self._hint()
+        topic_id = self._cluster.topic(self._topic).topic_id
+        seen = _seen.get(self._key)
+        if seen is None or seen.topic_id != topic_id:
+            hint = self._hint()
+            seen = _Seen(topic_id, hint, hint, (-1, _NONE))
         offset = self._append(decision)
-        found = self._search(hint, offset + 1)
-        assert found is not None, "what was appended can be read"
+        if seen.position == offset:  # nobody else has written meanwhile
+            found = seen.best if seen.best[1].order >= decision.order else (offset, decision)
+        else:
+            found = self._search(seen.position, offset + 1, seen.best) or (-1, _NONE)
+        assert found[0] >= 0, "what was appended can be read"
+        hint = seen.hint
         if found[0] - hint >= _HINT_AGE_MAX:
             self._remember(found[0])
+            hint = found[0]
+        _seen[self._key] = _Seen(topic_id, hint, offset + 1, found)
         return found[1]
 
     def _hint(self) -> int:
@@ -119,10 +147,11 @@ class DecisionLog:
         except PenstockSparkError:
             return
 
-    def _search(self, hint: int, end: int) -> tuple[int, Decision] | None:
-        best: tuple[int, Decision] | None = None
+    def _search(
+        self, start: int, end: int, best: tuple[int, Decision] | None = None
+    ) -> tuple[int, Decision] | None:
         key = self._query.encode()
-        for offset, one_key, value in self._records(hint, end):
+        for offset, one_key, value in self._records(start, end):
             if one_key == key and value:
                 decision = Decision.from_json(value)
                 if best is None or decision.order > best[1].order:

@@ -138,5 +138,18 @@ def split(ranges: Iterable[Range], *, count_least: int | None, rows_max: int | N
     return out
 
 
+def gathered(ranges: Iterable[Range], *, rows_least: int) -> list[list[Range]]:
+    """Neighbours together until each lot has so many rows: a task costs more than reading a few rows in another."""
+    out: list[list[Range]] = []
+    rows = 0
+    for one in ranges:
+        if not out or rows >= rows_least:
+            out.append([])
+            rows = 0
+        out[-1].append(one)
+        rows += one.size
+    return out
+
+
 def _names(topics: Iterable[str]) -> str:
     return ", ".join(f"topic {name!r}" for name in sorted(topics))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark_penstock.errors import PenstockSparkError, nearest
 from pyspark_penstock.protocol.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
+from pyspark_penstock.protocol.keeping import kept
 from pyspark_penstock.records.codec_names import CODECS
 
 # Spark puts these among the options of every reader or writer.
@@ -22,8 +24,8 @@ _SHARED: Final = ("kafka.bootstrap.servers", "bootstrap.servers", "includeHeader
 SOURCE_OPTIONS: Final = (
     *_SHARED, "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets", "startingTimestamp",
     "endingTimestamp", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "failOnDataLoss", "isolation", "groupId",
-    "commitOffsets", "mode", "dataFolder", "fetchBytes", "rowsPerBatch",
+    "minOffsetsPerTrigger", "minPartitions", "maxRecordsPerPartition", "minRecordsPerTask", "failOnDataLoss",
+    "isolation", "groupId", "commitOffsets", "mode", "dataFolder", "fetchBytes", "rowsPerBatch",
 )  # fmt: skip
 SINK_OPTIONS: Final = (
     *_SHARED, "topic", "guarantee", "transactionTimeout", "transactionalIdPrefix", "decisionTopic", "compression",
@@ -80,6 +82,10 @@ class Connect:
     def cluster(self) -> Cluster:
         return Cluster(self.bootstrap, self.settings, self.deadline_s, self.request_timeout_s)
 
+    def kept(self) -> AbstractContextManager[Cluster]:
+        """A cluster whose connections stay open for the next user in this process."""
+        return kept((self.bootstrap, *sorted(self.settings.items()), self.deadline_s), self.cluster)
+
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -95,6 +101,7 @@ class SourceOptions:
     rows_per_trigger_least: int | None
     partitions_least: int | None
     rows_per_partition_max: int | None
+    rows_per_task_least: int
     fail_on_data_loss: bool
     isolation: int
     include_headers: bool
@@ -159,6 +166,7 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
         rows_per_trigger_least=_number(options, "minOffsetsPerTrigger"),
         partitions_least=_number(options, "minPartitions"),
         rows_per_partition_max=_number(options, "maxRecordsPerPartition"),
+        rows_per_task_least=_number(options, "minRecordsPerTask") or 200,
         fail_on_data_loss=_flag(options, "failOnDataLoss", True),
         isolation=_isolation(options, kafka),
         include_headers=_flag(options, "includeHeaders", False),

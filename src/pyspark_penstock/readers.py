@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -28,12 +30,14 @@ from pyspark_penstock.offsets import (
     check_same_topics,
     check_within,
     from_json,
+    gathered,
     limited,
     split,
     to_json,
 )
 from pyspark_penstock.options import SourceOptions
 from pyspark_penstock.planning import Planner
+from pyspark_penstock.protocol.coordination import Commits
 from pyspark_penstock.pushdown import Bounds, bounds_of
 
 if TYPE_CHECKING:
@@ -54,15 +58,31 @@ class RangePartition(InputPartition):
         return f"{self.wanted.topic}-{self.wanted.partition} [{self.wanted.start}, {self.wanted.end})"
 
 
+@dataclass
+class SharedPartition(InputPartition):
+    """Small ranges that one task reads, one after the other."""
+
+    parts: tuple[RangePartition, ...]
+
+    def __repr__(self) -> str:
+        return ", ".join(map(repr, self.parts))
+
+
 def _read(options: SourceOptions, schema: StructType, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if isinstance(partition, SharedPartition):
+        return chain.from_iterable(_read_range(options, schema, part) for part in partition.parts)
+    if isinstance(partition, RangePartition):
+        return _read_range(options, schema, partition)
+    return iter(())  # Spark makes one empty partition of none
+
+
+def _read_range(options: SourceOptions, schema: StructType, partition: RangePartition) -> Iterator[pa.RecordBatch]:
     # Loaded on executors alone: the driver plans without numpy and Arrow.
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from pyspark_penstock.columns import Columns
     from pyspark_penstock.scan import fetch_rows
 
-    if not isinstance(partition, RangePartition):
-        return iter(())  # Spark makes one empty partition of none
     wanted = partition.wanted
     columns = Columns(to_arrow_schema(schema, timezone="UTC"), wanted.topic, wanted.partition)
     if partition.segment is not None:
@@ -72,16 +92,22 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
     return fetch_rows(options, wanted, partition.topic_id, columns)
 
 
-def _tasks(options: SourceOptions, planner: Planner, ranges: Iterable[Range]) -> list[RangePartition]:
+def _tasks(options: SourceOptions, planner: Planner, ranges: Iterable[Range]) -> list[InputPartition]:
     todo = [one for one in ranges if one.size > 0]
-    tasks: list[RangePartition] = []
+    tasks: list[InputPartition] = []
     if options.mode != "fetch":
         from pyspark_penstock.segments import plan
 
         by_file, todo = plan(options, todo, planner.ids)
         tasks = [RangePartition(one, b"", segment) for one, segment in by_file]
     pieces = split(todo, count_least=options.partitions_least, rows_max=options.rows_per_partition_max)
-    return tasks + [RangePartition(one, planner.topics[one.topic].topic_id) for one in pieces]
+    # Whoever asks for many tasks has work for them that is not seen from here.
+    asked = options.partitions_least or options.rows_per_partition_max
+    rows_least = 1 if asked else options.rows_per_task_least
+    for lot in gathered(pieces, rows_least=rows_least):
+        parts = tuple(RangePartition(one, planner.topics[one.topic].topic_id) for one in lot)
+        tasks.append(SharedPartition(parts) if len(parts) > 1 else parts[0])
+    return tasks
 
 
 class PenstockBatchReader(DataSourceReader):
@@ -112,7 +138,7 @@ class PenstockBatchReader(DataSourceReader):
                 Range(name, index, *self._bounds.narrow(start[name, index], end[name, index]))
                 for name, index in partitions
             ]
-            return list(_tasks(self._options, planner, ranges))
+            return _tasks(self._options, planner, ranges)
 
     def _narrow_by_time(self, planner: Planner, start: Offsets, end: Offsets) -> None:
         """Offsets from which on a timestamp may be reached. Where records are out of order, only the start moves."""
@@ -152,9 +178,10 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._warned = False
         self._committed: Offsets | None = None
+        self._commits: Commits | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_planner": None}
+        return {**self.__dict__, "_planner": None, "_commits": None}
 
     @property
     def planner(self) -> Planner:
@@ -239,7 +266,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fresh = [one for one in ends if one not in begun or one[0] in again]
         at_start = self.planner.earliest(fresh) if fresh else {}
         ranges = [Range(*one, at_start.get(one, begun.get(one, 0)), last) for one, last in ends.items()]
-        return list(_tasks(self._options, self.planner, ranges))
+        return _tasks(self._options, self.planner, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(self._options, self._schema, partition)
@@ -249,20 +276,26 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         group = self._options.group
         if group is None:
             return
-        from pyspark_penstock.protocol.coordination import commit_offsets
-
         offsets, _ = from_json(end)
         if offsets == self._committed:
             return
         self._committed = offsets
+        if self._commits is None:
+            self._commits = Commits(self.planner.cluster, group)
         try:
-            commit_offsets(self.planner.cluster, group, offsets)
+            # Nobody waits for the answer: a trigger of ten rows would take noticeably longer.
+            self._commits.tell(offsets)
         except PenstockSparkError as error:
+            self._committed = None  # told again at the next trigger
             if not self._warned:
                 log.warning("the query's progress is not shown in group %r: %s", group, error)
             self._warned = True
 
     def stop(self) -> None:
+        if self._commits is not None:
+            with suppress(PenstockSparkError):
+                self._commits.wait()
+            self._commits = None
         if self._planner is not None:
             self._planner.cluster.close()
             self._planner = None

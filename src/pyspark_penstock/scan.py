@@ -51,7 +51,7 @@ class Fetched:
 
 def fetch_rows(options: SourceOptions, wanted: Range, topic_id: bytes, columns: Columns) -> Iterator[pa.RecordBatch]:
     """Every visible row of the range, in order."""
-    with options.connect.cluster() as cluster:
+    with options.connect.kept() as cluster:
         fetcher = _Fetcher(cluster, options, wanted, topic_id)
         for fetched, batches in fetcher.run():
             yield from rows_of(fetched.data, batches, fetcher.wanted, columns, options.rows_per_batch)
@@ -103,7 +103,7 @@ class _Fetcher:
                 if connection is None:
                     connection = self._connect()
                     self._send(connection)
-                fetched = _read_fetch(connection.receive())
+                fetched = _read_fetch(connection.receive(reuse=True))
                 batches = self._accept(fetched)
                 if self._next < self.wanted.end:
                     self._send(connection)
@@ -124,8 +124,11 @@ class _Fetcher:
         if self._trouble_since is not None:
             self._cluster.refresh([self.wanted.topic])
         leader = self._cluster.leader(self.wanted.topic, self.wanted.partition)
-        self._cluster.drop(leader, "fetch")
-        return self._cluster.to_node(leader, "fetch")
+        connection = self._cluster.to_node(leader, "fetch")
+        if connection.waiting_count:
+            self._cluster.drop(leader, "fetch")
+            connection = self._cluster.to_node(leader, "fetch")
+        return connection
 
     def _wait(self, what: str) -> None:
         now = time.monotonic()

@@ -163,9 +163,12 @@ def segment_rows(options: SourceOptions, wanted: Range, piece: Piece, columns: C
 
     visible = Visible(piece.aborted, committed_only=options.isolation == READ_COMMITTED)
     position, size = piece.position, _READ_SIZE
+    # Rows are copied out of it before the next read, so one is enough; fresh memory costs as much as the read.
+    data = bytearray(size + PAD)
     with open(piece.path, "rb", buffering=0) as file:
         while True:
-            data = bytearray(size + PAD)
+            if len(data) < size + PAD:
+                data = bytearray(size + PAD)
             view = memoryview(data)
             count = os.preadv(file.fileno(), [view[:size]], position)
             consumed, found, done = 0, [], False

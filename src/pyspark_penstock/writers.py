@@ -138,7 +138,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         written = _written(messages)
         if not any(one.decided or one.transaction for one in written):
             return  # nothing was written, so there is nothing to decide
-        with self._options.connect.cluster() as cluster:
+        with self._options.connect.kept() as cluster:
             _commit_stream(cluster, self._options, written, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -205,7 +205,7 @@ def _write(options: SinkOptions, task: _Task, batches: Iterator[pa.RecordBatch])
     from pyspark_penstock.protocol.producer import Producer
     from pyspark_penstock.sink_task import RowWriter, gathered
 
-    with options.connect.cluster() as cluster:
+    with options.connect.kept() as cluster:
         decided = options.exactly_once and task.batch is not None and _looks_decided(cluster, options, task)
         if decided and not _must_rewrite(cluster, options, task):
             return Written(task.query, task.run, task.partition, 0, None, decided=True)

@@ -91,6 +91,14 @@ class Cluster:
             self._seed.close()
             self._seed = None
 
+    def rest(self) -> None:
+        """Be as new, but connected: drops connections with replies outstanding, and what is known of topics."""
+        for key, connection in list(self._connections.items()):
+            if connection.waiting_count:
+                connection.close()
+                del self._connections[key]
+        self.topics.clear()
+
     # Connections
 
     def to_node(self, node: int, lane: str = "calls") -> Connection:
@@ -156,7 +164,7 @@ class Cluster:
                     raise NoBroker(
                         f"{what} failed for {self.deadline_s:.0f} s; the last answer was: {error}"
                     ) from error
-                self._coordinators.clear()
+                self.forget_coordinators()
             time.sleep(_PAUSE_S[min(attempt, len(_PAUSE_S) - 1)])
             attempt += 1
 
@@ -285,8 +293,15 @@ class Cluster:
 
     def coordinator(self, kind: int, key: str) -> Connection:
         """The connection to the coordinator of a group or a transactional id."""
+        return self.to_coordinator(kind, key, "calls")
+
+    def to_coordinator(self, kind: int, key: str, lane: str) -> Connection:
         self.find_coordinators(kind, [key])
-        return self.to_node(self._coordinators[kind, key])
+        return self.to_node(self._coordinators[kind, key], lane)
+
+    def forget_coordinators(self) -> None:
+        """One of them refused or went away: ask again who they are."""
+        self._coordinators.clear()
 
     def find_coordinators(self, kind: int, keys: Iterable[str]) -> None:
         """Learn the coordinators of many keys with one request."""

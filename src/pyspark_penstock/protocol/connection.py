@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CLIENT_ID: Final = "pyspark-penstock"
 PAD: Final = 16
-"""Zeros behind each frame, so that records can be read eight bytes at a time from any position in them."""
+"""Bytes behind each frame, so that records can be read eight bytes at a time from any position in them."""
 _FRAME_SIZE_MAX: Final = 1 << 30
 _PARTS_PER_CALL: Final = 512  # what sendmsg takes at once, with room to spare
 SASL_HANDSHAKE: Final = 17
@@ -38,6 +38,7 @@ class Connection:
         self.address = f"{host}:{port}"
         self._waiting: list[tuple[int, bool]] = []
         self._correlation = 0
+        self._reused = bytearray()
         try:
             plain = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
@@ -80,11 +81,15 @@ class Connection:
             raise ConnectionLost(f"{self.address} closed the connection while a request was sent: {error}") from error
         self._waiting.append((self._correlation, body.compact))
 
-    def receive(self) -> Reader:
-        """The oldest outstanding reply, its header already read."""
+    def receive(self, *, reuse: bool = False) -> Reader:
+        """The oldest outstanding reply, its header already read.
+
+        With `reuse` its bytes are overwritten by the next reply that is received so: fresh memory for each of many
+        large replies costs as much as copying them.
+        """
         correlation, compact = self._waiting.pop(0)
         try:
-            frame = self._frame()
+            frame = self._frame(reuse=reuse)
         except OSError as error:
             self.close()
             raise ConnectionLost(f"{self.address} did not answer: {str(error) or type(error).__name__}") from error
@@ -113,14 +118,17 @@ class Connection:
             if sent:
                 views[0] = views[0][sent:]
 
-    def _frame(self) -> bytearray:
-        (size,) = struct.unpack(">i", self._exactly(4))
+    def _frame(self, *, reuse: bool) -> bytearray:
+        (size,) = struct.unpack(">i", self._exactly(bytearray(4), 4))
         if not 4 <= size <= _FRAME_SIZE_MAX:
             raise OSError(f"a reply of {size} bytes is not Kafka's protocol; is this the right port?")
-        return self._exactly(size, pad=PAD)
+        if not reuse:
+            return self._exactly(bytearray(size + PAD), size)
+        if len(self._reused) < size + PAD:
+            self._reused = bytearray(size + PAD)
+        return self._exactly(self._reused, size)
 
-    def _exactly(self, size: int, *, pad: int = 0) -> bytearray:
-        data = bytearray(size + pad)
+    def _exactly(self, data: bytearray, size: int) -> bytearray:
         # Not into the padding: what follows is the next reply.
         view = memoryview(data)[:size]
         got = 0

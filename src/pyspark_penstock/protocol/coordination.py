@@ -17,8 +17,8 @@ from pyspark_penstock.errors import (
     BrokerError,
 )
 from pyspark_penstock.protocol.cluster import GROUP, TRANSACTION, Cluster, TopicPartition
-from pyspark_penstock.protocol.connection import ConnectionLost
-from pyspark_penstock.protocol.wire import Writer
+from pyspark_penstock.protocol.connection import Connection, ConnectionLost
+from pyspark_penstock.protocol.wire import Reader, Writer
 
 OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
@@ -26,6 +26,7 @@ INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS: Final = 24
 END_TXN: Final = 26
 LIST_TRANSACTIONS: Final = 66
+_COMMIT_LANE: Final = "commits"
 # Not INVALID_PRODUCER_ID_MAPPING: an id that expired says nothing about how its last transaction ended.
 TAKEN_OVER: Final = frozenset({INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED})
 
@@ -40,6 +41,15 @@ class Transaction:
 
 
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    body = _offsets_body(group, offsets)
+
+    def ask() -> None:
+        _check_commit(cluster.coordinator(GROUP, group).call(OFFSET_COMMIT, 7, body), group)
+
+    cluster.retrying(f"committing offsets of group {group!r}", ask)
+
+
+def _offsets_body(group: str, offsets: Mapping[TopicPartition, int]) -> Writer:
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for (name, partition), offset in offsets.items():
         by_topic.setdefault(name, []).append((partition, offset))
@@ -49,19 +59,52 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
         body.string(pair[0])
         body.array(pair[1], lambda one: body.int32(one[0]).int64(one[1]).int32(-1).string(None))
 
-    body.array(by_topic.items(), topic)
+    return body.array(by_topic.items(), topic)
 
-    def ask() -> None:
-        reply = cluster.coordinator(GROUP, group).call(OFFSET_COMMIT, 7, body)
-        reply.int32()
+
+def _check_commit(reply: Reader, group: str) -> None:
+    reply.int32()
+    for _ in range(reply.count()):
+        name = reply.string()
         for _ in range(reply.count()):
-            name = reply.string()
-            for _ in range(reply.count()):
-                partition, code = reply.int32(), reply.int16()
-                if code:
-                    raise BrokerError(code, f"committing {name}-{partition} for group {group!r}")
+            partition, code = reply.int32(), reply.int16()
+            if code:
+                raise BrokerError(code, f"committing {name}-{partition} for group {group!r}")
 
-    cluster.retrying(f"committing offsets of group {group!r}", ask)
+
+class Commits:
+    """A group's offsets, told without waiting for the answer, which is looked at when the next ones are told."""
+
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._group = group
+        self._told: Mapping[TopicPartition, int] = {}
+        self._on_the_way: Connection | None = None
+
+    def tell(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self.wait()
+        body = _offsets_body(self._group, offsets)
+
+        def send() -> Connection:
+            connection = self._cluster.to_coordinator(GROUP, self._group, _COMMIT_LANE)
+            connection.send(OFFSET_COMMIT, 7, body)
+            return connection
+
+        self._told = offsets
+        self._on_the_way = self._cluster.retrying(f"committing offsets of group {self._group!r}", send)
+
+    def wait(self) -> None:
+        """Look at the answer; after a passing fault, tell again and wait."""
+        connection, self._on_the_way = self._on_the_way, None
+        if connection is None:
+            return
+        try:
+            _check_commit(connection.receive(), self._group)
+        except (BrokerError, ConnectionLost) as error:
+            if isinstance(error, BrokerError) and not error.passing:
+                raise
+            self._cluster.forget_coordinators()
+            commit_offsets(self._cluster, self._group, self._told)
 
 
 def fetch_offsets(cluster: Cluster, group: str, topic: str, partitions: Sequence[int]) -> dict[int, int]:

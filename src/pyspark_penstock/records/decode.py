@@ -23,6 +23,18 @@ from pyspark_penstock.records.walk import Int64s, record_starts
 _U64 = np.uint64
 
 
+def _short_numbers() -> tuple[Int64s, Int64s]:
+    """By two bytes, the lower first: the zigzag number that begins with them, and its size; 0 if it has a third."""
+    low = np.arange(65536, dtype=np.int32) & 0xFF
+    high = np.arange(65536, dtype=np.int32) >> 8
+    plain = np.where(low < 0x80, low, (low & 0x7F) | (high << 7))
+    size = np.where(low < 0x80, 1, np.where(high < 0x80, 2, 0)).astype(np.int64)
+    return ((plain >> 1) ^ -(plain & 1)).astype(np.int64), size
+
+
+_NUMBERS, _SIZES = _short_numbers()
+
+
 @dataclass(slots=True)
 class Records:
     """The records of some batches: where their parts lie in `data`. A length of -1 is null."""
@@ -118,18 +130,16 @@ class _View:
 
     def __init__(self, data: bytes | bytearray) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
+        self._pairs = np.ndarray((max(0, len(data) - 1),), "<u2", data, strides=(1,))
         self._words = np.ndarray((max(0, len(data) - 7),), "<u8", data, strides=(1,))
 
     def varints(self, at: Int64s) -> tuple[Int64s, Int64s]:
         """The zigzag numbers at these positions, and the positions behind them."""
         try:
-            first = self._bytes[at]
-        except IndexError:
-            raise Corrupt("a record reaches past the end of its batch") from None
-        if not (first & 0x80).any():
-            number = first.astype(np.int64)
-            return (number >> 1) ^ -(number & 1), at + 1
-        try:
+            pair = self._pairs[at]
+            size = _SIZES.take(pair)
+            if size.all():
+                return _NUMBERS.take(pair), at + size
             word = self._words[at]
         except IndexError:
             raise Corrupt("a record reaches past the end of its batch") from None

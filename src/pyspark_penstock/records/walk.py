@@ -20,7 +20,8 @@ from pyspark_penstock.records.batches import Batch
 
 Int64s = npt.NDArray[np.int64]
 
-_CHAIN_COUNT: Final = 256
+_CHAIN_COUNT_MAX: Final = 256
+_LINKS_WORTH_A_CUT: Final = 100
 _PIECE_SIZE_LEAST: Final = 4096
 _RECORDS_WORTH_IT: Final = 1024
 _BLOCK: Final = 16
@@ -48,7 +49,8 @@ def record_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s:
     size = sum(batch.end - batch.start for batch in batches)
     if size > count * 2048:  # large records: the links are few
         return np.array([start for batch in batches for start in _follow(data, batch)], dtype=np.int64)
-    piece_size = max(_PIECE_SIZE_LEAST, size // _CHAIN_COUNT)
+    # A cut costs as much as some tens of links.
+    piece_size = max(_PIECE_SIZE_LEAST, size // min(_CHAIN_COUNT_MAX, count // _LINKS_WORTH_A_CUT))
     begins: list[int] = []
     owners: list[int] = []
     for index, batch in enumerate(batches):

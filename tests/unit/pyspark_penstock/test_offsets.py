@@ -11,6 +11,7 @@ from pyspark_penstock.offsets import (
     check_same_topics,
     check_within,
     from_json,
+    gathered,
     limited,
     split,
     to_json,
@@ -73,3 +74,10 @@ def test_offsets_out_of_range_are_refused_or_moved() -> None:
         check_within({where: 10}, {where: 5}, {where: 9}, fail=True)
     assert check_within({where: 3}, {where: 5}, {where: 9}, fail=False) == {where: 5}
     assert check_within({where: 9}, {where: 5}, {where: 9}, fail=True) == {where: 9}
+
+
+def test_small_neighbours_share_a_task_and_large_ones_do_not() -> None:
+    ranges = [Range("t", index, 0, size) for index, size in enumerate((3, 3, 200, 500, 1))]
+    assert [[one.partition for one in lot] for lot in gathered(ranges, rows_least=200)] == [[0, 1, 2], [3], [4]]
+    assert [len(lot) for lot in gathered(ranges, rows_least=1)] == [1] * 5
+    assert gathered([], rows_least=200) == []
