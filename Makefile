@@ -6,9 +6,8 @@ DATA ?= ./data
 DEMO ?= 1
 ARGS ?=
 
-# The first of these that runs and is new enough; say `make PYTHON=/path/to/python` for another.
-PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python; do \
-	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$python && break; done)
+# The quickest one that is new enough; say `make PYTHON=/path/to/python` for another.
+PYTHON ?= $(eval PYTHON := $(shell scripts/fastest-python))$(PYTHON)
 
 BIN := .venv/bin
 RUN_READY := .venv/ready-to-run
@@ -100,7 +99,7 @@ clean: ## Remove what was built; data stays
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
-	@echo "Building .venv with $$($(PYTHON) --version)"
+	@echo "Building .venv with $$($(PYTHON) --version), $(PYTHON)"
 	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
 
 $(RUN_READY): $(BIN)/python pyproject.toml requirements/run.lock
