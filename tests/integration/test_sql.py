@@ -1,17 +1,20 @@
 """The cluster and its records as SQL, against a live broker."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.sqlview import query
+from penstock.sqlview import query, stream
 from penstock.sqlview.errors import QueryError
 from penstock.testing import Broker
 
@@ -186,3 +189,50 @@ def test_an_interrupt_ends_a_query_at_once(bootstrap: str, source: str) -> None:
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=5)
     assert (process.returncode, out, error) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.parametrize("format", ["csv", "json", "arrow"])
+def test_more_rows_than_memory_are_written_as_they_come(bootstrap: str, format: str) -> None:
+    """Hundreds of millions of rows: the first of them come at once, and the memory stays what it is."""
+    sql = "SELECT r.value, r.timestamp, n FROM topic('orders') r, range(1000000) t(n)"
+    command = [sys.executable, "-m", "penstock.cli.main", "sql", sql, "--format", format, "--bootstrap", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        for _ in range(10):
+            assert len(process.stdout.read(1_000_000)) == 1_000_000
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        process.kill()
+    (peak_kb,) = re.findall(r"VmHWM:\s+(\d+) kB", status)
+    assert int(peak_kb) < 600_000
+
+
+def test_a_table_shows_the_first_rows_and_says_so(bootstrap: str) -> None:
+    shown = run(bootstrap, "sql", "SELECT n FROM topic('orders') r, range(100) t(n)")
+    assert len(shown.stdout.splitlines()) == 1 + 10_000
+    assert b"only the first 10,000 rows" in shown.stderr
+    short = run(bootstrap, "sql", "SELECT repeat(value, 1000) AS v FROM topic('orders') LIMIT 1")
+    assert len(short.stdout) < 20_000
+
+
+def test_records_of_every_kind_can_be_written_as_json_and_csv(bootstrap: str) -> None:
+    sql = "SELECT timestamp, value_bytes, headers FROM topic('orders') WHERE key IS NULL"
+    when = "2023-11-14T22:13:20.300000+00:00"
+    (row,) = json.loads(run(bootstrap, "sql", sql, "--format", "json").stdout)
+    assert row == {"timestamp": when, "value_bytes": "\\xFF\\x00", "headers": row["headers"]}
+    lines = run(bootstrap, "sql", sql, "--format", "csv").stdout.decode().splitlines()
+    assert lines[1].startswith(f"{when},\\xFF\\x00")
+
+
+def test_rows_can_be_taken_one_by_one(bootstrap: str) -> None:
+    with stream("SELECT n FROM topic('orders') r, range(1000000000) t(n)", bootstrap=bootstrap) as rows:
+        assert rows.columns == ["n"]
+        assert len(list(islice(rows, 5000))) == 5000
+    with stream("SELECT name FROM Topic WHERE name = 'orders'", bootstrap=bootstrap) as rows:
+        assert list(rows) == [("orders",)]
+
+
+def test_rows_that_come_for_too_long_are_stopped(bootstrap: str) -> None:
+    sql = "SELECT n FROM topic('orders') r, range(1000000000) t(n)"
+    with pytest.raises(QueryError, match="more than 1 s"), stream(sql, bootstrap=bootstrap, timeout_s=1) as rows:
+        for _ in rows:
+            pass

@@ -6,14 +6,18 @@ formats carry the same fields in the same order. JSON keeps numbers and lists as
 
 import csv
 import json
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, TextIO
 
 import typer
 
 Row = Mapping[str, Any]
+# SQL engines spell these bytes by their numbers, and the others as they are.
+_UNREADABLE = re.compile(rb"[^ !#-&(-\[\]-~]")
 
 
 class Format(StrEnum):
@@ -30,15 +34,30 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to print: a 
 def show(rows: Sequence[Row], columns: Sequence[str], format: Format, *, to: TextIO | None = None) -> None:
     """Print the rows to standard output."""
     target = to or sys.stdout
-    if format is Format.JSON:
-        json.dump([{column: row.get(column) for column in columns} for row in rows], target, indent=2)
-        target.write("\n")
-    elif format is Format.CSV:
-        writer = csv.writer(target, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(row.get(column), absent="") for column in columns] for row in rows)
-    else:
+    if format is Format.TABLE:
         _show_table(rows, columns, target)
+    else:
+        write_rows(([row.get(column) for column in columns] for row in rows), columns, format, to=target)
+
+
+def write_rows(rows: Iterable[Sequence[Any]], columns: Sequence[str], format: Format, *, to: TextIO) -> None:
+    """Write rows for programs, each as it comes."""
+    if format is Format.CSV:
+        writer = csv.writer(to, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([_cell(value, absent="") for value in row] for row in rows)
+        return
+    separator = "\n"
+    to.write("[")
+    for row in rows:
+        text = json.dumps(dict(zip(columns, row, strict=True)), indent=2, default=_json_value)
+        to.write(f"{separator}{text}".replace("\n", "\n  "))
+        separator = ",\n"
+    to.write("]\n" if separator == "\n" else "\n]\n")
+
+
+def _json_value(value: object) -> str:
+    return _cell(value, absent="")
 
 
 def _show_table(rows: Sequence[Row], columns: Sequence[str], target: TextIO) -> None:
@@ -64,4 +83,8 @@ def _cell(value: object, *, absent: str) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ",".join(str(item) for item in value)
+    if isinstance(value, bytes):
+        return _UNREADABLE.sub(lambda byte: b"\\x%02X" % ord(byte[0]), value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat()
     return str(value)

@@ -3,13 +3,20 @@
 import signal
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, reach
 from penstock.cli.errors import CommandError
-from penstock.cli.output import Format, show
+from penstock.cli.output import Format, show, write_rows
+
+if TYPE_CHECKING:
+    from penstock.sqlview import Stream
+
+TABLE_ROWS_MAX: Final = 10_000
+TABLE_CELL_SIZE_MAX: Final = 4_000
 
 EXAMPLE = (
     'Example: penstock sql "SELECT topic, sum(lag) AS lag FROM Lag GROUP BY topic"   '
@@ -31,7 +38,9 @@ def sql(
     format: Annotated[
         SqlFormat, typer.Option("--format", help="How to print; arrow is an IPC stream for other programs.")
     ] = SqlFormat.TABLE,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds.")] = 60.0,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds, the last row included.")
+    ] = 60.0,
     tables: Annotated[bool, typer.Option("--tables", help="Show the tables and their columns.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -42,16 +51,37 @@ def sql(
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
         raise CommandError('There is no query: write for example penstock sql "SELECT name FROM Topic".')
-    from penstock.sqlview import query as run
+    from penstock.sqlview import stream
 
     reach(bootstrap)
     # The engines take an interrupt for an error of the query. There is nothing to clean up: let it end the command.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    result = run(text, bootstrap=bootstrap, timeout_s=timeout_s)
-    if format is SqlFormat.ARROW:
-        _write_arrow(result.arrow())
-        return
-    show(result.dicts(), result.columns, Format(format.value))
+    with stream(text, bootstrap=bootstrap, timeout_s=timeout_s) as rows:
+        if format is SqlFormat.ARROW:
+            _write_arrow(rows.arrow())
+        elif format is SqlFormat.TABLE:
+            _show_first(rows)
+        else:
+            write_rows(rows, rows.columns, Format(format.value), to=sys.stdout)
+
+
+def _show_first(rows: "Stream") -> None:
+    """A table needs all of its rows before the first can be printed, and nobody reads that many."""
+    first = [
+        {column: _shortened(value) for column, value in zip(rows.columns, row, strict=True)}
+        for row in islice(rows, TABLE_ROWS_MAX)
+    ]
+    show(first, rows.columns, Format.TABLE)
+    if len(first) == TABLE_ROWS_MAX and next(iter(rows), None) is not None:
+        sys.stdout.flush()
+        print(f"penstock: only the first {TABLE_ROWS_MAX:,} rows are shown; --format csv shows all", file=sys.stderr)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str | bytes) and len(value) > TABLE_CELL_SIZE_MAX:
+        head = value[:TABLE_CELL_SIZE_MAX]
+        return f"{head if isinstance(head, str) else head.hex()} ... ({len(value):,} in all)"
+    return value
 
 
 def _show_tables() -> None:
@@ -63,8 +93,9 @@ def _show_tables() -> None:
     show(rows, ["table", "columns", "holds"], Format.TABLE)
 
 
-def _write_arrow(table: Any) -> None:
+def _write_arrow(reader: Any) -> None:
     import pyarrow.ipc
 
-    with pyarrow.ipc.new_stream(sys.stdout.buffer, table.schema) as writer:
-        writer.write_table(table)
+    with pyarrow.ipc.new_stream(sys.stdout.buffer, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)

@@ -1,6 +1,6 @@
 """The cluster as SQL tables: `query("SELECT name FROM Topic")`. A client like any other, and read-only."""
 
-from penstock.sqlview.query import query
-from penstock.sqlview.result import Result
+from penstock.sqlview.query import query, stream
+from penstock.sqlview.result import Result, Stream
 
-__all__ = ["Result", "query"]
+__all__ = ["Result", "Stream", "query", "stream"]

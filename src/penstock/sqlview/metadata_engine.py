@@ -5,14 +5,15 @@ Refuses with QueryError: whatever is not a SELECT, syntax errors, unknown names,
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from time import monotonic
 from typing import Final
 
 from penstock.admin.cluster import Cluster
 from penstock.sqlview.errors import QueryError
-from penstock.sqlview.result import Result
+from penstock.sqlview.result import Row, Stream
 from penstock.sqlview.tables import BY_NAME, TABLES
 
 STEPS_BETWEEN_LOOKS: Final = 20_000
@@ -22,7 +23,8 @@ _ALLOWED: Final = frozenset(
 _FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension"})
 
 
-def run(sql: str, open_cluster: Callable[[], Cluster], *, timeout_s: float) -> Result:
+@contextmanager
+def run(sql: str, open_cluster: Callable[[], Cluster], *, timeout_s: float) -> Iterator[Stream]:
     deadline = monotonic() + timeout_s
     connection = sqlite3.connect(":memory:")
     try:
@@ -41,16 +43,20 @@ def run(sql: str, open_cluster: Callable[[], Cluster], *, timeout_s: float) -> R
         connection.commit()
         connection.execute("PRAGMA query_only = ON")
         cursor = connection.execute(sql)
-        rows = cursor.fetchall()
+        columns = [column[0] for column in cursor.description]
+        flags = {name for name in used for name, kind in BY_NAME[name].columns.items() if kind == "BOOLEAN"}
+
+        def fetch(count: int) -> list[Row]:
+            rows = cursor.fetchmany(count)
+            return [tuple(_shown(*pair, flags) for pair in zip(columns, row, strict=True)) for row in rows]
+
+        yield Stream(columns, fetch)
     except sqlite3.Error as error:
         if "interrupted" in str(error):
             raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None
         raise QueryError(_explain(str(error))) from None
     finally:
         connection.close()
-    columns = [column[0] for column in cursor.description]
-    flags = {name for name in used for name, kind in BY_NAME[name].columns.items() if kind == "BOOLEAN"}
-    return Result(columns, [tuple(_shown(*pair, flags) for pair in zip(columns, row, strict=True)) for row in rows])
 
 
 def _tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:

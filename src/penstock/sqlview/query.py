@@ -1,16 +1,17 @@
-"""The one call: `query(sql, bootstrap=...)`. Chooses the engine by what the query reads.
+"""The two calls: `query(sql, bootstrap=...)`, and `stream` for more than fits into memory. Both choose the engine.
 
 The cluster's tables go through sqlite; a query that reads records, `FROM topic('orders')`, goes through
 DuckDB, where the same tables are there too. Goes to metadata_engine.py and record_engine.py.
 """
 
 import re
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
 from penstock.admin.cluster import Cluster
 from penstock.sqlview import metadata_engine
-from penstock.sqlview.result import Result
+from penstock.sqlview.result import Result, Stream
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -19,8 +20,16 @@ _READS_RECORDS: Final = re.compile(r"\btopic\s*\(", re.IGNORECASE)
 
 def query(sql: str, *, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = DEFAULT_TIMEOUT_S) -> Result:
     """Run one SELECT on the cluster as it is now. Raises QueryError, with what to do in it."""
-    if _READS_RECORDS.search(sql):
-        from penstock.sqlview.record_engine import run
+    with stream(sql, bootstrap=bootstrap, timeout_s=timeout_s) as rows:
+        return rows.result()
 
-        return run(sql, bootstrap, timeout_s=timeout_s)
+
+def stream(
+    sql: str, *, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> AbstractContextManager[Stream]:
+    """The same, row by row, in memory that does not grow with the rows. The time counts up to the last of them."""
+    if _READS_RECORDS.search(sql):
+        from penstock.sqlview import record_engine
+
+        return record_engine.run(sql, bootstrap, timeout_s=timeout_s)
     return metadata_engine.run(sql, partial(Cluster, bootstrap), timeout_s=timeout_s)

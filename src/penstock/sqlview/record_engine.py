@@ -7,13 +7,14 @@ one SELECT (only those have a tree), files and other outside sources, unknown to
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Timer
 from typing import Any, Final
 
 from penstock.admin.cluster import Cluster
 from penstock.sqlview.errors import QueryError
 from penstock.sqlview.pushdown import Bounds, Node, TopicCall, topic_calls
-from penstock.sqlview.result import Result
+from penstock.sqlview.result import Row, Stream
 from penstock.sqlview.tables import BY_NAME
 
 try:
@@ -35,7 +36,8 @@ FROM "{name}_records"
 """
 
 
-def run(sql: str, bootstrap: str, *, timeout_s: float) -> Result:
+@contextmanager
+def run(sql: str, bootstrap: str, *, timeout_s: float) -> Iterator[Stream]:
     connection = duckdb.connect(":memory:")
     watch = Timer(timeout_s, connection.interrupt)
     watch.daemon = True
@@ -47,9 +49,7 @@ def run(sql: str, bootstrap: str, *, timeout_s: float) -> Result:
             _fill_tables(connection, tree, cluster)
         _attach_topics(connection, tree, bootstrap)
         connection.execute("SET lock_configuration = true")
-        cursor = connection.execute(_text(connection, tree))
-        columns = [column[0] for column in cursor.description or ()]
-        return Result(columns, cursor.fetchall())
+        yield _rows(connection, _text(connection, tree))
     except duckdb.InterruptException:
         raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None
     except duckdb.Error as error:
@@ -57,6 +57,22 @@ def run(sql: str, bootstrap: str, *, timeout_s: float) -> Result:
     finally:
         watch.cancel()
         connection.close()
+
+
+def _rows(connection: Any, sql: str) -> Stream:
+    """The query runs when the first rows are asked for: only then is it known whether they are wanted as Arrow."""
+    relation = connection.sql(sql)
+    cursor: list[Any] = []
+
+    def fetch(count: int) -> list[Row]:
+        if not cursor:
+            cursor.append(connection.execute(sql))
+        rows: list[Row] = cursor[0].fetchmany(count)
+        return rows
+
+    # The reader's name before DuckDB 2 comes second.
+    arrow_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    return Stream(list(relation.columns), fetch, arrow_reader)
 
 
 def _tree(connection: Any, sql: str) -> Node:
