@@ -247,6 +247,12 @@ class SimDisk:
         if position < len(found.durable):
             found.durable[position] ^= mask
 
+    def put_back(self, path: str, content: bytes) -> None:
+        """Let a file be again what it was once: all writes since are lost, and the disk does not say so."""
+        found = self._file(path)
+        found.drop_pending()
+        found.content, found.durable = bytearray(content), bytearray(content)
+
     def finish_sync(self, error: OSError | None = None) -> bool:
         """End the oldest sync under way; False if there is none."""
         if not self._syncs:

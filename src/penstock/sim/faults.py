@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections import deque
 from collections.abc import Callable, Coroutine
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,12 +16,26 @@ from typing import TYPE_CHECKING, Any
 from penstock.model.errors import Refusal
 from penstock.ports.network import Connection
 from penstock.sim.host import DATA, Host
-from penstock.sim.network import NetworkPort, Weather
+from penstock.sim.network import NetworkPort, SimConnection, Weather
+from penstock.wire.api import ApiKey
 from penstock.wire.batch import iter_batches
 
 if TYPE_CHECKING:
     from penstock.sim.world import World
 
+LATE_PEER_REQUESTS = frozenset(
+    {
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.BROKER_REGISTRATION,
+        ApiKey.BROKER_HEARTBEAT,
+    }
+)
+LATE_AT_ONCE_MAX = 3
+PEER_REQUESTS_KEPT = 20
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
 DERIVED_CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 
@@ -31,8 +46,12 @@ class Faults:
         self._random = Random(f"{world.plan.seed}:faults")
         self._loop = world.loop
         self._trace = world.trace
+        self._said: dict[int, deque[tuple[bytes, tuple[str, int]]]] = {}
+        """What nodes asked each other of late."""
 
     def start(self) -> list[asyncio.Task[Any]]:
+        if "late_peer_requests" in self._world.plan.faults:
+            self._world.hub.on_request = self._listen
         return [asyncio.ensure_future(self._keep_doing(name, mean)) for name, mean in self._world.plan.faults.items()]
 
     async def _keep_doing(self, name: str, mean_s: float) -> None:
@@ -100,7 +119,7 @@ class Faults:
 
     async def disk_full(self, host: Host) -> None:
         self._trace.fault("disk full", host.name)
-        host.disk.capacity = host.disk.used() + self._random.randrange(400)
+        host.disk.capacity = host.disk.used() + self._random.choice((0, self._random.randrange(400)))
         await asyncio.sleep(self._random.random() * 10)
         host.disk.capacity = None
 
@@ -124,13 +143,12 @@ class Faults:
         return host.state == "down"
 
     async def derived_files(self, host: Host) -> None:
-        """Lose or spoil files that say nothing which the logs do not say."""
+        """Lose or spoil files that say nothing which the logs do not say, or put back what they were some time ago."""
+        old = {path: host.disk.content_of(path) for path in _derived(host)}
+        await asyncio.sleep(self._random.random() * 6)
         if not await self._down(host):
             return
-        for path in host.disk.files():
-            name = path.rpartition("/")[2]
-            if not (name.endswith(DERIVED) or name in DERIVED_CHECKPOINTS) or "__cluster_metadata" in path:
-                continue
+        for path in _derived(host):
             dice = self._random.random()
             if dice < 0.2:
                 self._trace.fault("derived file lost", host.name, path)
@@ -138,6 +156,9 @@ class Faults:
             elif dice < 0.4 and host.disk.size_of(path):
                 self._trace.fault("derived file rots", host.name, path)
                 host.disk.flip(path, self._random.randrange(host.disk.size_of(path)), 1 << self._random.randrange(8))
+            elif dice < 0.7 and old.get(path, host.disk.content_of(path)) != host.disk.content_of(path):
+                self._trace.fault("derived file put back", host.name, path)
+                host.disk.put_back(path, old[path])
         self._world.down_for(host, 0.5)
 
     async def rot(self, host: Host) -> None:
@@ -218,6 +239,28 @@ class Faults:
             return
         data, address = self._random.choice(late)
         self._trace.fault("late request", address[0])
+        self._say(data, address)
+
+    async def late_peer_requests(self, _: Host) -> None:
+        """What a node asked another comes again, when both have gone on: a first try that was overtaken."""
+        for _count in range(self._random.randrange(1, LATE_AT_ONCE_MAX + 1) if self._said else 0):
+            api_key = self._random.choice(sorted(self._said))
+            data, address = self._random.choice(self._said[api_key])
+            self._trace.fault("late request of a node", address[0], api_key)
+            self._say(data, address)
+
+    def _listen(self, source: SimConnection, data: bytes) -> None:
+        if not source.owner.name.startswith("node"):
+            return
+        while data:
+            end = 4 + int.from_bytes(data[:4], "big")
+            api_key = int.from_bytes(data[4:6], "big")
+            if api_key in LATE_PEER_REQUESTS:
+                said = self._said.setdefault(api_key, deque(maxlen=PEER_REQUESTS_KEPT))
+                said.append((data[:end], (source.peer_host, source.peer_port)))
+            data = data[end:]
+
+    def _say(self, data: bytes, address: tuple[str, int]) -> None:
         port = NetworkPort(self._world.hub, self._world.loop.owner("ghost"), "ghost")
         port.connect(*address, lambda connection: _say(connection, data))
 
@@ -227,6 +270,12 @@ class Faults:
             seconds = self._random.random() * 20
             self._trace.fault("client pause", client.name, round(seconds, 3))
             self._loop.pause(client.owner, seconds)
+
+
+def _derived(host: Host) -> list[str]:
+    """The files of a node that can be made again from its logs."""
+    names = [(path, path.rpartition("/")[2]) for path in host.disk.files() if "__cluster_metadata" not in path]
+    return [path for path, name in names if name.endswith(DERIVED) or name in DERIVED_CHECKPOINTS]
 
 
 def _rottable(content: bytes) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from struct import Struct
@@ -63,6 +63,8 @@ class SimConnection:
         self.local_port = local_port
         self.peer_host, self.peer_port = peer
         self.session: Session | None = None
+        self.asks = False
+        """Whether this end dialled, so that requests leave from it."""
         self.out: Pipe | None = None
         self.closed = False
         self._parts: list[Part] = []
@@ -248,6 +250,8 @@ class Hub:
         self.random = random
         self.limits = Limits()
         self.weather = Weather()
+        self.on_request: Callable[[SimConnection, bytes], None] | None = None
+        """Told of what leaves from the end that dialled, one request or several."""
         self.blocked: set[tuple[str, str]] = set()
         self.without_power: set[str] = set()
         self._listeners: dict[tuple[str, int], SimListener] = {}
@@ -292,6 +296,7 @@ class Hub:
         near = SimConnection(self, owner, machine, local_port=self._free_port(), peer=(host, port))
         far = SimConnection(self, listener.owner, host, local_port=port, peer=(machine, near.local_port))
         near.out, far.out = Pipe(near, far), Pipe(far, near)
+        near.asks = True
         near.out.last_at = far.out.last_at = answer_at
         self._connections[near] = self._connections[far] = None
         loop.as_owner(listener.owner, listener.welcome, far)
@@ -308,6 +313,8 @@ class Hub:
             near.take_session(session)
 
     def transmit(self, pipe: Pipe, data: bytes | None) -> None:
+        if self.on_request is not None and data is not None and pipe.source.asks:
+            self.on_request(pipe.source, data)
         pipe.last_at = max(pipe.last_at, self.loop.now + self._latency())
         pipe.queue.append((pipe.last_at, data))
         if not pipe.busy:

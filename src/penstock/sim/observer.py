@@ -1,7 +1,7 @@
 """The invariants that only show in what nodes hold: looked at while they run.
 
 Subscribes to every node's metadata as it comes up, and looks at quorums, partitions and their marks
-several times a simulated second. Invariants 13, 16-18, 24-27; at the end also 14, 23 and 58.
+several times a simulated second. Invariants 13, 16, 17, 20, 24-27; at the end also 14, 23 and 58.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from penstock.metadata.snapshot import records_of
 from penstock.model.errors import StorageError
 from penstock.replication.partition import Partition
 from penstock.sim.host import Host
+from penstock.sim.in_sync import members_behind, wrong_joiners
 from penstock.sim.trace import Trace
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import BatchHeader, iter_batches
@@ -66,18 +67,19 @@ class Observer:
         self._seen_offset = image.offset
         for topic in image.topics.values():
             for index, state in enumerate(topic.partitions):
-                self._changed(f"{topic.id.hex}", topic.name, index, state)
+                before = self._partitions.get((topic.id.hex, index))
+                self._partitions[topic.id.hex, index] = state
+                if before is not None and before is not state:
+                    self._changed(f"{topic.name}-{index}", before, state)
+                    for problem in wrong_joiners(before, state, image):
+                        self._complain(f"inv_20: {topic.name}-{index}: {problem}")
 
-    def _changed(self, topic_id: str, name: str, index: int, state: PartitionImage) -> None:
-        before = self._partitions.get((topic_id, index))
-        self._partitions[topic_id, index] = state
-        if before is None or before is state:
-            return
+    def _changed(self, place: str, before: PartitionImage, state: PartitionImage) -> None:
         if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
-            self._complain(f"inv_13: the epoch of {name}-{index} went back")
+            self._complain(f"inv_13: the epoch of {place} went back")
         if state.leader != before.leader:
             if state.leader_epoch == before.leader_epoch:
-                self._complain(f"inv_13: {name}-{index} changed its leader within epoch {state.leader_epoch}")
+                self._complain(f"inv_13: {place} changed its leader within epoch {state.leader_epoch}")
             self._trace.sometimes["leader changed"] += 1
             if state.leader < 0:
                 self._trace.sometimes["no leader"] += 1
@@ -88,7 +90,7 @@ class Observer:
         eligible = {*before.isr, *before.eligible_leader_replicas}
         if state.leader >= 0 and state.leader != before.leader and state.leader not in eligible:
             self._complain(
-                f"inv_17: {name}-{index} is led by {state.leader}, in sync were {before.isr}, "
+                f"inv_17: {place} is led by {state.leader}, in sync were {before.isr}, "
                 f"eligible {before.eligible_leader_replicas}"
             )
         if state.leader in before.eligible_leader_replicas and state.leader not in before.isr:
@@ -139,7 +141,11 @@ class Observer:
         place = f"{partition.topic}-{partition.index}"
         if leader != host.node_id:
             self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
-        ends = [_durable_end(each, partition) for each in running if each.node_id in partition.replicas]
+        durable = {each.node_id: _durable_end(each, partition) for each in running}
+        if place not in self.rotten:
+            for problem in members_behind(partition, durable):
+                self._complain(f"inv_16: {place}: {problem}")
+        ends = [durable[each] for each in partition.replicas if each in durable]
         if len(ends) < len(partition.replicas) or None in ends:
             return  # Somebody is away, or does not know of the topic's beginning or end yet.
         if partition.high_watermark <= partition.log.start_offset or place in self.rotten:

@@ -38,6 +38,7 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
         "partition": 15.0,
         "one_way_partition": 20.0,
         "all_down": 40.0,
+        "late_peer_requests": 4.0,
     }
 )
 
@@ -71,6 +72,8 @@ class Plan:
     clock_rates: bool = False
     sync_s: float = 0.002
     last_power_loss: bool = False
+    lag_ms: int = 30_000
+    """How long a follower may be behind and stay in sync."""
 
     @property
     def beyond(self) -> bool:
@@ -115,4 +118,5 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             likely = chance if name != "rot" else chance / 3
             if random.random() < likely:
                 plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
+    plan.lag_ms = Random(f"{seed}:lag").choice((1_500, 5_000, 30_000))
     return plan

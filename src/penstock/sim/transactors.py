@@ -49,7 +49,7 @@ class Transactor(Consumer):
         pause_s: float,
     ) -> None:
         super().__init__(shared, name, places=inputs, committed_only=True, wait_s=0.1)
-        self._id = transactional_id
+        self.transactional_id = transactional_id
         self._group = group
         self._inputs = list(inputs)
         self._outputs = list(outputs)
@@ -59,7 +59,8 @@ class Transactor(Consumer):
         self._values = Values(self, 100)
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[Place, int] = {}
-        self.committed_at = 0.0
+        self.ended_at = 0.0
+        self.idle_at = 0.0
 
     async def run(self) -> None:
         while not self.stopping:
@@ -82,9 +83,10 @@ class Transactor(Consumer):
 
     async def _transact(self) -> None:
         assert self._producer is not None
-        txn = Txn(self.name, self._id, *self._producer, began=self.now, group=self._group)
+        txn = Txn(self.name, self.transactional_id, *self._producer, began=self.now, group=self._group)
         records = await self._take_input(txn)
         if not records:
+            self.idle_at = self.now
             return
         self.history.txns.append(txn)
         self._sequences = {}
@@ -140,7 +142,9 @@ class Transactor(Consumer):
         )
         txn.sends.append(send)
         self.history.sends.append(send)
-        fields = produce_fields(place, batch_of(send, transactional=True), acks=-1, transactional_id=self._id)
+        fields = produce_fields(
+            place, batch_of(send, transactional=True), acks=-1, transactional_id=self.transactional_id
+        )
 
         async def attempt() -> bool:
             address, send.leader_epoch, _ = await self.leader_of(topic, partition)
@@ -181,7 +185,7 @@ class Transactor(Consumer):
                 ApiKey.TXN_OFFSET_COMMIT,
                 5,
                 may_be_late=True,
-                transactional_id=self._id,
+                transactional_id=self.transactional_id,
                 group_id=self._group,
                 producer_id=txn.producer_id,
                 producer_epoch=txn.epoch,
@@ -201,20 +205,20 @@ class Transactor(Consumer):
         txn.end_began = self.now
 
         async def attempt() -> tuple[int, int]:
-            address = await self.coordinator(1, self._id)
+            address = await self.coordinator(1, self.transactional_id)
             reply = await self.ask(
                 address,
                 ApiKey.END_TXN,
                 5,
                 may_be_late=True,
-                transactional_id=self._id,
+                transactional_id=self.transactional_id,
                 producer_id=txn.producer_id,
                 producer_epoch=txn.epoch,
                 committed=txn.wants_commit,
             )
             code = int(reply.error_code)
             if code in COORDINATOR:
-                self.forget_coordinator(1, self._id)
+                self.forget_coordinator(1, self.transactional_id)
             if code:
                 self._look_at(code, "")
                 raise GivenUp(f"end: {code}")
@@ -225,26 +229,26 @@ class Transactor(Consumer):
         for commit in self.history.commits[-8:]:
             if commit.txn is txn and txn.wants_commit:
                 commit.outcome, commit.ended = OK, self.now
-        self.committed_at = self.now
+        self.ended_at = self.now
 
     async def _init(self) -> None:
         async def attempt() -> Init:
-            address = await self.coordinator(1, self._id)
+            address = await self.coordinator(1, self.transactional_id)
             began = self.now
             reply = await self.ask(
                 address,
                 ApiKey.INIT_PRODUCER_ID,
                 5,
-                transactional_id=self._id,
+                transactional_id=self.transactional_id,
                 transaction_timeout=seconds(self._timeout_s),
             )
             code = int(reply.error_code)
             if code in COORDINATOR:
-                self.forget_coordinator(1, self._id)
+                self.forget_coordinator(1, self.transactional_id)
             if code:
                 self._look_at(code, "")
                 raise GivenUp(f"init: {code}")
-            return Init(self.name, self._id, int(reply.producer_id), reply.producer_epoch, began, self.now)
+            return Init(self.name, self.transactional_id, int(reply.producer_id), reply.producer_epoch, began, self.now)
 
         init = await self._until(attempt)
         self.history.inits.append(init)
@@ -268,7 +272,7 @@ class Transactor(Consumer):
                 return await attempt()
             except (Lost, Unavailable):
                 self.topics.clear()
-                self.forget_coordinator(1, self._id)
+                self.forget_coordinator(1, self.transactional_id)
                 self.forget_coordinator(0, self._group)
                 if self.now > deadline or self.stopping:
                     raise GivenUp("time is over") from None

@@ -113,6 +113,7 @@ class World:
             "log.retention.check.interval.ms": "10000",
             "log.flush.offset.checkpoint.interval.ms": "7000",
             "log.segment.delete.delay.ms": "2000",
+            "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
             ),
@@ -367,12 +368,17 @@ class World:
             elif isinstance(client, Member):
                 served = client.settled
             elif isinstance(client, Transactor):
-                served = self.plan.zombies or client.committed_at > since or bool(client._inputs)
+                served = self._ended_at(client.transactional_id) > since
             else:
                 served = True
             if not served:
                 waiting.append(client.name)
         return waiting
+
+    def _ended_at(self, transactional_id: str) -> float:
+        """When somebody with this id last ended a transaction, or had nothing to put into one."""
+        same = (each for each in self.clients if isinstance(each, Transactor))
+        return max(max(each.ended_at, each.idle_at) for each in same if each.transactional_id == transactional_id)
 
     # -- the end ---------------------------------------------------------------------------
 

@@ -125,6 +125,9 @@ BAD: dict[str, Callable[[], History]] = {
     "inv_42_a_transaction_is_decided_once": lambda: History(
         views=[view(marker(0, commit=True), marker(1, commit=False))]
     ),
+    "inv_40_what_is_late_touches_no_later_transaction": lambda: History(
+        views=[view(batch(0, b"a", producer=7, epoch=2), marker(1, commit=True))]
+    ),
 }
 
 
@@ -151,3 +154,13 @@ def test_an_aborted_value_is_not_for_readers_of_committed_records() -> None:
     assert any("aborted" in problem for problem in check(history))
     history.polls = [poll((0, b"a"))]
     assert check(history) == []
+
+
+def test_a_transaction_ends_under_a_later_epoch_than_it_was_written() -> None:
+    def problems(epoch: int) -> list[str]:
+        history = History(views=[view(batch(0, b"a", producer=7, epoch=epoch), marker(1, commit=True))])
+        return [each for each in check(history) if each.startswith("inv_40")]
+
+    assert problems(0) == []
+    assert "ends what producer 7 wrote under the same epoch" in problems(1)[0]
+    assert "was at epoch 2, and ends something under 1" in problems(2)[0]

@@ -168,3 +168,14 @@ def test_the_same_seed_gives_the_same_crash() -> None:
         return contents(disk)
 
     assert survivors() == survivors()
+
+
+def test_a_file_that_is_put_back_is_what_it_was() -> None:
+    disk = SimDisk()
+    disk.replace_file("/epochs", b"old")
+    old = b"old"
+    disk.replace_file("/epochs", b"new and longer")
+    disk.put_back("/epochs", old)
+    assert disk.read_file("/epochs") == old
+    disk.crash(kept=1.0)
+    assert disk.read_file("/epochs") == old

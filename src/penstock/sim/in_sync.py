@@ -1,0 +1,34 @@
+"""Who may be in sync: invariants 16 and 20 as functions of images and of what replicas hold.
+
+A replica joins the set only while its broker is registered, serves, and is about to stay; and whoever is in
+the set holds durably everything that consumers are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.metadata.image import Image, PartitionImage
+from penstock.replication.partition import Partition
+
+
+def wrong_joiners(before: PartitionImage, after: PartitionImage, image: Image) -> Iterator[str]:
+    """Replicas that came into the set although their broker is away or leaving (KIP-903)."""
+    for node_id in after.isr:
+        if node_id in before.isr:
+            continue
+        broker = image.brokers.get(node_id)
+        if broker is None:
+            yield f"{node_id} joins the set and is not registered"
+        elif broker.fenced:
+            yield f"{node_id} joins the set and is fenced"
+        elif broker.in_controlled_shutdown:
+            yield f"{node_id} joins the set and is shutting down"
+
+
+def members_behind(leader: Partition, durable_ends: Mapping[int, int | None]) -> Iterator[str]:
+    """Members of the leader's set that lack what it shows. An end is None where nobody can be asked."""
+    for node_id in leader.isr:
+        end = durable_ends.get(node_id)
+        if end is not None and end < leader.high_watermark:
+            yield f"{node_id} is in sync and holds {end} durably, the mark is {leader.high_watermark}"

@@ -1,0 +1,46 @@
+"""Who joins an in-sync set without being able to stay, and who is in it without holding what is shown."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from penstock.metadata.image import PartitionImage
+from penstock.model.ids import LeaderEpoch, NodeId
+from penstock.sim.in_sync import members_behind, wrong_joiners
+
+
+def state(*isr: int) -> PartitionImage:
+    nodes = tuple(NodeId(each) for each in (1, 2, 3))
+    return PartitionImage(
+        leader=NodeId(1), leader_epoch=LeaderEpoch(0), replicas=nodes, isr=tuple(NodeId(each) for each in isr)
+    )
+
+
+def image(**changes: bool) -> Any:
+    broker = SimpleNamespace(**{"fenced": False, "in_controlled_shutdown": False, **changes})
+    return SimpleNamespace(brokers={1: broker, 2: broker})
+
+
+@pytest.mark.parametrize(
+    ("joiner", "changes", "problem"),
+    [
+        (2, {}, None),
+        (2, {"fenced": True}, "2 joins the set and is fenced"),
+        (2, {"in_controlled_shutdown": True}, "2 joins the set and is shutting down"),
+        (3, {}, "3 joins the set and is not registered"),
+    ],
+)
+def test_only_a_broker_that_serves_joins_the_set(joiner: int, changes: dict[str, bool], problem: str | None) -> None:
+    found = list(wrong_joiners(state(1), state(1, joiner), image(**changes)))
+    assert found == ([] if problem is None else [problem])
+
+
+def test_a_member_that_was_there_before_is_no_joiner() -> None:
+    assert list(wrong_joiners(state(1, 2), state(1, 2), image(fenced=True))) == []
+
+
+def test_members_hold_what_is_shown() -> None:
+    leader = cast(Any, SimpleNamespace(isr=(1, 2, 3), high_watermark=10))
+    assert list(members_behind(leader, {1: 10, 2: None})) == []
+    assert list(members_behind(leader, {1: 12, 2: 9, 3: 10})) == ["2 is in sync and holds 9 durably, the mark is 10"]
