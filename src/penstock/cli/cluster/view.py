@@ -5,9 +5,10 @@ from collections import Counter
 from typing import Any
 
 from penstock.admin.cluster import Cluster, ClusterError
-from penstock.admin.cluster_changes import BrokerState, brokers, quorum, under_way
+from penstock.admin.cluster_changes import BrokerState, Voter, brokers, quorum, under_way
 
 NO_NODE = -1
+SILENT_S = 5.0
 Row = dict[str, Any]
 
 
@@ -62,9 +63,10 @@ def node_rows(bootstrap: str) -> list[Row]:
         try:
             state = quorum(cluster)
         except ClusterError:
-            controller, voters = NO_NODE, set()
+            controller, voters = NO_NODE, {}
         else:
-            controller, voters = state.leader, {each.node_id for each in state.members if each.is_voter}
+            controller, voters = state.leader, {each.node_id: each for each in state.members if each.is_voter}
+    now_ms = time.time() * 1000
     rows = []
     for node in sorted({*known, *voters}):
         broker = known.get(node)
@@ -75,7 +77,7 @@ def node_rows(bootstrap: str) -> list[Row]:
                 "address": f"{broker.host}:{broker.port}" if broker else None,
                 "rack": broker.rack if broker else None,
                 "roles": roles,
-                "state": _state(broker, controller) if broker else "up",
+                "state": _state(broker, controller) if broker else voter_state(voters[node], controller, now_ms),
             }
         )
     return rows
@@ -112,3 +114,13 @@ def _state(broker: BrokerState, controller: int) -> str:
     if broker.is_fenced:
         return "fenced"
     return "up, controller" if broker.node_id == controller else "up"
+
+
+def voter_state(voter: Voter, controller: int, now_ms: float) -> str:
+    """Of a node that is no broker, or not yet, only its fetches of metadata tell."""
+    if voter.node_id == controller:
+        return "up, controller"
+    if voter.last_fetch_ms < 0:
+        return "not heard of"
+    silent_s = max(0.0, now_ms - voter.last_fetch_ms) / 1000
+    return "up" if silent_s < SILENT_S else f"silent for {silent_s:.0f} s"
