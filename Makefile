@@ -84,7 +84,7 @@ sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plan
 	@$(BIN)/python -m penstock.sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
 
 SPARK_KILLS ?= 60
-spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and the broker under a stream, and count its rows (SPARK_KILLS=, SEED=)
+spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and nodes of three under a stream, and count its rows (SPARK_KILLS=, SEED=)
 	@$(BIN)/python -m tests.spark.chaos --kills $(SPARK_KILLS) --seed $(SEED)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.

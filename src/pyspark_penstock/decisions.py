@@ -24,6 +24,7 @@ from pyspark_penstock.records.simple import decode_all, encode_one
 _FETCH: Final = 1
 # How many records a search may have to pass before the query's place is written down anew.
 _HINT_AGE_MAX: Final = 50
+_REPLICAS_MAX: Final = 3
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     # Old decisions go within hours, and never while two drivers may still race for the same batch.
@@ -230,7 +231,9 @@ class DecisionLog:
         return self._cluster.retrying("writing a decision", ask)
 
     def _create(self) -> None:
-        code = self._cluster.create_topic(self._topic, partitions=1, configs=_TOPIC_CONFIGS)
+        # Not the cluster's default, which may be one: without this log no batch can be decided.
+        replicas = min(_REPLICAS_MAX, len(self._cluster.nodes()))
+        code = self._cluster.create_topic(self._topic, partitions=1, replicas=replicas, configs=_TOPIC_CONFIGS)
         if code not in (0, TOPIC_EXISTS):
             raise BrokerError(
                 code, f"creating the decision log {self._topic!r} (name another with decisionTopic, or create it)"

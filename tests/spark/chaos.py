@@ -1,8 +1,8 @@
 """A campaign of kills: `python -m tests.spark.chaos --kills 60 --seed 1`.
 
-A stream copies a topic exactly-once while a feeder fills it. Python workers (also those that plan and commit), the
-whole driver, and the broker are killed at random, as kill -9 does. In the end each row must be in the target once,
-for a reader of committed rows. `chaos_driver.py` is the driver's process.
+A stream copies a topic exactly-once on a cluster of three nodes while a feeder fills it. Python workers (also those
+that plan and commit), the whole driver, and nodes are killed at random, as kill -9 does. In the end each row must be in
+the target once, for a reader of committed rows. `chaos_driver.py` is the driver's process.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from penstock.testing import BrokerProcess
 from tests.spark.log import Log
+from tests.support.penstock_cluster import PenstockCluster
 
 CHECKOUT = Path(__file__).parents[2]
 ROWS_PER_SECOND = 500
@@ -142,26 +142,27 @@ def _kill(pid: int) -> None:
         return
 
 
-def campaign(kills: int, seed: int, *, say: bool = False) -> Counter[str]:
-    """Kill so many times; return how often each kind was killed. Fails if a row is lost or doubled."""
+def campaign(kills: int, seed: int, *, say: bool = False) -> tuple[Counter[str], int]:
+    """Kill so many times; return how often each kind was, and the rows. Fails if one of them is lost or doubled."""
     chosen = random.Random(seed)
     killed: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="spark-chaos-") as name, BrokerProcess() as broker:
+    with tempfile.TemporaryDirectory(prefix="spark-chaos-") as name, PenstockCluster(count=3) as nodes:
         folder = Path(name)
-        with Log(broker.bootstrap) as log:
-            log.create("source", 3)
-            log.create("target", 3)
-            feeder = Feeder(broker.bootstrap, "source")
+        with Log(nodes.bootstrap) as log:
+            for topic in ("source", "target"):
+                log.create(topic, 3, {"min.insync.replicas": "2"}, replicas=3)
+            feeder = Feeder(nodes.bootstrap, "source")
             feeder.start()
-            driver = Driver(broker.bootstrap, folder)
+            driver = Driver(nodes.bootstrap, folder)
             try:
                 driver.start()
                 while killed.total() < kills:
                     time.sleep(chosen.uniform(0.3, 3.0))
-                    kind = chosen.choices(["worker", "broker", "driver"], [6, 3, 1])[0]
-                    if killed.total() == kills - 1 and not killed["driver"]:
-                        kind = "driver"
-                    if _strike(kind, chosen, broker, driver):
+                    kind = chosen.choices(["worker", "node", "driver"], [6, 3, 1])[0]
+                    unseen = [one for one in ("worker", "node", "driver") if not killed[one]]
+                    if kills - killed.total() <= len(unseen):
+                        kind = unseen[0]
+                    if _strike(kind, chosen, nodes, driver):
                         killed[kind] += 1
                         if say:
                             print(f"{killed.total()} kills, {feeder.count} rows: {kind}", flush=True)
@@ -171,20 +172,21 @@ def campaign(kills: int, seed: int, *, say: bool = False) -> Counter[str]:
             finally:
                 driver.kill()
             check(log.committed_values("target"), feeder.count)
-    return killed
+    return killed, feeder.count
 
 
-def _strike(kind: str, chosen: random.Random, broker: BrokerProcess, driver: Driver) -> bool:
+def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Driver) -> bool:
     """Kill one process of this kind, and start anew what does not start by itself. False if there is none just now."""
     if kind == "worker":
         workers = driver.workers()
         if not workers:
             return False
         _kill(chosen.choice(workers))
-    elif kind == "broker":
-        broker.kill()
-        time.sleep(chosen.uniform(0.0, 1.0))
-        broker.start()
+    elif kind == "node":
+        node = chosen.choice(nodes.ids)
+        nodes.kill(node)
+        time.sleep(chosen.uniform(0.0, 2.0))
+        nodes.restart(node)
     else:
         driver.kill()
         driver.start()
@@ -205,8 +207,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    killed = campaign(options.kills, options.seed, say=True)
-    print(f"{killed.total()} kills ({dict(killed)}): no row lost, none doubled")
+    killed, rows = campaign(options.kills, options.seed, say=True)
+    print(f"{killed.total()} kills ({dict(killed)}), {rows} rows: none lost, none doubled")
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 # A trigger waits for Python processes to start; on a busy machine that takes a while.
 TIMEOUT_S = 240
 _numbers = itertools.count(1)
+# No JVM of a test lives long enough to earn back what the second compiler costs, on two cores that others use too.
+_JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+def pytest_configure() -> None:
+    # Taken by every JVM that a test starts, in this process or below it.
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", _JVM_FLAGS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -30,8 +30,10 @@ class Log:
     ) -> None:
         return None
 
-    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    def create(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> None:
+        topic = NewTopic(name, partitions, replicas, config=dict(configs or {}))
         self._admin.create_topics([topic])[name].result(30)
 
     def delete(self, name: str) -> None:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -27,12 +27,16 @@ class ApacheKafka:
 
     name = "Apache Kafka"
 
-    def __init__(self, *, quick: bool = True, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, *, quick: bool = True, properties: Mapping[str, str] | None = None, listeners: Sequence[str] = ()
+    ) -> None:
+        """`listeners` are security protocols; each gets a listener beside the plain one. See `address`."""
         self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._flags = QUICK_FLAGS if quick else SERVER_FLAGS
         self._port, controller_port = free_ports(2)
         self._classpath = f"{kafka_jars()}/*"
         self._process: subprocess.Popen[bytes] | None = None
+        self._more = dict(zip(listeners, free_ports(len(listeners)), strict=True))
         settings = self._settings(controller_port) | dict(properties or {})
         self._properties = self._folder / "server.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -41,6 +45,10 @@ class ApacheKafka:
     @property
     def bootstrap(self) -> str:
         return f"{HOST}:{self._port}"
+
+    def address(self, protocol: str) -> str:
+        """Where a listener of this security protocol is."""
+        return f"{HOST}:{self._more[protocol]}"
 
     @property
     def data(self) -> Path:
@@ -97,11 +105,14 @@ class ApacheKafka:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _settings(self, controller_port: int) -> dict[str, str]:
+        open_to_clients = [f"{name}://{HOST}:{port}" for name, port in {"PLAINTEXT": self._port, **self._more}.items()]
+        names = ["PLAINTEXT", *self._more]
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "listeners": f"PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{HOST}:{self._port}",
+            "listeners": ",".join([*open_to_clients, f"CONTROLLER://{HOST}:{controller_port}"]),
+            "advertised.listeners": ",".join(open_to_clients),
+            "listener.security.protocol.map": ",".join([*(f"{name}:{name}" for name in names), "CONTROLLER:PLAINTEXT"]),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
             "log.dirs": str(self.data),

@@ -259,8 +259,9 @@ def _run(spec: "Spec", wish: "Wish") -> None:
     from penstock_spark.pipelines.run import reach, run, session
     from penstock_spark.pipelines.runner import Runner
 
-    reach(spec.bootstrap)
-    print(f"{spec.name}: starting Spark ({spec.spark.get('spark.master', 'local')})", file=sys.stderr, flush=True)
+    reach(spec)
+    where = spec.spark.get("spark.remote") or spec.spark.get("spark.master", "local")
+    print(f"{spec.name}: starting Spark ({where})", file=sys.stderr, flush=True)
     runners: list[Runner] = []
     stop_asked = False
 

@@ -7,7 +7,7 @@ from typing import Any
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
 from pyspark_penstock.offsets import Offsets
-from pyspark_penstock.protocol.cluster import LATEST, READ_COMMITTED, Cluster
+from pyspark_penstock.protocol.cluster import LATEST, READ_COMMITTED
 
 
 def lag_rows(spec: Spec) -> list[dict[str, Any]]:
@@ -36,7 +36,7 @@ def lag_rows(spec: Spec) -> list[dict[str, Any]]:
 def _ends(spec: Spec, places: set[tuple[str, int]]) -> Offsets:
     if not places:
         return {}
-    with Cluster(spec.bootstrap, deadline_s=10.0, request_timeout_s=10.0) as cluster:
+    with spec.cluster(deadline_s=10.0, request_timeout_s=10.0) as cluster:
         topics = cluster.refresh(sorted({name for name, _ in places}))
         there = [(name, index) for name, index in places if name in topics and index in topics[name].leaders]
         return cluster.list_offsets(dict.fromkeys(there, LATEST), isolation=READ_COMMITTED)

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 
 from penstock_spark.lake.files import file_system
 from penstock_spark.pipelines.sources import Completion, Replay, completed
-from penstock_spark.pipelines.spec import OWN, Spec
+from penstock_spark.pipelines.spec import CLIENT, OWN, Spec
 from penstock_spark.pipelines.store import Store
 from pyspark_penstock.errors import PenstockSparkError, nearest
-from pyspark_penstock.protocol.cluster import Cluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,9 +37,9 @@ class Wish:
     flows: Sequence[str] = ()
 
 
-def reach(bootstrap: str) -> None:
+def reach(spec: Spec) -> None:
     """Fail within seconds, and before Spark starts, if nobody answers."""
-    with Cluster(bootstrap, deadline_s=REACH_S, request_timeout_s=REACH_S) as cluster:
+    with spec.cluster(deadline_s=REACH_S, request_timeout_s=REACH_S) as cluster:
         cluster.refresh([])
 
 
@@ -114,9 +113,12 @@ def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Ca
     from penstock_spark.pipelines.runner import Runner
 
     store = Store(spec.storage)
-    completion = Completion(spec.bootstrap, spec.is_jvm, wish.replay, lambda topics: _partitions(spec, topics))
+    completion = Completion(
+        spec.bootstrap, spec.is_jvm, wish.replay, lambda topics: _partitions(spec, topics), client=spec.client
+    )
     for name, value in {**spec.spark, f"{OWN}bootstrap.servers": spec.bootstrap}.items():
-        if name.startswith(OWN):
+        # Secrets stay out of the session's settings, which many can see.
+        if name.startswith(OWN) and not name.startswith(OWN + CLIENT):
             spark.conf.set(name, value)
     with completed(completion):
         graph = load(spec, spark)
@@ -145,7 +147,7 @@ def _begin_anew(plan: Plan, store: Store, names: Sequence[str]) -> None:
 
 def _partitions(spec: Spec, subscription: str) -> dict[str, int]:
     names = [name.strip() for name in subscription.split(",")]
-    with Cluster(spec.bootstrap) as cluster:
+    with spec.cluster() as cluster:
         return {name: len(topic.leaders) for name, topic in cluster.refresh(names).items()}
 
 
@@ -157,7 +159,7 @@ def _make_letter_topics(spec: Spec, plan: Plan) -> None:
         if str(flow.output.options.get("topic", "")).endswith(LETTERS_SUFFIX)
     }
     if wanted:
-        with Cluster(spec.bootstrap) as cluster:
+        with spec.cluster() as cluster:
             known = cluster.refresh(sorted(wanted))
             for name in sorted(wanted - set(known)):
-                cluster.create_topic(name, partitions=1, configs={})
+                cluster.create_topic(name, partitions=1, replicas=-1, configs={})

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock_spark.pipelines.plan import LAKE_FORMATS, Plan, PlannedFlow
 from penstock_spark.pipelines.progress import FlowProgress, reason
-from penstock_spark.pipelines.sources import FORMAT, sink_for_jvm
+from penstock_spark.pipelines.sources import FORMAT, client_options, sink_for_jvm
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
 from pyspark_penstock.errors import PenstockSparkError
@@ -132,8 +132,7 @@ class Runner:
             return "lake", options if kind == "lake" else {"format": kind, **options}
         if kind != FORMAT:
             return kind, options
-        if not {name.lower() for name in options} & {"kafka.bootstrap.servers", "bootstrap.servers"}:
-            options["kafka.bootstrap.servers"] = self._spec.bootstrap
+        options |= client_options(self._spec.bootstrap, self._spec.client, options)
         return ("kafka", sink_for_jvm(options)) if self._spec.is_jvm else (FORMAT, options)
 
     def _compute(self, flow: PlannedFlow) -> None:

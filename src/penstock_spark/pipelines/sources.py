@@ -7,7 +7,7 @@ queries are made, readers of that format are completed here; with provider jvm t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,6 +18,7 @@ _JVM: Final = {
     "isolation": "kafka.isolation.level",
     "groupid": "kafka.group.id",
     "maxrecordsperpartition": "maxRecordsPerPartition",
+    "minrecordspertask": None,
     "commitoffsets": None,
     "mode": None,
     "datafolder": None,
@@ -64,13 +65,12 @@ class Completion:
     replay: Replay | None = None
     partitions: Any = None
     seen: list[str] = field(default_factory=list)
+    client: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, given: Mapping[str, str], *, streaming: bool) -> tuple[str, dict[str, str]]:
         """The format to load, and the options to add to those that are given."""
         options = {name.lower(): value for name, value in given.items()}
-        added: dict[str, str] = {}
-        if "kafka.bootstrap.servers" not in options and "bootstrap.servers" not in options:
-            added["kafka.bootstrap.servers"] = self.bootstrap
+        added = client_options(self.bootstrap, self.client, options)
         subscription = options.get("subscribe") or options.get("subscribepattern") or options.get("assign") or ""
         self.seen.append(subscription)
         if streaming and self.replay is not None and "subscribe" in options:
@@ -82,6 +82,15 @@ class Completion:
         if self.is_jvm:
             added |= _for_jvm(options)
         return ("kafka" if self.is_jvm else FORMAT), added
+
+
+def client_options(bootstrap: str, settings: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
+    """How a source or sink reaches the cluster, as far as its own options do not say."""
+    said = {name.lower() for name in given}
+    if said & {"kafka.bootstrap.servers", "bootstrap.servers"}:
+        return {}  # perhaps another cluster, which must not see this one's secrets
+    wanted = {"bootstrap.servers": bootstrap, **settings}
+    return {f"kafka.{name}": value for name, value in wanted.items() if f"kafka.{name}" not in said}
 
 
 def _for_jvm(options: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """`spark-pipeline.yml`, read and checked: the fields are Spark's, so that `spark-pipelines` runs the same file.
 
-What is ours stands in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh.
+What is ours stands in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh, kafka.*.
 Refuses with a PenstockSparkError that names the file, what is wrong in it and what to write.
 """
 
@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark_penstock.errors import PenstockSparkError, nearest
+from pyspark_penstock.protocol.cluster import Cluster
 
 FILES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
 PROVIDERS: Final = ("python", "jvm")
 OWN: Final = "penstock."
+CLIENT: Final = "kafka."
 SETTINGS: Final = ("bootstrap.servers", "provider", "trigger", "refresh")
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 EXAMPLE: Final = "docs/spark.md has an example"
@@ -37,6 +39,11 @@ class Spec:
     provider: str
     trigger: str
     refresh_s: float
+    client: Mapping[str, str]
+    """Settings of every client of the pipeline, `security.protocol` and the like, without their prefix."""
+
+    def cluster(self, *, deadline_s: float = 60.0, request_timeout_s: float = 30.0) -> Cluster:
+        return Cluster(self.bootstrap, self.client, deadline_s, request_timeout_s)
 
     def checkpoints(self, flow: str) -> str:
         """The folder of a flow's checkpoints, one for each replay."""
@@ -110,6 +117,7 @@ def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
         provider=_provider(own.get("provider", "python")),
         trigger=own.get("trigger", "1 second"),
         refresh_s=_seconds(own.get("refresh", "30"), path),
+        client={name.removeprefix(CLIENT): value for name, value in own.items() if name.startswith(CLIENT)},
     )
 
 

@@ -320,9 +320,9 @@ class Cluster:
             self._addresses[node] = (host, port)
             self._coordinators[kind, key] = node
 
-    def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str]) -> int:
-        """Create with the cluster's default replication; return the wire code."""
-        body = Writer().int32(1).string(name).int32(partitions).int16(-1).int32(0)
+    def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
+        """Create, and return the wire code; -1 replicas are as many as the cluster makes by itself."""
+        body = Writer().int32(1).string(name).int32(partitions).int16(replicas).int32(0)
         body.array(configs.items(), lambda pair: body.string(pair[0]).string(pair[1]))
         body.int32(30_000).boolean(False)
 

@@ -15,6 +15,15 @@ def test_a_source_gets_the_broker_and_the_whole_history_unless_it_says_otherwise
     assert Completion("b:1", is_jvm=False).complete(said, streaming=True) == ("penstock", {})
 
 
+def test_secrets_go_to_this_cluster_and_to_no_other() -> None:
+    settings = {"security.protocol": "SASL_SSL", "sasl.password": "p"}
+    completion = Completion("b:1", is_jvm=False, client=settings)
+    _, added = completion.complete({"subscribe": "o", "kafka.sasl.password": "own"}, streaming=False)
+    assert added == {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SASL_SSL"}
+    _, elsewhere = completion.complete({"subscribe": "o", "kafka.bootstrap.servers": "c:2"}, streaming=False)
+    assert elsewhere == {}
+
+
 def test_a_replay_begins_where_it_is_told() -> None:
     by_time = Completion("b:1", False, Replay(timestamp_ms=7), lambda _: {"orders": 2})
     assert by_time.complete({"subscribe": "orders"}, streaming=True)[1]["startingTimestamp"] == "7"
