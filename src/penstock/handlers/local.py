@@ -27,6 +27,8 @@ class _NoConnection:
     def send(self, parts: "Sequence[Part]") -> None:
         raise AssertionError("the answer is returned")
 
+    send_now = send
+
     def unsent_size(self) -> int:
         return 0
 

@@ -19,7 +19,6 @@ from penstock.model.errors import (
     Refusal,
     StorageError,
 )
-from penstock.model.ids import NodeId
 from penstock.replication.feed import Fed, Feed
 from penstock.replication.partition import Partition
 from penstock.wire.frame import Header
@@ -70,7 +69,7 @@ class ReplicaFetch(Parked):
     def count(self) -> None:
         """Take what the request asks for, and what that says about its sender."""
         feed = self._feed
-        node_id = NodeId(feed.node_id)
+        node_id = feed.node_id
         for asked in self._request.partitions:
             fed = feed.take(asked)
             partition = self._find(fed)
@@ -93,11 +92,14 @@ class ReplicaFetch(Parked):
     def attempt(self, *, final: bool = False) -> Parts | None:
         """The answer, or None if it is better to wait for more."""
         request, feed = self._request, self._feed
+        urgent = final or feed.urgent or request.max_wait_ms <= 0
+        if not feed.ready and not urgent and request.min_bytes > 0:
+            self.missing = request.min_bytes
+            return None
         answers: list[PartitionAnswer] = []
         told: list[Fed] = []
         room = request.max_bytes
         size = 0
-        urgent = final or feed.urgent or request.max_wait_ms <= 0
         quiet: list[Fed] = []
         for fed in feed.ready:
             answer = self._read(fed, room, at_least_one=size == 0)
@@ -183,7 +185,7 @@ class ReplicaFetch(Parked):
         asked = fed.asked
         partition.check_epoch(asked.current_leader_epoch)
         lead = partition.lead
-        node_id = NodeId(self._feed.node_id)
+        node_id = self._feed.node_id
         progress = None if lead is None else lead.followers.get(node_id)
         if lead is None or progress is None:
             raise NotLeaderOrFollower
@@ -209,9 +211,7 @@ class ReplicaFetch(Parked):
             # It may have no more now, or there is no room for it: it stays in line.
             return None
         progress.sent_offset = asked.offset
-        if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
-            throttle.spend(records.size)
-        return PartitionAnswer(
+        answer = PartitionAnswer(
             asked.topic,
             asked.index,
             0,
@@ -220,6 +220,9 @@ class ReplicaFetch(Parked):
             held.start_offset,
             records,
         )
+        if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
+            throttle.spend(answer.size)
+        return answer
 
     # -- parked ----------------------------------------------------------------------------
 

@@ -38,6 +38,13 @@ class Connection(Protocol):
         """Queue parts; they leave in order. Flushed at the end of the present read."""
         ...
 
+    def send_now(self, parts: Sequence[Part]) -> None:
+        """Send parts, and all that was queued before, without waiting for the end of the present read.
+
+        For what somebody waits for elsewhere, when nothing that could leave together with it is near.
+        """
+        ...
+
     def unsent_size(self) -> int:
         """Bytes queued that the peer has not taken yet."""
         ...

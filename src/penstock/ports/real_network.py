@@ -246,6 +246,12 @@ class SocketConnection:
             self._flush_asked = True
             self._network.ask_flush(self)
 
+    def send_now(self, parts: Sequence[Part]) -> None:
+        if not self._closed:
+            self._out.extend(parts)
+            if not self._writing:
+                self.flush()
+
     def unsent_in_memory(self) -> int:
         return sum(len(cast(bytes, part)) for part in self._out if type(part) is not FileSlice)
 
@@ -295,7 +301,10 @@ class SocketConnection:
             data = cast(bytes, first)
             sent = self._socket.send(data)
             self._progress()
-            self._forget(sent, (data,))
+            if sent == len(data):
+                out.clear()
+            else:
+                out[0] = memoryview(data)[sent:]
             return
         gathered: list[bytes | bytearray | memoryview] = []
         more = 0

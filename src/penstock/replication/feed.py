@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.model.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from penstock.model.ids import NodeId
 from penstock.ports.clock import Clock, Timer
 from penstock.replication.fetch_session import EPOCH_MAX, FINAL_EPOCH, FIRST_EPOCH, NO_SESSION
 from penstock.wire.hot.fetch import FetchPartition, FetchRequest
@@ -39,10 +40,10 @@ class Fed:
         """Hear of the news of this partition, and of no other."""
         if self.partition is not partition:
             if self.partition is not None:
-                self.partition.feeds.remove(self)
+                self.partition.remove_feed(self)
             self.partition = partition
             if partition is not None:
-                partition.feeds.append(self)
+                partition.add_feed(self)
 
     def wrote(self, size: int) -> None:
         """Bytes were appended to the leader's log."""
@@ -109,7 +110,7 @@ class Feed:
         session_id: int,
         wakeups: Wakeups,
         *,
-        node_id: int,
+        node_id: NodeId,
         client_id: str,
         broker_epoch: int,
         by_id: bool,
@@ -271,7 +272,7 @@ class Feeds:
         feed = Feed(
             session_id,
             self._wakeups,
-            node_id=node_id,
+            node_id=NodeId(node_id),
             client_id=client_id,
             broker_epoch=request.replica_epoch,
             by_id=by_id,

@@ -97,6 +97,8 @@ class Fetcher:
         self._clock = around.clock
         self._client_id = f"broker-{around.node_id}-fetcher-{index}".encode()
         self._fetch = Fetch(around.node_id)
+        self._settings: BrokerSettings | None = None
+        self._partition_bytes_max = 0
         self._followed: dict[Key, Followed] = {}
         # To be named in the next request, or to be taken out of the session by it.
         self._changed: dict[Followed, None] = {}
@@ -211,15 +213,14 @@ class Fetcher:
             for followed in self._followed.values():
                 if followed.resumes is None:
                     self._changed[followed] = None
-        asked = self._name(settings.integer("replica.fetch.max.bytes"))
+        if settings is not self._settings:
+            self._take_settings(settings)
+        asked = self._name()
         if fetch.session_epoch == 0 and not asked:
             return
         fetch.broker_epoch = broker_epoch
-        fetch.max_wait_ms = settings.integer("replica.fetch.wait.max.ms")
-        fetch.min_bytes = settings.integer("replica.fetch.min.bytes")
-        fetch.max_bytes = settings.integer("replica.fetch.response.max.bytes")
         assert self._connection is not None, "a fetch needs a connection"
-        self._connection.send((write_request(fetch, self._next_id, self._client_id, asked, list(self._forgotten)),))
+        self._connection.send_now((write_request(fetch, self._next_id, self._client_id, asked, list(self._forgotten)),))
         self._forgotten.clear()
         self._hurry = False
         if not self._in_flight:
@@ -229,7 +230,14 @@ class Fetcher:
         if fetch.session_epoch:
             fetch.session_epoch = fetch.session_epoch + 1 if fetch.session_epoch < EPOCH_MAX else 1
 
-    def _name(self, max_bytes: int) -> list[Asked]:
+    def _take_settings(self, settings: BrokerSettings) -> None:
+        self._settings = settings
+        self._partition_bytes_max = settings.integer("replica.fetch.max.bytes")
+        self._fetch.max_wait_ms = settings.integer("replica.fetch.wait.max.ms")
+        self._fetch.min_bytes = settings.integer("replica.fetch.min.bytes")
+        self._fetch.max_bytes = settings.integer("replica.fetch.response.max.bytes")
+
+    def _name(self) -> list[Asked]:
         """The partitions that the request has to name, and what it says of them."""
         asked: list[Asked] = []
         throttle = self._around.follower_throttle
@@ -240,7 +248,7 @@ class Fetcher:
             if throttle.holds_back(partition, partition.node_id, is_member=is_member):
                 self._pause(followed, THROTTLED_PAUSE_S)
                 continue
-            wanted = followed.ask(max_bytes)
+            wanted = followed.ask(self._partition_bytes_max)
             if wanted != followed.asked or self._fetch.session_epoch == 0:
                 if followed.asked is None:
                     followed.asked_in = self._next_id

@@ -66,6 +66,7 @@ class MarkedLog:
         size = self._hidden_size
         if mark == self.log.end_offset:
             self._hidden_size = 0
+            self.log.last_batch = None
         if self.log.first_unstable_offset is None and not self._held_size:
             self._stable_mark = mark
         else:
@@ -97,6 +98,18 @@ class MarkedLog:
         self._hidden_size = 0
         self._held_size = 0
         self._stable_mark = self._stable_up_to(self.high_watermark)
+
+    # -- who hears of news -----------------------------------------------------------------
+
+    def add_feed(self, fed: Fed) -> None:
+        self.feeds.append(fed)
+        self.log.keeps_last = True
+
+    def remove_feed(self, fed: Fed) -> None:
+        self.feeds.remove(fed)
+        if not self.feeds:
+            self.log.keeps_last = False
+            self.log.last_batch = None
 
     # -- who waits -------------------------------------------------------------------------
 

@@ -261,7 +261,7 @@ class Partition(MarkedLog):
             return
         end = self.log.end_offset
         for fed in self.feeds:
-            progress = lead.followers.get(NodeId(fed.feed.node_id))
+            progress = lead.followers.get(fed.feed.node_id)
             if progress is not None:
                 progress.still_there(leader_end=end, heard_at=fed.feed.heard_at)
         proposal = lead.expel(leader_end=end, now=cluster.now(), lag_s_max=cluster.lag_s_max)
@@ -406,11 +406,14 @@ class Partition(MarkedLog):
 
     # -- reading ---------------------------------------------------------------------------
 
-    def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | None:
+    def read_for_replica(self, offset: int, *, max_bytes: int, at_least_one: bool) -> FileSlice | bytes | None:
         """Whole batches up to the end of the log; None if there are none."""
         log = self.log
         if offset == log.end_offset:
             return None
+        newest = log.read_last(offset)
+        if newest is not None and (at_least_one or len(newest) <= max_bytes):
+            return newest
         return log.read(offset, max_bytes=max_bytes, end=log.end_offset, at_least_one=at_least_one)
 
     def end_for_consumers(self, *, committed_only: bool) -> int:
@@ -424,7 +427,7 @@ class Partition(MarkedLog):
         if self.log.damage is not None and len(self.replicas) > 1:
             # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
             raise StorageError(self.log.damage)
-        epoch, end_offset = self.log.epoch_end(last_fetched_epoch)
+        epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.end_offset)
         if end_offset < 0:
             raise OffsetOutOfRange
         if epoch < last_fetched_epoch or end_offset < offset:
@@ -438,5 +441,5 @@ class Partition(MarkedLog):
             return False
         if last_fetched_epoch < 0:
             return True
-        epoch, end_offset = log.epoch_end(last_fetched_epoch)
+        epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.end_offset)
         return epoch == last_fetched_epoch and end_offset >= offset

@@ -64,7 +64,7 @@ class ClientSession:
                 self._park(reply)
             else:
                 self._waiting.append(reply)
-                self._release()
+                self._release(at_once=False)
                 last = reply.parts[-1] if reply.parts else b""
                 return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
         elif reply:
@@ -102,15 +102,19 @@ class ClientSession:
         if not self._paused:
             self.connection.resume_frames()
 
-    def _release(self) -> None:
-        """Send every reply whose turn has come."""
+    def _release(self, *, at_once: bool = True) -> None:
+        """Send every reply whose turn has come; at once, unless more are sent soon."""
         waiting = self._waiting
         while waiting and (parts := waiting[0].parts) is not None:
             parked = waiting.popleft()
             if parked.failed:
                 self.connection.close()
                 return
-            if parts:
+            if not parts:
+                continue
+            if at_once and not waiting:
+                self.connection.send_now(parts)
+            else:
                 self.connection.send(parts)
         if self._paused and not waiting:
             self._go_on()

@@ -55,6 +55,8 @@ __all__ = ["Appended", "Log"]
 _place: Final = Struct(">qii").pack_into
 _ORDINARY_MASK: Final = CODEC_MASK | TRANSACTIONAL
 _RECORD_SIZE_LEAST: Final = validate.RECORD_SIZE_LEAST
+KEPT_SIZE_MAX: Final = 4096
+"""A batch up to this size is kept for followers: reading it back would cost them more than the copy."""
 
 
 class Log(RollingLog):
@@ -182,6 +184,8 @@ class Log(RollingLog):
                 producer_id, epoch, sequence, offset, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
             )
         self.end_offset = last_offset + 1
+        if self.keeps_last:
+            self.last_batch = (offset, last_offset + 1, bytes(records)) if length <= KEPT_SIZE_MAX else None
         self._commit()
         return Appended(offset, last_offset, timestamp if self._broker_time else -1, self.start_offset, False)
 
@@ -319,8 +323,16 @@ class Log(RollingLog):
             slot += 1
         return None
 
+    def read_last(self, offset: int) -> bytes | None:
+        """The batch at an offset, if it is the newest and still at hand."""
+        kept = self.last_batch
+        if kept is None or kept[0] != offset or kept[1] != self.end_offset or self.damaged_from is not None:
+            return None
+        return kept[2]
+
     def distrust(self, offset: int) -> None:
         """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
+        self.last_batch = None
         verified.distrust(self.segments[max(bisect_right(self.bases, offset) - 1, 0)])
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:
@@ -379,12 +391,14 @@ class Log(RollingLog):
 
     def truncate_to(self, offset: int) -> None:
         """Cut everything from an offset on: a follower whose log has parted from its leader's."""
+        self.last_batch = None
         self._guarded(lambda: trim.truncate_to(self, offset))
         self._latest_epoch = self.epochs.latest
         self._writer = None
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at an offset."""
+        self.last_batch = None
         self._guarded(lambda: trim.truncate_fully_and_start_at(self, offset))
         self._latest_epoch = self.epochs.latest
         self._writer = None

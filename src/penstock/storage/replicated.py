@@ -8,9 +8,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from crc32c import crc32c
+
 from penstock.model.errors import CorruptMessage, InvalidRecord
 from penstock.storage.marker import read_marker
-from penstock.wire.batch import TRANSACTIONAL, BatchHeader, batch_size, check_magic, crc_ok, iter_batches
+from penstock.wire.batch import (
+    ATTRIBUTES_AT,
+    CONTROL,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    batch_size,
+    check_magic,
+    crc_ok,
+    iter_batches,
+    unpack_header,
+)
 
 if TYPE_CHECKING:
     from penstock.storage.rolling import Appended, RollingLog
@@ -25,10 +40,11 @@ def check_own_batch(records: memoryview) -> None:
         raise CorruptMessage("the checksum of the batch does not match")
 
 
-def append_replicated(
-    log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None
-) -> Appended:
+def append_replicated(log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None) -> Appended:
     """Write one or more batches as they are, in one write."""
+    one = _append_one(log, records, now_ms)
+    if one is not None:
+        return one
     headers: list[BatchHeader] = []
     expected = log.end_offset
     for batch in iter_batches(records):
@@ -60,6 +76,37 @@ def append_replicated(
             _note(log, header, records[start : start + header.size], now_ms)
         start += header.size
     return log.appended(headers[0].base_offset, headers[-1].last_offset)
+
+
+def _append_one(log: RollingLog, records: memoryview, now_ms: int) -> Appended | None:
+    """Write the next batch, if it is one of a client and fits behind the last; None, and nothing done, if not."""
+    size = len(records)
+    if size < HEADER_SIZE:
+        return None
+    base, length, leader_epoch, magic, crc, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = (
+        unpack_header(records)
+    )
+    if (
+        length + LOG_OVERHEAD != size
+        or magic != MAGIC
+        or base != log.end_offset
+        or delta < 0
+        or attributes & CONTROL
+        or crc32c(records[ATTRIBUTES_AT:]) != crc
+    ):
+        return None
+    last_offset = base + delta
+    position = log.write_batches(records, last_offset, timestamp, now_ms)
+    # Nothing below may fail, as in `append_replicated`.
+    if position == 0:
+        log.begin_first_batch(timestamp, size, now_ms)
+    log.active.added(base, last_offset, position, size, timestamp)
+    log.begin_epoch(leader_epoch, base)
+    if producer_id >= 0:
+        log.producer_state.published(
+            producer_id, epoch, sequence, base, last_offset, timestamp, now_ms, attributes & TRANSACTIONAL
+        )
+    return log.appended(base, last_offset)
 
 
 def _note(log: RollingLog, header: BatchHeader, batch: memoryview, now_ms: int) -> None:

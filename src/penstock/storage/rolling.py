@@ -104,6 +104,9 @@ class RollingLog:
         # Where the log began and ended when it was opened after a clean close.
         self._found: tuple[int, int] | None = None
         self._unflushed_since_ms: int | None = None
+        # The newest batch with its offset and the next, for followers that are about to ask for it.
+        self.keeps_last = False
+        self.last_batch: tuple[int, int, bytes] | None = None
         self.clock_wall_ms = clock_wall_ms
         self.settings = settings
 

@@ -36,6 +36,8 @@ class Wire:
         assert size == len(data) - 4
         asyncio.get_running_loop().call_soon(self.server.hear, self, memoryview(data)[4:])
 
+    send_now = send
+
     def deliver(self, head_and_body: bytes) -> None:
         assert self.session is not None
         self.session.frame(memoryview(bytearray(head_and_body[4:])))

@@ -254,6 +254,8 @@ class PausingConnection:
     def send(self, parts: Any) -> None:
         self.sent.append(parts)
 
+    send_now = send
+
     def close(self) -> None:
         self.sent.append("closed")
 

@@ -120,6 +120,9 @@ class End:
             self.other.incoming.append(data[4 : 4 + size])
             data = data[4 + size :]
 
+    def send_now(self, parts: Sequence[Part]) -> None:
+        self.send(parts)
+
     def unsent_size(self) -> int:
         return 0
 

@@ -35,6 +35,8 @@ class Peer:
     def send(self, parts: tuple[bytes, ...]) -> None:
         self.sent += parts
 
+    send_now = send
+
     def pause_frames(self) -> None:
         self.is_paused = True
 

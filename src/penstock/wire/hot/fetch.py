@@ -35,6 +35,12 @@ _read_partition_v5 = Struct(">iqqi").unpack_from
 _read_partition_v9 = Struct(">iiqqi").unpack_from
 _read_partition_v12 = Struct(">iiqiqi").unpack_from
 _read_replica_state = Struct(">iq").unpack_from
+# What a follower asks in a session that one partition has news in, which is nearly always: limits, session, one
+# topic id with one partition, then nothing forgotten, no rack, and the replica state as the one tagged field.
+_ONE = Struct(">iiibiiB16sBiiqiqi7siqB")
+_ONE_SIZE = _ONE.size
+_read_one = _ONE.unpack_from
+_ONE_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
 
 
 class FetchPartition:
@@ -100,6 +106,8 @@ class FetchRequest:
 
 def read_request(frame: memoryview, position: int, version: int) -> FetchRequest:
     request = FetchRequest()
+    if len(frame) - position == _ONE_SIZE and version >= REPLICA_STATE_FROM and _read_one_row(request, frame, position):
+        return request
     try:
         if version < REPLICA_STATE_FROM:
             request.replica_id = read_i32(frame, position)[0]
@@ -123,6 +131,28 @@ def read_request(frame: memoryview, position: int, version: int) -> FetchRequest
     if position > len(frame):
         raise MalformedRequest("Fetch request ends too early")
     return request
+
+
+def _read_one_row(request: FetchRequest, frame: memoryview, position: int) -> bool:
+    """Read what a follower asks nearly always; False if it is something else of the same length."""
+    (
+        max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
+        topics, topic, rows, index, leader_epoch, offset, fetched_epoch, start, size,
+        tail, replica_id, replica_epoch, last,
+    ) = _read_one(frame, position)  # fmt: skip
+    # Lengths are written with one more, so that 0 is free for null.
+    if topics != 2 or rows != 2 or tail != _ONE_TAIL or last:
+        return False
+    request.max_wait_ms = max_wait_ms
+    request.min_bytes = min_bytes
+    request.max_bytes = max_bytes
+    request.isolation_level = isolation_level
+    request.session_id = session_id
+    request.session_epoch = session_epoch
+    request.replica_id = replica_id
+    request.replica_epoch = replica_epoch
+    request.partitions.append(FetchPartition(topic, index, leader_epoch, offset, fetched_epoch, start, size))
+    return True
 
 
 def _read_topic(frame: memoryview, position: int, version: int) -> tuple[bytes, int]:
@@ -238,7 +268,7 @@ class PartitionAnswer:
         high_watermark: int = -1,
         last_stable_offset: int = -1,
         log_start_offset: int = -1,
-        records: FileSlice | None = None,
+        records: FileSlice | bytes | None = None,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -247,13 +277,18 @@ class PartitionAnswer:
         self.last_stable_offset = last_stable_offset
         self.log_start_offset = log_start_offset
         self.records = records
-        self.size = 0 if records is None else records.size
+        self.size = 0 if records is None else len(records) if isinstance(records, bytes) else records.size
         self.aborted: Sequence[tuple[int, int]] | None = None
         self.preferred_read_replica = -1
         self.diverging: tuple[int, int] | None = None
         self.current_leader: tuple[int, int] | None = None
         self.snapshot: tuple[int, int] | None = None
         """End offset and epoch of what must be loaded first; of the cluster's own log only."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing of variable length goes with it but records."""
+        return self.aborted is None and self.diverging is None and self.current_leader is None
 
 
 def write_response(
@@ -267,6 +302,8 @@ def write_response(
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
     """The whole response frame as parts; neighbouring answers of one topic share its heading."""
+    if len(answers) == 1 and version >= TOPIC_ID_FROM and not (error_code or endpoints) and answers[0].is_plain:
+        return _write_one(correlation_id, answers[0], session_id, throttle_ms)
     flexible = version >= FLEXIBLE_FROM
     topics = _grouped(answers)
     buffer = bytearray(4)
@@ -290,7 +327,9 @@ def write_response(
         buffer += pack_uvarint(len(rows) + 1) if flexible else pack_i32(len(rows))
         for answer in rows:
             _write_partition(buffer, answer, version)
-            if answer.records is not None:
+            if type(answer.records) is bytes:
+                buffer += answer.records
+            elif answer.records is not None:
                 parts.append(answer.records)
                 size += answer.size + len(buffer)
                 buffer = bytearray()
@@ -306,6 +345,26 @@ def write_response(
     assert isinstance(head, bytearray)
     head[:4] = pack_i32(size - 4)
     return parts
+
+
+_ONE_ANSWER = Struct(">iiBihiB16sBihqqqBi")
+_pack_one = _ONE_ANSWER.pack
+_ONE_END = b"\x00\x00\x00"  # no tags of the partition, of its topic, of the response
+
+
+def _write_one(correlation_id: int, answer: PartitionAnswer, session_id: int, throttle_ms: int) -> list[Part]:
+    """The answer to nearly every fetch of one partition. The same bytes as the long way round."""
+    records, size = answer.records, pack_uvarint(answer.size + 1)
+    head = _pack_one(
+        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(_ONE_END),
+        correlation_id, 0, throttle_ms, 0, session_id, 2, answer.topic, 2, answer.index, answer.error_code,
+        answer.high_watermark, answer.last_stable_offset, answer.log_start_offset, 0, answer.preferred_read_replica,
+    )  # fmt: skip
+    if records is None:
+        return [head + size + _ONE_END]
+    if type(records) is bytes:
+        return [head + size + records + _ONE_END]
+    return [head + size, records, _ONE_END]
 
 
 def _grouped(answers: Sequence[PartitionAnswer]) -> list[tuple[bytes, list[PartitionAnswer]]]:
