@@ -161,6 +161,7 @@ answers = st.fixed_dictionaries(
         "error": st.sampled_from([0, 1, 3, 6, 74]),
         "marks": st.tuples(int64, int64, int64),
         "records": st.none() | st.binary(min_size=1, max_size=300),
+        "in_memory": st.booleans(),
         "aborted": st.none() | st.lists(st.tuples(int64, int64), max_size=2),
         "preferred": int32,
         "diverging": st.none() | st.tuples(int32, int64),
@@ -193,7 +194,7 @@ def test_kio_reads_the_responses_that_we_write(
                 row["marks"][0],
                 row["marks"][1],
                 row["marks"][2],
-                slice_,
+                records if row["in_memory"] else slice_,
             )
             answer.aborted = row["aborted"]
             answer.preferred_read_replica = row["preferred"]

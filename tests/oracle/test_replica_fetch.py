@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.fetch.v17.request import FetchRequest as KioRequest
@@ -44,15 +45,26 @@ def test_a_leader_reads_what_a_follower_writes(
     assert sorted(request.forgotten) == sorted(gone)
 
 
-def test_kio_reads_what_a_follower_writes() -> None:
+@pytest.mark.parametrize("gone", [[], [(UUID(int=6).bytes, 1)]])
+def test_kio_reads_what_a_follower_writes(gone: list[tuple[bytes, int]]) -> None:
     row = (UUID(int=5).bytes, 3, 4, 100, 2, 10, 1 << 20)
-    frame = memoryview(write_request(fetch(), 55, b"broker-7", [row], [(UUID(int=6).bytes, 1)]))[4:]
+    frame = memoryview(write_request(fetch(), 55, b"broker-7", [row], gone))[4:]
     header = parse_header(frame)
     entity, _ = entity_reader(KioRequest)(frame, header.body_position)
     assert (entity.replica_state.replica_id, entity.replica_state.replica_epoch) == (7, 12)
     partition = entity.topics[0].partitions[0]
     assert (partition.partition, partition.fetch_offset, partition.last_fetched_epoch) == (3, 100, 2)
-    assert entity.forgotten_topics_data[0].partitions == (1,)
+    assert [each.partitions for each in entity.forgotten_topics_data] == [(1,) for _ in gone]
+
+
+def test_a_request_that_is_as_long_as_that_for_one_partition_is_read_for_what_it_is() -> None:
+    row = (UUID(int=5).bytes, 3, 4, 100, 2, 10, 1 << 20)
+    frame = bytearray(write_request(fetch(), 55, b"broker-7", [row])[4:])
+    header = parse_header(memoryview(frame))
+    # In the place of an empty rack and the replica state: a rack, no tagged field, and two bytes that nobody reads.
+    frame[-17:] = b"\x0e" + b"r" * 13 + b"\x00" + frame[-2:]
+    request = read_request(memoryview(frame), header.body_position, header.version)
+    assert (request.rack, request.replica_id, request.partitions[0].offset) == ("r" * 13, -1, 100)
 
 
 answers = st.builds(
@@ -76,7 +88,7 @@ def test_a_follower_reads_what_a_leader_writes(
     expected = []
     for answer, records, diverging in made:
         if records is not None:
-            answer.records, answer.size = records, len(records)  # type: ignore[assignment]
+            answer.records, answer.size = records, len(records)
         answer.diverging = diverging
         answer.current_leader = (4, 9) if answer.error_code else None
         expected.append(

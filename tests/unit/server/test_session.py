@@ -24,6 +24,7 @@ class Peer:
     def __init__(self, *replies: Any) -> None:
         self._replies = list(replies)
         self.sent: list[bytes] = []
+        self.flushed_at: list[int] = []
         self.is_paused = False
         self.session = ClientSession(cast(Any, self), "listener", cast(Any, self), lambda: None)
         for _ in replies:
@@ -35,7 +36,9 @@ class Peer:
     def send(self, parts: tuple[bytes, ...]) -> None:
         self.sent += parts
 
-    send_now = send
+    def send_now(self, parts: tuple[bytes, ...]) -> None:
+        self.sent += parts
+        self.flushed_at.append(len(self.sent))
 
     def pause_frames(self) -> None:
         self.is_paused = True
@@ -62,6 +65,20 @@ def test_replies_leave_in_the_order_of_their_requests() -> None:
     assert peer.sent == []
     first.ready((b"first",))
     assert peer.sent == [b"first", b"second", b"third"]
+
+
+def test_replies_that_become_ready_one_after_the_other_leave_with_the_last() -> None:
+    first, second = commit(), commit()
+    peer = Peer(first, second)
+    first.ready((b"first",))
+    assert (peer.sent, peer.flushed_at) == ([b"first"], [])
+    second.ready((b"second",))
+    assert (peer.sent, peer.flushed_at) == ([b"first", b"second"], [2])
+
+
+def test_replies_that_are_ready_at_once_wait_for_those_of_the_same_read() -> None:
+    peer = Peer(Parked((b"first",)), Parked((b"second",)))
+    assert (peer.sent, peer.flushed_at) == ([b"first", b"second"], [])
 
 
 def test_even_commits_are_bounded() -> None:

@@ -15,7 +15,7 @@ from penstock.model.errors import (
     StorageError,
 )
 from penstock.sim.disk import SimDisk
-from penstock.storage.log import Log
+from penstock.storage.log import KEPT_SIZE_MAX, Log
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import decode_batch
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, small_settings, stored
@@ -311,3 +311,31 @@ def test_the_log_of_a_deleted_partition_takes_nothing_more() -> None:
     log.abandon()
     with pytest.raises(StorageError):
         append(log, batch())
+
+
+def test_the_newest_small_batch_is_at_hand_until_another_follows_or_it_is_cut() -> None:
+    log = open_log(SimDisk())
+    append(log, batch(2))
+    assert log.read_last(0) is None, "nobody has asked for that"
+    log.keeps_last = True
+    append(log, batch(3), epoch=4)
+    kept = log.read_last(2)
+    piece = log.read(2, max_bytes=1, end=log.end_offset)
+    assert piece is not None and kept == piece.file.read(piece.size, piece.position)
+    assert (log.read_last(0), log.read_last(3)) == (None, None)
+    log.append_replicated(memoryview(batch(base_offset=5, leader_epoch=4)), now_ms=NOW_MS)
+    assert log.read_last(2) is None
+    log.truncate_to(2)
+    log.append_replicated(memoryview(batch(3, base_offset=2, leader_epoch=9)), now_ms=NOW_MS)
+    assert log.read_last(2) is None
+
+
+def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
+    log = open_log(SimDisk(), segment_bytes=1 << 20)
+    log.keeps_last = True
+    append(log, batch(1, value=b"v" * 100))
+    log.distrust(0)
+    assert log.read_last(0) is None
+    append(log, batch(1, value=b"v" * 100))
+    append(log, batch(1, value=b"v" * KEPT_SIZE_MAX))
+    assert (log.read_last(1), log.read_last(2)) == (None, None)
