@@ -20,7 +20,7 @@ from penstock.metadata.records import PartitionRecord
 from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusal
 from penstock.replication.marks import MarkedLog
 from penstock.replication.partition import Partition
-from penstock.sim import cluster_ablations
+from penstock.sim import cluster_ablations, compaction_ablations
 from penstock.sim.bugs import BUGS, Patch, bug, replaced
 from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
@@ -35,7 +35,7 @@ from penstock.transactions import init_producer_id as taking_over
 from penstock.transactions.commands import MarkersWritten
 from penstock.transactions.markers import MarkerDriver
 
-__all__ = ["BUGS", "cluster_ablations", "planted"]
+__all__ = ["BUGS", "cluster_ablations", "compaction_ablations", "planted"]
 
 
 @contextmanager

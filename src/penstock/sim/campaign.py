@@ -24,6 +24,8 @@ MUST_BE_REACHED = (
     "in-sync set grew",
     "leader from the eligible",
     "data folder offline",
+    "records compacted away",
+    "replicas compacted apart",
 )
 """A long campaign without one of these tests something else than it says."""
 

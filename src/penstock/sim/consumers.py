@@ -42,7 +42,7 @@ def read_batches(data: bytes) -> list[Batch]:
         header = BatchHeader.at(one)
         marker = read_marker(one) if header.is_control else None
         records = decode_batch(one)
-        values = () if header.is_control else tuple((each.offset, each.value or b"") for each in records)
+        values = () if header.is_control else tuple((each.offset, each.value or each.key or b"") for each in records)
         found.append(
             Batch(
                 header.base_offset,

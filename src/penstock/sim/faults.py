@@ -37,6 +37,7 @@ LATE_PEER_REQUESTS = frozenset(
 LATE_AT_ONCE_MAX = 3
 PEER_REQUESTS_KEPT = 20
 DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint")
+ROTTING = (f"{DATA}/topic", f"{DATA}/table")
 DERIVED_CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint")
 
 
@@ -167,7 +168,7 @@ class Faults:
         host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
         if not await self._down(host):
             return
-        logs = [path for path in host.disk.files() if path.endswith(".log") and "/topic" in path]
+        logs = [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
         spots = [(path, *spot) for path in logs for spot in _rottable(host.disk.read_file(path))]
         if spots:
             path, start, end = self._random.choice(spots)

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 OK, FAIL, INFO = "ok", "fail", "info"
 ENDLESS = float("inf")
+KEY_SIZE = 4
+"""So many bytes of a value are its key. A tombstone is told as its key alone."""
 
 
 class Place(NamedTuple):
@@ -212,6 +214,8 @@ class History:
     views: list[View] = field(default_factory=list)
     deleted_topics: set[str] = field(default_factory=set)
     """Ids of topics that somebody asked to delete, done or not."""
+    tables: dict[str, float] = field(default_factory=dict)
+    """Names of compacted topics, and for how many seconds they keep a tombstone at least."""
 
     def view_of(self, place: Place) -> View | None:
         return next((view for view in self.views if view.place == place), None)

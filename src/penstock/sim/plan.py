@@ -43,6 +43,9 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
 )
 
 
+TABLES_CHANCE = 0.25
+
+
 @dataclass(slots=True)
 class TopicPlan:
     name: str
@@ -58,6 +61,12 @@ class Plan:
     heal_s: float = 90.0
     """By when after the last fault everything must work again."""
     topics: list[TopicPlan] = field(default_factory=list)
+    tables: list[TopicPlan] = field(default_factory=list)
+    """Compacted topics; only their own clients write to them."""
+    cleaning: dict[str, str] = field(default_factory=dict)
+    """The nodes' settings about compaction."""
+    tombstone_s: float = 0.0
+    """How long a reader may rely on tombstones; 0 where clocks are not to be relied on."""
     plain_producers: int = 1
     idempotent_producers: int = 1
     consumers: int = 2
@@ -82,7 +91,7 @@ class Plan:
     def summary(self) -> str:
         faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
         return (
-            f"nodes={self.nodes} topics={len(self.topics)} producers={self.plain_producers}+"
+            f"nodes={self.nodes} topics={len(self.topics)}+{len(self.tables)} producers={self.plain_producers}+"
             f"{self.idempotent_producers} consumers={self.consumers} members={self.members} "
             f"transactors={self.transactors} faults: {faults}"
         )
@@ -119,4 +128,29 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             if random.random() < likely:
                 plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
     plan.lag_ms = Random(f"{seed}:lag").choice((1_500, 5_000, 30_000))
+    if (chosen := Random(f"{seed}:tables")).random() < TABLES_CHANCE:
+        _draw_tables(plan, chosen)
     return plan
+
+
+def _draw_tables(plan: Plan, random: Random) -> None:
+    """A compacted topic of small segments, and perhaps logs of the coordinators that compact as well."""
+    # As in Kafka, a replica that is away for longer than this may miss a deletion: no fault lasts that long.
+    kept_ms = random.choice((0, 1500, 15_000)) if plan.nodes == 1 else 2 * 3600 * 1000
+    configs = {
+        "cleanup.policy": "compact",
+        "internal.segment.bytes": str(random.choice((500, 1200))),
+        "index.interval.bytes": str(random.choice((1, 200))),
+        "min.cleanable.dirty.ratio": random.choice(("0.01", "0.3")),
+        "delete.retention.ms": str(kept_ms),
+    }
+    if random.random() < 0.3:
+        configs["max.compaction.lag.ms"] = "2000"
+    plan.tables.append(TopicPlan("table0", random.choice((1, 1, 2)), configs))
+    plan.cleaning["log.cleaner.backoff.ms"] = random.choice(("300", "1500"))
+    if random.random() < 0.3:
+        plan.cleaning["log.cleaner.dedupe.buffer.size"] = "1000"
+    if random.random() < 0.5:
+        plan.cleaning |= {"log.roll.ms": random.choice(("400", "2000")), "log.cleaner.min.cleanable.ratio": "0.2"}
+    if "clock_jump" not in plan.faults and not plan.clock_rates:
+        plan.tombstone_s = 0.95 * kept_ms / 1000

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.sim.client import STALE_LEADER, Client, Link, Lost, Shared, Unavailable, seconds
 from penstock.sim.clock import WALL_START_MS
-from penstock.sim.history import FAIL, INFO, OK, Place, Send
+from penstock.sim.history import FAIL, INFO, KEY_SIZE, OK, Place, Send
 from penstock.wire.api import ApiKey
 from penstock.wire.records import Record, encode_batch
 
@@ -28,7 +28,10 @@ NEVER_WRITTEN = frozenset({2, 10, 19, 21, 35, 42, 45, 47, 48, 49, 51, 53, 74, 75
 def batch_of(send: Send, *, transactional: bool = False) -> bytes:
     now = WALL_START_MS + int(send.began * 1000)
     return encode_batch(
-        [Record(timestamp=now, key=value[:4], value=value) for value in send.values],
+        [
+            Record(timestamp=now, key=value[:KEY_SIZE], value=None if len(value) == KEY_SIZE else value)
+            for value in send.values
+        ],
         producer_id=send.producer_id,
         producer_epoch=send.producer_epoch,
         base_sequence=send.sequence,
@@ -75,12 +78,21 @@ class Values:
 class PlainProducer(Client):
     """Sends each batch once and never again."""
 
-    def __init__(self, shared: Shared, name: str, *, places: Sequence[tuple[str, int]], acks: int, pause_s: float):
+    def __init__(
+        self,
+        shared: Shared,
+        name: str,
+        *,
+        places: Sequence[tuple[str, int]],
+        acks: int,
+        pause_s: float,
+        values: type[Values] = Values,
+    ) -> None:
         super().__init__(shared, name)
         self._places = places
         self._acks = acks
         self._pause_s = pause_s
-        self._values = Values(self, 300)
+        self._values = values(self, 300)
         self.acked_at = 0.0
 
     async def run(self) -> None:
@@ -123,13 +135,20 @@ class PlainProducer(Client):
 
 class IdempotentProducer(Client):
     def __init__(
-        self, shared: Shared, name: str, *, places: Sequence[tuple[str, int]], pause_s: float, in_flight: int
+        self,
+        shared: Shared,
+        name: str,
+        *,
+        places: Sequence[tuple[str, int]],
+        pause_s: float,
+        in_flight: int,
+        values: type[Values] = Values,
     ) -> None:
         super().__init__(shared, name)
         self._places = places
         self._pause_s = pause_s
         self._in_flight = in_flight
-        self._values = Values(self, 300)
+        self._values = values(self, 300)
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[Place, int] = {}
         self._topic_by_turn = 0

@@ -49,8 +49,11 @@ def _compare(log: Log) -> Iterator[str]:
     if headers and headers[0].base_offset == 0 and log.start_offset == 0:
         replayed = ProducerState()
         snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
-        if _producers(log.producer_state) != _producers(replayed):
-            yield f"producers are {_producers(log.producer_state)}, the log says {_producers(replayed)}"
+        # Compaction leaves a producer its last batch, or its last marker: the sequence and the epoch are in it.
+        width = 2 if log.settings.compact else None
+        held, said = _producers(log.producer_state, width), _producers(replayed, width)
+        if held != said:
+            yield f"producers are {held}, the log says {said}"
         if log.producer_state.open_transactions != replayed.open_transactions:
             yield (
                 f"open transactions are {log.producer_state.open_transactions}, "
@@ -58,7 +61,7 @@ def _compare(log: Log) -> Iterator[str]:
             )
 
 
-def _producers(state: ProducerState) -> dict[int, tuple[object, ...]]:
+def _producers(state: ProducerState, width: int | None) -> dict[int, tuple[object, ...]]:
     return {
         each.producer_id: (
             each.epoch,
@@ -66,7 +69,7 @@ def _producers(state: ProducerState) -> dict[int, tuple[object, ...]]:
             tuple(each.batches),
             each.coordinator_epoch,
             each.txn_first_offset,
-        )
+        )[:width]
         for each in state
     }
 

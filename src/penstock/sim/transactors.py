@@ -47,6 +47,7 @@ class Transactor(Consumer):
         timeout_s: float,
         abort_chance: float,
         pause_s: float,
+        values: type[Values] = Values,
     ) -> None:
         super().__init__(shared, name, places=inputs, committed_only=True, wait_s=0.1)
         self.transactional_id = transactional_id
@@ -56,7 +57,7 @@ class Transactor(Consumer):
         self._timeout_s = timeout_s
         self._abort_chance = abort_chance
         self._pause_s = pause_s
-        self._values = Values(self, 100)
+        self._values = values(self, 100)
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[Place, int] = {}
         self.ended_at = 0.0

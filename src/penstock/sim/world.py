@@ -19,8 +19,9 @@ from typing import Any
 
 from penstock.client.asking import PeerUnavailable
 from penstock.model.errors import Refusal
-from penstock.sim import admin, snapshots
+from penstock.sim import admin, snapshots, tables
 from penstock.sim.checkers import check
+from penstock.sim.checkers.tables import compacted_away
 from penstock.sim.client import Client, Lost, Shared, Unavailable
 from penstock.sim.consumers import Consumer, read_back
 from penstock.sim.disk import Crashed
@@ -98,6 +99,8 @@ class World:
         self.rotten = self.observer.rotten
         self.halted = False
         self.places = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
+        self.tables = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
+        self.history.tables = {topic.name: plan.tombstone_s for topic in plan.tables}
 
     def _host(self, node_id: int) -> Host:
         name = f"node{node_id}"
@@ -118,6 +121,7 @@ class World:
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
             ),
             "metadata.log.max.record.bytes.between.snapshots": str(self.random.choice((300, 2000, 20_000))),
+            **self.plan.cleaning,
         }
         host = Host(
             name=name,
@@ -185,7 +189,8 @@ class World:
         for host in self.hosts:
             host.start()
         setup = Client(self.shared, "setup")
-        if not await self._as(setup, admin.create_topics(setup, self.plan.topics, replicas=min(self.plan.nodes, 3))):
+        topics = [*self.plan.topics, *self.plan.tables]
+        if not await self._as(setup, admin.create_topics(setup, topics, replicas=min(self.plan.nodes, 3))):
             self.complaints.append("inv_57: topics could not be made on a healthy cluster")
             return
         self._start_clients()
@@ -253,6 +258,7 @@ class World:
             self.clients.append(admin.Trimmer(shared, "trimmer", places=places))
         if plan.churn:
             self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
+        self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
         for client in self.clients:
             self._working.append(self.loop.spawn(client.owner, client.run()))  # type: ignore[attr-defined]
 
@@ -385,7 +391,7 @@ class World:
     async def _look_back(self, name: str) -> None:
         """Read everything with fresh clients, once all transactions are over."""
         deadline = self.loop.now + CATCH_UP_S_MAX
-        for topic, partition in self.places:
+        for topic, partition in (*self.places, *self.tables):
             reader = Client(self.shared, f"{name}.{topic}-{partition}")
             view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
             while not view.code and view.last_stable_offset < view.end and self.loop.now < deadline:
@@ -395,6 +401,8 @@ class World:
             if view.code and not (self.plan.beyond and f"{topic}-{partition}" in self.rotten):
                 self.complaints.append(f"inv_57: {topic}-{partition} cannot be read: error {view.code}")
             self.history.views.append(view)
+            if topic in self.history.tables and compacted_away(self.history, view):
+                self.trace.sometimes["records compacted away"] += 1
         for group in sorted({commit.group for commit in self.history.commits}):
             reader_of_group = Consumer(self.shared, f"{name}.{group}", places=self.places, committed_only=True)
             if not await self._as(reader_of_group, _offsets(reader_of_group, group, self.places)):

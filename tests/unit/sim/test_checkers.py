@@ -88,6 +88,12 @@ def dealt(client: str, generation: int, at: float) -> Assigned:
     return Assigned(client, "group", generation, ("a", "b"), (PLACE,), at, at)
 
 
+def table(sends: list[Send], left: dict[int, bytes]) -> History:
+    """A compacted topic of which so much is left."""
+    batches = [batch(offset, value) for offset, value in left.items()]
+    return History(sends=sends, views=[view(*batches)], tables={"orders": 0.0})
+
+
 BAD: dict[str, Callable[[], History]] = {
     "inv_01_acknowledged_records_stay": lambda: History(sends=[send(b"a", 1)], views=[view(batch(0, b"x"))]),
     "inv_02_one_offset_has_one_value": lambda: History(sends=[send(b"a", 0)], polls=[poll((0, b"b"))]),
@@ -128,6 +134,12 @@ BAD: dict[str, Callable[[], History]] = {
     "inv_40_what_is_late_touches_no_later_transaction": lambda: History(
         views=[view(batch(0, b"a", producer=7, epoch=2), marker(1, commit=True))]
     ),
+    "inv_51_compaction_keeps_the_last_of_every_key": lambda: table(
+        [send(b"key|a", 0), send(b"key|b", 1)], {0: b"key|a"}
+    ),
+    "inv_51_tombstones_stay_for_a_while": lambda: History(
+        sends=[send(b"key|", 1)], polls=[poll((0, b"key|a"), (2, b"oth|b"))], tables={"orders": 5.0}
+    ),
 }
 
 
@@ -164,3 +176,25 @@ def test_a_transaction_ends_under_a_later_epoch_than_it_was_written() -> None:
     assert problems(0) == []
     assert "ends what producer 7 wrote under the same epoch" in problems(1)[0]
     assert "was at epoch 2, and ends something under 1" in problems(2)[0]
+
+
+def test_a_compacted_topic_is_the_dictionary_of_what_was_acknowledged() -> None:
+    sends = [send(b"k01|a", 0), send(b"k02|a", 1), send(b"k01|b", 2), send(b"k02|", 3), send(b"k03|a", 4)]
+    assert check(table(sends, {2: b"k01|b", 4: b"k03|a"})) == [], "old values and an old tombstone are gone"
+    assert check(table(sends, {1: b"k02|a", 2: b"k01|b", 3: b"k02|", 4: b"k03|a"})) == [], "nothing was compacted yet"
+    assert check(table(sends, {1: b"k02|a", 2: b"k01|b", 4: b"k03|a"})), "a deleted key is back"
+    assert check(table(sends, {2: b"k01|b"})), "the last value of a key is lost"
+    assert check(table(sends, {2: b"k01|b", 3: b"k03|a"})), "an offset has moved"
+
+
+def test_a_write_that_nobody_knows_of_may_be_the_last_of_its_key_or_not_there() -> None:
+    sends = [send(b"k01|a", 0), send(b"k01|", -1, outcome="info"), send(b"k01|c", -1, outcome="info")]
+    for left in ({0: b"k01|a"}, {}, {1: b"k01|"}, {2: b"k01|c"}):
+        assert check(table(sends, left)) == []
+    assert check(table(sends, {2: b"k01|d"}))
+
+
+def test_who_reads_too_late_may_miss_a_tombstone() -> None:
+    history = BAD["inv_51_tombstones_stay_for_a_while"]()
+    history.tables["orders"] = 2.0
+    assert check(history) == []

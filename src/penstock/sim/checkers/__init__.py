@@ -6,14 +6,14 @@ fail on a bad history by tests/unit/sim/.
 
 from collections.abc import Callable, Iterator
 
-from penstock.sim.checkers import epochs, groups, log, transactions
+from penstock.sim.checkers import epochs, groups, log, tables, transactions
 from penstock.sim.history import History
 
 Checker = Callable[[History], Iterator[str]]
 
 CHECKERS: dict[str, Checker] = {
     name: function
-    for module in (log, groups, transactions, epochs)
+    for module in (log, groups, transactions, epochs, tables)
     for name, function in vars(module).items()
     if name.startswith("inv_")
 }

@@ -22,7 +22,8 @@ def inv_36_transactions_are_whole(history: History) -> Iterator[str]:
         return
     # A value may be sent again in a later transaction when the first was aborted.
     for txn in history.txns:
-        values = [value for send in txn.sends if not _trimmed(send, starts) for value in send.values]
+        lasting = (send for send in txn.sends if send.place.topic not in history.tables)
+        values = [value for send in lasting if not _trimmed(send, starts) for value in send.values]
         others = {
             value
             for other in history.txns
