@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -17,14 +18,16 @@ from pyspark_penstock.session import SETTINGS
 from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent
+CHECKOUT = Path(__file__).parents[2]
 START_S_MAX = 120.0
 
 
 class ConnectServer:
     """Use as a context; `url` is for spark.remote."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self._folder = folder
+        self._settings = settings
         (self._port,) = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -42,16 +45,18 @@ class ConnectServer:
             **SETTINGS,
             "spark.connect.grpc.binding.address": HOST,
             "spark.connect.grpc.binding.port": str(self._port),
-            "spark.master": "local[2]",
             "spark.driver.memory": "1g",
             "spark.ui.enabled": "false",
             "spark.driver.host": HOST,
             "spark.driver.bindAddress": HOST,
             "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            **self._settings,
         }
         words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *words, "spark-internal"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable}
+        # Data sources that a test registers are found by their module.
+        environment["PYTHONPATH"] = os.pathsep.join((str(CHECKOUT), str(CHECKOUT / "src")))
         with (self._folder / "connect.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [str(SPARK / "bin" / "spark-submit"), *server], stdout=log, stderr=log, env=environment

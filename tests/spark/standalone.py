@@ -1,4 +1,7 @@
-"""A real standalone Spark on this machine: one master and two workers of one core each, as processes of their own."""
+"""A real standalone Spark on this machine: one master and two workers of one core each, as processes of their own.
+
+The workers have addresses of their own, because Spark starts no second attempt of a task on the host of the first.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent
 START_S_MAX = 120.0
+WORKERS = {"worker-1": HOST, "worker-2": "127.0.0.2"}
 
 
 class Standalone:
@@ -38,8 +42,8 @@ class Standalone:
         self._start("master", master)
         try:
             self._await(lambda state: state["status"] == "ALIVE")
-            for name in ("worker-1", "worker-2"):
-                place = ["--host", HOST, "--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / name)]
+            for name, host in WORKERS.items():
+                place = ["--host", host, "--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / name)]
                 self._start(name, ["worker.Worker", *place, self.url])
             self._await(lambda state: state["aliveworkers"] == 2)
         except BaseException:
@@ -59,7 +63,7 @@ class Standalone:
 
     def workers_that_ran(self) -> int:
         """How many workers have had an executor: each keeps its folder."""
-        return sum(1 for name in ("worker-1", "worker-2") if list((self._folder / name).glob("app-*/*/stderr")))
+        return sum(1 for name in WORKERS if list((self._folder / name).glob("app-*/*/stderr")))
 
     def _start(self, name: str, words: list[str]) -> None:
         environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m", "SPARK_HOME": str(SPARK)}

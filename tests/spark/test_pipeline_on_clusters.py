@@ -1,18 +1,27 @@
-"""The same pipeline files on a standalone Spark of two workers, over three brokers of which one goes away."""
+"""The same pipeline files on a standalone Spark of two workers and through Spark Connect, over three brokers of which
+one goes away; and the sink with speculative execution.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.spark.log import Log
 from tests.support.penstock_cluster import PenstockCluster
+
+if TYPE_CHECKING:
+    from tests.spark.connect_server import ConnectServer
+    from tests.spark.standalone import Standalone
+
+CHECKOUT = Path(__file__).parents[2]
 
 FLOWS = """
 from pyspark import pipelines as dp
@@ -52,37 +61,113 @@ configuration:
 ROWS = 1000
 
 
-@pytest.fixture
+# A copy of a task is started as soon as the other half of its tasks is done.
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+
+
+@pytest.fixture(scope="module")
 def brokers() -> Iterator[PenstockCluster]:
     with PenstockCluster(count=3) as cluster:
         yield cluster
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(480)
-def test_two_workers_and_three_brokers_keep_each_row_once(brokers: PenstockCluster, tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
-    from deltalake import DeltaTable
+@pytest.fixture(scope="module")
+def log(brokers: PenstockCluster) -> Log:
+    made = Log(brokers.bootstrap)
+    for name in ("numbers", "copied", "speculated"):
+        made.create(name, 2, {"min.insync.replicas": "2"}, replicas=3)
+    return made
 
+
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
     from tests.spark.standalone import Standalone
 
-    (tmp_path / "flows.py").write_text(FLOWS)
-    (tmp_path / "spark-pipeline.yml").write_text(SPEC)
-    topics = [NewTopic(name, 2, 3, config={"min.insync.replicas": "2"}) for name in ("numbers", "copied")]
-    admin = AdminClient({"bootstrap.servers": brokers.bootstrap})
-    for done in admin.create_topics(topics).values():
-        done.result(30)
-    log = Log(brokers.bootstrap)
-    with Standalone(tmp_path) as spark:
-        command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(tmp_path)]
-        command += ["--bootstrap", brokers.bootstrap, "--set", f"spark.master={spark.url}"]
-        for half in range(2):
-            log.fill("numbers", [str(number) for number in range(half * ROWS, half * ROWS + ROWS)])
-            done_run = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False)
-            assert done_run.returncode == 0, done_run.stderr + done_run.stdout
-            if half == 0:
-                brokers.kill(3)
-        assert spark.workers_that_ran() == 2
-    expected = Counter(str(number) for number in range(2 * ROWS))
-    assert Counter(DeltaTable(str(tmp_path / "storage" / "lake")).to_pyarrow_table()["v"].to_pylist()) == expected
+    with Standalone(tmp_path_factory.mktemp("standalone")) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def project(standalone: Standalone, brokers: PenstockCluster, log: Log, tmp_path_factory: pytest.TempPathFactory) -> (
+    Path
+):  # fmt: skip
+    """The pipeline's folder, after a first run on the standalone master."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "flows.py").write_text(FLOWS)
+    (folder / "spark-pipeline.yml").write_text(SPEC)
+    log.fill("numbers", [str(number) for number in range(ROWS)])
+    run(folder, brokers, f"spark.master={standalone.url}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def connect(
+    standalone: Standalone, project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ConnectServer]:
+    """A server whose executors are the standalone's, which the first run has given back."""
+    from tests.spark.connect_server import ConnectServer
+
+    places = os.pathsep.join((str(CHECKOUT), str(CHECKOUT / "src")))
+    settings = {
+        "spark.master": standalone.url,
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.executorEnv.PYTHONPATH": places,
+        **SPECULATION,
+    }
+    with ConnectServer(tmp_path_factory.mktemp("connect"), settings) as server:
+        yield server
+
+
+def run(folder: Path, brokers: PenstockCluster, where: str) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "pipeline", "run", str(folder)]
+    command += ["--bootstrap", brokers.bootstrap, "--set", where]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def kept(folder: Path) -> Counter[str]:
+    from deltalake import DeltaTable
+
+    return Counter(DeltaTable(str(folder / "storage" / "lake")).to_pyarrow_table()["v"].to_pylist())
+
+
+def test_both_workers_of_a_standalone_master_have_their_share(
+    standalone: Standalone, project: Path, log: Log
+) -> None:
+    expected = Counter(str(number) for number in range(ROWS))
+    assert standalone.workers_that_ran() == 2
     assert log.committed_values("copied") == expected
+    assert kept(project) == expected
+
+
+def test_the_next_run_goes_on_through_spark_connect_with_a_broker_less(
+    connect: ConnectServer, project: Path, brokers: PenstockCluster, log: Log
+) -> None:
+    brokers.kill(3)
+    log.fill("numbers", [str(number) for number in range(ROWS, 2 * ROWS)])
+    run(project, brokers, f"spark.remote={connect.url}")
+    expected = Counter(str(number) for number in range(2 * ROWS))
+    assert log.committed_values("copied") == expected
+    assert kept(project) == expected
+
+
+def test_a_speculative_attempt_doubles_nothing(
+    connect: ConnectServer, brokers: PenstockCluster, log: Log, tmp_path: Path
+) -> None:
+    words = [connect.url, brokers.bootstrap, "numbers", "speculated", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.spark.slow_sink", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=220, check=False, cwd=CHECKOUT)
+    assert done.returncode == 0, done.stderr + done.stdout
+    attempts = sorted(path.name for path in tmp_path.glob("partition-*"))
+    assert attempts[:2] == ["partition-0-attempt-0", "partition-0-attempt-1"], "both attempts wrote their rows"
+    seen = log.committed_values("speculated")
+    assert seen == log.committed_values("numbers") and set(seen.values()) == {1}
