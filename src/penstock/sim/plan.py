@@ -150,7 +150,7 @@ def _draw_tables(plan: Plan, random: Random) -> None:
     plan.cleaning["log.cleaner.backoff.ms"] = random.choice(("300", "1500"))
     if random.random() < 0.3:
         # Room for five keys: a log takes several passes.
-        plan.cleaning |= {"log.cleaner.dedupe.buffer.size": str(1 << 20), "log.cleaner.io.buffer.load.factor": "0.001"}
+        plan.cleaning |= {"log.cleaner.dedupe.buffer.size": str(2 << 20), "log.cleaner.io.buffer.load.factor": "0.0005"}
     if random.random() < 0.5:
         plan.cleaning |= {"log.roll.ms": random.choice(("400", "2000")), "log.cleaner.min.cleanable.ratio": "0.2"}
     if "clock_jump" not in plan.faults and not plan.clock_rates:
