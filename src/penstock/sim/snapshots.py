@@ -13,6 +13,7 @@ from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Damaged
 from penstock.wire.batch import BatchHeader, iter_batches
 
 
@@ -23,7 +24,7 @@ def check_derived_state(hosts: Sequence[Host], rotten: Collection[str]) -> list[
         if host.is_up and host.node is not None:
             for log in host.node.context.store:
                 if log.damage is None and log.directory.failure is None and str(log.topic_partition) not in rotten:
-                    with suppress(Refusal, BadBatch):
+                    with suppress(Refusal, BadBatch, Damaged):
                         found += [f"inv_21: {host.name} {log.topic_partition}: {each}" for each in _compare(log)]
     return found
 

@@ -102,10 +102,10 @@ def _rebuild(log: RollingLog, slot: int) -> None:
         for position, header in segment.headers_from(0):
             if header[9] >= 0:
                 note_batch(producers, segment, position, header, now_ms)
-    except BadBatch as bad:
+    except (BadBatch, Damaged) as bad:
         if log.damaged_from is None:
             segment.txn_index.loaded = False
-            raise Damaged(segment, bad) from bad
+            raise bad if isinstance(bad, Damaged) else Damaged(segment, bad) from bad
     with suppress(OSError):
         segment.txn_index.save_if_any(disk)
 

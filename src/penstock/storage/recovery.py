@@ -19,7 +19,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
-from penstock.storage.segment import Segment, file_name
+from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
 from penstock.wire.batch import HeaderTuple
 
@@ -173,7 +173,7 @@ def _trust_the_end(plan: _Plan) -> bool:
             return False
         _load_epochs(plan, state.end_offset)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, state.end_offset, plan.now_ms)
-    except BadBatch:
+    except (BadBatch, Damaged):
         return False
     state.flushed_offset = state.end_offset
     return True
@@ -187,7 +187,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     try:
         _load_epochs(plan, base_offset)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, base_offset, plan.now_ms)
-    except BadBatch:
+    except (BadBatch, Damaged):
         # Damage before the part that needs a scan: scan everything, to find out where it is.
         if first > 0:
             _scan(plan, state.segments[0].base_offset)

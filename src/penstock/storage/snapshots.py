@@ -11,7 +11,8 @@ from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
 from penstock.storage.marker import read_marker
 from penstock.storage.producer_state import Ended, ProducerState
-from penstock.storage.segment import Segment, file_name
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.wire.batch import CONTROL, TRANSACTIONAL, HeaderTuple
 
 SUFFIX = ".snapshot"
@@ -45,7 +46,7 @@ def remove_snapshots(disk: Disk, folder: str, *, above: int) -> None:
 def load_producers(
     disk: Disk, folder: str, segments: Sequence[Segment], producers: ProducerState, end: int, now_ms: int
 ) -> None:
-    """Make the state before an offset: the newest good snapshot, then the log behind it. Raises BadBatch."""
+    """Make the state before an offset: the newest good snapshot, then the log behind it. Raises Damaged."""
     producers.clear()
     start = segments[0].base_offset
     for offset in reversed(_offsets(disk, folder)):
@@ -63,20 +64,27 @@ def load_producers(
 
 
 def replay(segments: Sequence[Segment], producers: ProducerState, start: int, end: int, now_ms: int) -> None:
-    """Note the producers' batches from one offset up to another, by their headers."""
+    """Note the producers' batches from one offset up to another, by their headers. Raises Damaged."""
     for index, segment in enumerate(segments):
         if index + 1 < len(segments) and segments[index + 1].base_offset <= start:
             continue
         if segment.base_offset >= end or start >= end:
             return
-        first = segment.find(start) if start > segment.base_offset else 0
-        if first is None:
-            continue
-        for position, header in segment.headers_from(first):
-            if header[0] >= end:
-                return
-            if header[9] >= 0:
-                note_batch(producers, segment, position, header, now_ms)
+        try:
+            _replay_segment(segment, producers, start, end, now_ms)
+        except BadBatch as bad:
+            raise Damaged(segment, bad) from bad
+
+
+def _replay_segment(segment: Segment, producers: ProducerState, start: int, end: int, now_ms: int) -> None:
+    first = segment.find(start) if start > segment.base_offset else 0
+    if first is None:
+        return
+    for position, header in segment.headers_from(first):
+        if header[0] >= end:
+            return
+        if header[9] >= 0:
+            note_batch(producers, segment, position, header, now_ms)
 
 
 def note_batch(

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.errors import OffsetOutOfRange
+from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
@@ -168,3 +168,19 @@ def test_everything_can_be_dropped_to_begin_anew() -> None:
     assert append(log, batch(), epoch=3).base_offset == 500
     again = open_log(disk)
     assert (again.start_offset, again.end_offset, again.epochs.entries()) == (500, 501, [(3, 500)])
+
+
+def test_rot_that_a_cut_comes_upon_is_told_and_quarantined() -> None:
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=100_000)
+    for sequence in range(6):
+        append(log, idempotent(sequence=sequence))
+    log.close()
+    log = open_log(disk, clean=True, recovery_point=6, segment_bytes=100_000)
+    path = log.active.path
+    second = len(disk.read_file(path)) // 6
+    # The offset delta of the second batch: its header is no header any more. The snapshot at the end goes with the cut.
+    disk.flip(path, second + 23, 0xFF)
+    with pytest.raises(StorageError, match="damaged"):
+        log.truncate_to(4)
+    assert log.damage is not None and log.damaged_from == 1
