@@ -114,15 +114,14 @@ class _Folder:
             self.first_pending += 1
 
     def drop_pending(self) -> None:
-        """What a failed sync does: the names are seen, and never reach the disk."""
-        self.first_pending += len(self.pending)
-        self.pending.clear()
+        """What a failed sync does: nothing. File systems keep names in a journal, in order; a later sync takes all."""
 
     def crash(self, random: Random, kept: float) -> None:
         for change in self.pending:
             if random.random() < kept:
                 _rename(self.durable, *change)
-        self.drop_pending()
+        self.first_pending += len(self.pending)
+        self.pending.clear()
         self.names = dict(self.durable)
         for entry in self.names.values():
             entry.crash(random, kept)

@@ -21,7 +21,7 @@ from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
 from penstock.storage.snapshots import load_producers, remove_snapshots
-from penstock.wire.batch import HeaderTuple
+from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
 _NAME_DIGITS = 20
 _LEFTOVERS = (".deleted", ".tmp", ".cleaned", ".swap")
@@ -56,6 +56,12 @@ class _Plan:
     recovery_point: int
     log_start: int
     state: Recovered
+    quarantined_from: int | None = None
+
+    @property
+    def cut_from(self) -> int:
+        """Below this offset nothing is cut, whatever it looks like: all of a log that is known to be damaged."""
+        return self.recovery_point if self.quarantined_from is None else OFFSET_MAX
 
     @property
     def disk(self) -> Disk:
@@ -81,12 +87,12 @@ def recover(
     plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, state)
     if not state.segments:
         _begin_at(plan, log_start)
-    scan_from = damage.quarantined_from(disk, folder)
-    if scan_from is not None:
-        _scan(plan, min(scan_from, recovery_point))
+    plan.quarantined_from = damage.quarantined_from(disk, folder)
+    if plan.quarantined_from is not None:
+        _scan(plan, min(plan.quarantined_from, recovery_point))
     elif not clean or not _trust_the_end(plan):
         _scan(plan, recovery_point)
-    if scan_from is not None and state.damage is None:
+    if plan.quarantined_from is not None and state.damage is None:
         damage.lift_quarantine(disk, folder)
     if log_start > state.end_offset and state.damage is None:
         _drop_everything(plan, log_start)
@@ -198,14 +204,14 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     for index in range(first, len(state.segments)):
         segment = state.segments[index]
         if segment.base_offset > end and not _gap_is_fine(plan, segment, end):
-            damage.on_gap(plan.disk, state, index, end, recovery_point=plan.recovery_point)
+            damage.on_gap(plan.disk, state, index, end, recovery_point=plan.cut_from)
             break
         try:
             below = state.segments[index + 1].base_offset if index + 1 < len(state.segments) else OFFSET_MAX
-            end = _scan_segment(plan, segment, below=below)
+            end = _scan_segment(plan, segment, below=below, is_last=index + 1 == len(state.segments))
         except damage.Stopped as stopped:
             end = stopped.offset
-            damage.on_bad_batch(plan.disk, state, index, stopped, recovery_point=plan.recovery_point)
+            damage.on_bad_batch(plan.disk, state, index, stopped, recovery_point=plan.cut_from)
             break
     if state.damage is None:
         state.end_offset = end
@@ -213,6 +219,9 @@ def _scan(plan: _Plan, scan_from: int) -> None:
             damage.on_missing_end(state, end, recovery_point=plan.recovery_point)
     if state.damage is not None:
         assert state.damaged_from is not None
+        if plan.quarantined_from is not None:
+            # Further rot may have hidden where it began: what was not served is not served now.
+            state.damaged_from = min(state.damaged_from, plan.quarantined_from)
         # Offsets that were synced stay in range: a reader is told of the damage, and not that they never were.
         state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.recovery_point)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
@@ -224,7 +233,7 @@ def _gap_is_fine(plan: _Plan, segment: Segment, end: int) -> bool:
     return plan.settings.compact and segment.base_offset <= plan.recovery_point
 
 
-def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
+def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:
     """Check every batch of a segment and make all that is derived from it; return the offset behind it."""
     state = plan.state
     epochs, producers, now_ms = state.epochs, state.producers, plan.now_ms
@@ -232,12 +241,13 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
     segment.txn_index.begin_anew()
     latest = epochs.latest
     end = segment.base_offset
-    closed_at = plan.recovery_point if plan.clean and plan.recovery_point else OFFSET_MAX
+    closed_at = plan.recovery_point if plan.clean and plan.recovery_point and is_last else OFFSET_MAX
     index_batch = segment.index_batch
     try:
         for position, header in segment.headers_from(0, check_crc=True, below=below):
-            if header[0] != end and closed_at <= header[0] + header[6]:
-                # The checksum does not cover base offsets, and the last one has no neighbour to belie it.
+            if header[0] != end < closed_at <= header[0] + header[6] and _is_at_end(segment, position, header):
+                # The checksum does not cover base offsets, and the last one has no neighbour to belie it. An older
+                # checkpoint may lie in any gap that compaction left.
                 raise BadBatch(position, f"base offset {header[0]} in a log that was closed at {closed_at}")
             index_batch(position, header)
             end = header[0] + header[6] + 1
@@ -254,6 +264,11 @@ def _scan_segment(plan: _Plan, segment: Segment, *, below: int) -> int:
         segment.all_checked()
     segment.finish_indexes()
     return end
+
+
+def _is_at_end(segment: Segment, position: int, header: HeaderTuple) -> bool:
+    size: int = header[1] + LOG_OVERHEAD
+    return position + size >= segment.size
 
 
 def _settle(plan: _Plan, first: int) -> None:

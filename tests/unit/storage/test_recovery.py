@@ -9,7 +9,7 @@ from penstock.sim.disk import SimDisk
 from penstock.storage.damage import QUARANTINE_FILE
 from penstock.storage.log import Log
 from penstock.wire.batch import BatchHeader
-from tests.unit.storage.support import FOLDER, append, batch, fill, idempotent, open_log, stored
+from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
 
 def written(counts: list[int], *, clean: bool = False) -> tuple[SimDisk, list[int]]:
@@ -295,3 +295,33 @@ def test_an_epoch_that_was_led_without_a_batch_is_forgotten_by_a_follower() -> N
     assert log.epochs.entries() == [(1, 0)]
     append(log, batch(), epoch=1)
     assert log.epoch_end(1) == (1, 2)
+
+
+def test_a_log_that_is_known_to_be_damaged_is_never_cut() -> None:
+    disk, bases = written([2] * 6)
+    path = last_log(disk)
+    size = len(disk.read_file(path)) // 6
+    for spoiled in range(3, 6):
+        disk.flip(path, spoiled * size + 70)
+    assert open_log(disk, recovery_point=12).damaged_from == bases[3]
+    # The base offset of the last good batch: no checksum covers it, and no good neighbour is left to belie it.
+    disk.flip(path, 2 * size + 4, 0x40)
+    rotten = disk.read_file(path)
+    log = open_log(disk, recovery_point=12)
+    assert (log.damaged_from, disk.read_file(path)) == (bases[3], rotten)
+    with pytest.raises(StorageError):
+        log.read(bases[3], max_bytes=10_000, end=log.end_offset)
+
+
+@pytest.mark.parametrize("point", range(1, 19))
+def test_an_old_checkpoint_may_lie_in_a_gap_that_compaction_left(point: int) -> None:
+    disk = SimDisk()
+    log = open_log(disk, cleanup_policy=frozenset({"compact"}))
+    for base in (0, 3, 9, 12):
+        log.append_replicated(memoryview(bytearray(batch(2, base_offset=base))), now_ms=NOW_MS, gaps_below=20)
+    log.roll()
+    fill(log, [2, 2])
+    end = log.end_offset
+    log.close()
+    again = open_log(disk, clean=True, recovery_point=point, cleanup_policy=frozenset({"compact"}))
+    assert (again.damage, again.end_offset) == (None, end)
