@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from penstock.controller import alter_partition, leaders
+from penstock.controller.brokers import NO_BROKER_EPOCH
 from penstock.metadata import quorum_state
 from penstock.raft import leading, voting
 from penstock.replication import follower, partition
@@ -147,8 +149,16 @@ def stale_broker_epochs_join() -> list[Patch]:
 
 @bug
 def stale_leaders_change_the_set() -> list[Patch]:
-    """The controller takes changes of the in-sync set from any epoch."""
-    return [patch.object(alter_partition, "_check_epochs", lambda state, node_id, wish: None)]
+    """The controller takes changes of the in-sync set from any epoch of a leader, and of the processes it names."""
+
+    def any_process(original: Any) -> Any:
+        return lambda image, state, member: original(image, state, replace(member, broker_epoch=NO_BROKER_EPOCH))
+
+    return [
+        patch.object(alter_partition, "_check_epochs", lambda state, node_id, wish: None),
+        patch.object(alter_partition, "check_broker_epoch", lambda image, node_id, broker_epoch: None),
+        replaced(alter_partition, "_ineligible", any_process),
+    ]
 
 
 # -- the quorum ----------------------------------------------------------------------------

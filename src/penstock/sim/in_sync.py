@@ -6,10 +6,9 @@ the set holds durably everything that consumers are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.metadata.image import Image, PartitionImage
-from penstock.replication.partition import Partition
 
 
 def wrong_joiners(before: PartitionImage, after: PartitionImage, image: Image) -> Iterator[str]:
@@ -26,9 +25,9 @@ def wrong_joiners(before: PartitionImage, after: PartitionImage, image: Image) -
             yield f"{node_id} joins the set and is shutting down"
 
 
-def members_behind(leader: Partition, durable_ends: Mapping[int, int | None]) -> Iterator[str]:
-    """Members of the leader's set that lack what it shows. An end is None where nobody can be asked."""
-    for node_id in leader.isr:
+def members_behind(isr: Sequence[int], mark: int, durable_ends: Mapping[int, int | None]) -> Iterator[str]:
+    """Members of a set that lack what its leader shows. An end is None where nobody can be asked."""
+    for node_id in isr:
         end = durable_ends.get(node_id)
-        if end is not None and end < leader.high_watermark:
-            yield f"{node_id} is in sync and holds {end} durably, the mark is {leader.high_watermark}"
+        if end is not None and end < mark:
+            yield f"{node_id} is in sync and holds {end} durably, the mark is {mark}"

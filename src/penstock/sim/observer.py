@@ -16,6 +16,7 @@ from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.records import encode
 from penstock.metadata.snapshot import records_of
 from penstock.model.errors import StorageError
+from penstock.model.ids import TopicName
 from penstock.replication.partition import Partition
 from penstock.sim.host import Host
 from penstock.sim.in_sync import members_behind, wrong_joiners
@@ -77,6 +78,8 @@ class Observer:
                     self._changed(f"{topic.name}-{index}", before, state)
                     if is_step and state.partition_epoch == before.partition_epoch + 1:
                         self._stepped(f"{topic.name}-{index}", before, state, image)
+                    if len(state.isr) > len(before.isr):
+                        self._look_at_members(topic.name, index, state)
 
     def _changed(self, place: str, before: PartitionImage, state: PartitionImage) -> None:
         if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
@@ -144,6 +147,19 @@ class Observer:
             self._complain(f"inv_25: {host.name} has forgotten the quorum's epoch {self._epochs[host.name]}")
         self._epochs[host.name] = max(epoch, self._epochs.get(host.name, 0))
 
+    def _look_at_members(self, topic: TopicName, index: int, state: PartitionImage) -> None:
+        """A set that has just grown: its leader may not have heard of it yet, and has counted the new one already."""
+        running = [host for host in self._hosts if host.is_up and host.node is not None]
+        for host in running:
+            assert host.node is not None
+            led = host.node.context.replicas.find(topic, index)
+            if led is None or not led.is_leader or led.leader_epoch != state.leader_epoch:
+                continue
+            if f"{topic}-{index}" not in self.rotten:
+                ends = {each.node_id: _durable_end(each, led) for each in running}
+                for problem in members_behind(state.isr, led.high_watermark, ends):
+                    self._complain(f"inv_16: {topic}-{index}: {problem}")
+
     def _look_at_leader(self, host: Host, partition: Partition, running: Sequence[Host]) -> None:
         key = (partition.topic_id.hex, partition.index, partition.leader_epoch)
         leader = self._leaders.setdefault(key, host.node_id)
@@ -152,7 +168,7 @@ class Observer:
             self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
         durable = {each.node_id: _durable_end(each, partition) for each in running}
         if place not in self.rotten:
-            for problem in members_behind(partition, durable):
+            for problem in members_behind(partition.isr, partition.high_watermark, durable):
                 self._complain(f"inv_16: {place}: {problem}")
         ends = [durable[each] for each in partition.replicas if each in durable]
         if len(ends) < len(partition.replicas) or None in ends:

@@ -38,7 +38,7 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
         "partition": 15.0,
         "one_way_partition": 20.0,
         "all_down": 40.0,
-        "late_peer_requests": 4.0,
+        "late_peer_requests": 1.5,
     }
 )
 
