@@ -1,7 +1,7 @@
 """The disk port on the operating system.
 
-Everything but what is asked for later happens in the caller's thread, on the page cache. Syncs run in
-a few threads of their own and report back to the event loop, many at a time; removals have one.
+Everything but what is asked for later happens in the caller's thread, on the page cache. Files are synced by the
+kernel (real_ring.py) where it can, otherwise in a few threads, as folders are; removals have a thread of their own.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
+from penstock.ports.real_ring import Ring
 
 # Measured with 36 files: two leave the disk idle, sixteen cost more in wake-ups than they bring.
 SYNC_THREADS = 4
@@ -288,14 +289,16 @@ class RealDisk:
 
     def __init__(self) -> None:
         self._syncs: SyncThreads | None = None
+        self._ring: Ring | None = None
         self._removals: RemovalThread | None = None
         self._on_time: Callable[[int], None] | None = None
 
     def time_syncs(self, on_time: Callable[[int], None]) -> None:
         """Call the function, on the loop, with the nanoseconds that each sync takes."""
         self._on_time = on_time
-        if self._syncs is not None:
-            self._syncs.on_time = on_time
+        for syncs in (self._syncs, self._ring):
+            if syncs is not None:
+                syncs.on_time = on_time
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         flags = os.O_RDWR if writable else os.O_RDONLY
@@ -304,7 +307,11 @@ class RealDisk:
         return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
-        self._sync_threads().ask(file, done)
+        threads = self._sync_threads()
+        if self._ring is not None and isinstance(file, RealFile):
+            self._ring.ask(file, done)
+        else:
+            threads.ask(file, done)
 
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
         self._sync_threads().ask(_OpenFolder(path), done)
@@ -316,12 +323,19 @@ class RealDisk:
 
     def _sync_threads(self) -> SyncThreads:
         if self._syncs is None:
-            self._syncs = SyncThreads(asyncio.get_running_loop())
-            self._syncs.on_time = self._on_time
+            loop = asyncio.get_running_loop()
+            self._syncs = SyncThreads(loop)
+            self._ring = Ring.open(loop, instead=self._syncs.ask)
+            for syncs in (self._syncs, self._ring):
+                if syncs is not None:
+                    syncs.on_time = self._on_time
         return self._syncs
 
     def stop(self) -> None:
         """Wait for the syncs under way and end their threads; what is left to remove, the next start removes."""
+        if self._ring is not None:
+            self._ring.stop()
+            self._ring = None
         if self._syncs is not None:
             self._syncs.stop()
             self._syncs = None
