@@ -75,10 +75,12 @@ def start(
     import asyncio
 
     from penstock.config.settings import BrokerSettings
+    from penstock.ports.real_loop import NodeLoop
 
     loaded = BrokerSettings.load(file=file, overrides=overrides)
     _configure_logging(log_level, LogFormat(loaded.text("log.format")))
-    asyncio.run(_serve(loaded))
+    with asyncio.Runner(loop_factory=NodeLoop) as runner:
+        runner.run(_serve(loaded))
 
 
 def build_overrides(

@@ -1,0 +1,14 @@
+"""The real network is tested on asyncio's own loop, as in somebody else's program, and on that of a node."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from penstock.ports.real_loop import NodeLoop
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
+    if item.path.name == "test_real_network.py":
+        return {"asyncio": asyncio.SelectorEventLoop, "node": NodeLoop}
+    return {"asyncio": asyncio.SelectorEventLoop}
