@@ -122,7 +122,7 @@ def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, no
         progress.caught_up_at = now
     if source in state.voters:
         advance(state)
-    has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < state.high_watermark
+    has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < _known_mark(state, role)
     if has_news and source in role.parked:
         _answer(state, role, source, request)
 
@@ -201,9 +201,18 @@ def _answer(state: State, role: Leader, voter: NodeId, request: FetchRequest) ->
         epoch=state.epoch,
         leader=state.node_id,
         request_id=request.request_id,
-        high_watermark=state.high_watermark,
+        high_watermark=_known_mark(state, role),
     )
     state.send(voter, response, read_from=request.fetch_offset)
+
+
+def _known_mark(state: State, role: Leader) -> Offset:
+    """The high watermark, -1 until something of this epoch is committed.
+
+    Before that a leader knows of no more than its snapshot holds. A node that starts would take that for the present,
+    and do again what was asked of it long ago.
+    """
+    return state.high_watermark if state.high_watermark > role.epoch_start else Offset(-1)
 
 
 def _answer_snapshot(state: State, source: NodeId, request: FetchRequest) -> None:

@@ -86,6 +86,8 @@ class Repairs:
         self._replace = replace
         self._repaired = repaired
         self._caught_up: set[tuple[UUID, int]] = set()
+        self._emptied: set[tuple[UUID, int]] = set()
+        """Replicas that were set aside here and are not filled again: not whole, whatever an image says."""
         self._watched: dict[tuple[UUID, int], Partition] = {}
         self._wanted: dict[tuple[UUID, int], UUID] = {}
         self._task: asyncio.Task[None] | None = None
@@ -98,15 +100,16 @@ class Repairs:
             self.forget(partition)
             return
         directory = directory_of(state, self._node_id)
+        damaged = partition.log.damage is not None or (key in self._emptied and directory != LOST_DIRECTORY)
         step = next_step(
-            damaged=partition.log.damage is not None,
+            damaged=damaged,
             directory=directory,
             own_directory=self._own_directory,
             has_other_leader=state.leader not in (NO_NODE, self._node_id),
             caught_up=key in self._caught_up,
         )
         self._wanted.pop(key, None)
-        if partition.log.damage is None and directory == self._own_directory:
+        if not damaged and directory == self._own_directory:
             if self._watched.pop(key, None) is not None:
                 self._caught_up.discard(key)
                 self._repaired(partition)
@@ -114,6 +117,7 @@ class Repairs:
         self._watched[key] = partition
         if step is Next.REPLACE:
             self._caught_up.discard(key)
+            self._emptied.add(key)
             self._replace(partition)
         elif step is not Next.NOTHING:
             self._want(key, LOST_DIRECTORY if step is Next.SAY_LOST else self._own_directory)
@@ -123,6 +127,7 @@ class Repairs:
         key = (partition.topic_id, partition.index)
         if key in self._watched and key not in self._caught_up and partition.log.end_offset >= leader_mark:
             self._caught_up.add(key)
+            self._emptied.discard(key)
             topic = image.topics_by_id.get(partition.topic_id)
             if topic is not None:
                 self.look(partition, topic.partitions[partition.index])
@@ -130,6 +135,7 @@ class Repairs:
     def forget(self, partition: Partition) -> None:
         key = (partition.topic_id, partition.index)
         self._caught_up.discard(key)
+        self._emptied.discard(key)
         self._watched.pop(key, None)
         self._wanted.pop(key, None)
 

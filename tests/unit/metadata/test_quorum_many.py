@@ -108,6 +108,23 @@ async def test_all_crash_and_nothing_committed_is_lost() -> None:
     assert value(again) == "4" and again.epoch > active.epoch
 
 
+@pytest.mark.parametrize("commits", [40, 41])
+async def test_no_image_after_a_restart_of_all_is_older_than_those_before_it(commits: int) -> None:
+    world, active = await started(metadata_log_max_record_bytes_between_snapshots="300")
+    for number in range(commits):
+        await set_value(world, active, str(number))
+        await world.pass_time(0.05)
+    for node in list(world.quorums):
+        world.crash(node)
+    await world.start()
+    shown: list[str | None] = []
+    for quorum in world.quorums.values():
+        quorum.subscribe(lambda delta, image: shown.append(image.topic_config(TopicName("any")).get("retention.ms")))
+    await world.until_active()
+    await world.pass_time(1)
+    assert len(shown) >= 3 and set(shown) == {str(commits - 1)}
+
+
 async def test_a_follower_that_missed_too_much_loads_the_leaders_snapshot() -> None:
     world, active = await started(
         metadata_log_max_record_bytes_between_snapshots="300", controller_quorum_fetch_snapshot_max_bytes="50"

@@ -1,9 +1,11 @@
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID
 
 from penstock.metadata.image import PartitionImage
 from penstock.metadata.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.replication.repair import Next, directory_of, is_usable, next_step
+from penstock.replication.repair import Next, Repairs, directory_of, is_usable, next_step
 
 OWN, OTHER = UUID(int=77), UUID(int=78)
 
@@ -57,3 +59,34 @@ def test_the_directory_of_a_replica_stands_at_its_place() -> None:
         leader=NodeId(3), leader_epoch=LeaderEpoch(0), replicas=replicas, isr=replicas, directories=(OTHER, OWN)
     )
     assert directory_of(state, NodeId(1)) == OWN
+
+
+async def test_what_was_emptied_here_is_said_to_be_lost_until_it_is_filled_whatever_the_image_says() -> None:
+    replaced: list[Any] = []
+    repaired: list[Any] = []
+    idle: Any = SimpleNamespace(call_later=lambda delay_s, callback: None)
+    repairs = Repairs(
+        idle,
+        idle,
+        node_id=NodeId(1),
+        own_directory=OWN,
+        broker_epoch=lambda: -1,
+        replace=replaced.append,
+        repaired=repaired.append,
+    )
+    partition: Any = SimpleNamespace(topic_id=UUID(int=5), index=0, log=SimpleNamespace(damage="rot", end_offset=0))
+    repairs.look(partition, _in_directory(LOST_DIRECTORY))
+    assert replaced == [partition]
+    partition.log.damage = None
+    repairs.look(partition, _in_directory(OWN))
+    assert repaired == [] and list(repairs._wanted.values()) == [LOST_DIRECTORY]
+    repairs.look(partition, _in_directory(LOST_DIRECTORY))
+    assert len(replaced) == 1 and not repairs._wanted
+    repairs.close()
+
+
+def _in_directory(directory: UUID) -> PartitionImage:
+    replicas = (NodeId(3), NodeId(1))
+    return PartitionImage(
+        leader=NodeId(3), leader_epoch=LeaderEpoch(0), replicas=replicas, isr=replicas, directories=(OTHER, directory)
+    )

@@ -135,8 +135,9 @@ def inv_07_consumers_skip_nothing(history: History) -> Iterator[str]:
         found = views.get(poll.place)
         if found is None or poll.place.topic_id in history.deleted_topics:
             continue
-        stands = found[0].committed if poll.committed_only else found[1]
         is_table = poll.place.topic in history.tables
+        # What was aborted may be gone from some replicas of a compacted topic and not from others.
+        stands = found[0].committed if poll.committed_only or is_table else found[1]
         yield from _compared(poll, _last_of_keys(stands) if is_table else stands, found[0].start, may_go=is_table)
 
 
