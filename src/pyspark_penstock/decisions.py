@@ -123,9 +123,10 @@ class DecisionLog:
         topic_id = self._cluster.topic(self._topic).topic_id
         seen = _seen.get(self._key)
         if seen is None or seen.topic_id != topic_id:
-            hint = self._hint()
-            seen = _Seen(topic_id, hint, hint, (-1, _NONE))
+            seen = self._nothing_seen(topic_id)
         offset = self._append(decision)
+        if offset < seen.position:  # the log was cut, as a leader that was behind may do
+            seen = self._nothing_seen(topic_id)
         if seen.position == offset:  # nobody else has written meanwhile
             found = seen.best if seen.best[1].order >= decision.order else (offset, decision)
         else:
@@ -137,6 +138,10 @@ class DecisionLog:
             hint = found[0]
         _seen[self._key] = _Seen(topic_id, hint, offset + 1, found)
         return found[1]
+
+    def _nothing_seen(self, topic_id: bytes) -> _Seen:
+        hint = self._hint()
+        return _Seen(topic_id, hint, hint, (-1, _NONE))
 
     def _hint(self) -> int:
         return fetch_offsets(self._cluster, self._group, self._topic, [0]).get(0, 0)

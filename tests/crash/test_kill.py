@@ -76,7 +76,7 @@ def read_back(bootstrap: str) -> dict[tuple[int, int], bytes]:
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
     seen: dict[tuple[int, int], bytes] = {}
     while any(position < ends[index] for index, position in positions(consumer).items()):
-        for message in consumer.consume(10_000, timeout=5):
+        for message in consumer.consume(10_000, timeout=0.2):
             assert message.error() is None, message.error()
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None and offset is not None and value is not None

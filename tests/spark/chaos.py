@@ -162,7 +162,7 @@ def campaign(kills: int, seed: int, *, say: bool = False) -> tuple[Counter[str],
                     unseen = [one for one in ("worker", "node", "driver") if not killed[one]]
                     if kills - killed.total() <= len(unseen):
                         kind = unseen[0]
-                    if _strike(kind, chosen, nodes, driver):
+                    if _strike(kind, chosen, nodes, driver, last=killed.total() == kills - 1):
                         killed[kind] += 1
                         if say:
                             print(f"{killed.total()} kills, {feeder.count} rows: {kind}", flush=True)
@@ -175,7 +175,7 @@ def campaign(kills: int, seed: int, *, say: bool = False) -> tuple[Counter[str],
     return killed, feeder.count
 
 
-def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Driver) -> bool:
+def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Driver, *, last: bool) -> bool:
     """Kill one process of this kind, and start anew what does not start by itself. False if there is none just now."""
     if kind == "worker":
         workers = driver.workers()
@@ -189,7 +189,8 @@ def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Dr
         nodes.restart(node)
     else:
         driver.kill()
-        driver.start()
+        if not last:  # the driver that finishes is started next
+            driver.start()
     return True
 
 

@@ -100,7 +100,7 @@ class Log:
             seen: Counter[str] = Counter()
             ended: set[int | None] = set()
             while len(ended) < len(partitions):
-                for message in consumer.consume(1000, timeout=5):
+                for message in consumer.consume(1000, timeout=0.2):
                     error = message.error()
                     if error is None:
                         value = message.value()

@@ -41,7 +41,7 @@ def values(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
     consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
     found, ended = [], 0
     while ended < partitions:
-        for message in consumer.consume(500, timeout=10):
+        for message in consumer.consume(500, timeout=0.2):
             if message.error():
                 ended += 1
             else:

@@ -49,7 +49,7 @@ def where(log: Log, topic: str) -> dict[str, int]:
     found: dict[str, int] = {}
     ended = 0
     while ended < 5:
-        for message in consumer.consume(500, timeout=5):
+        for message in consumer.consume(500, timeout=0.2):
             if message.error():
                 ended += 1
             else:
