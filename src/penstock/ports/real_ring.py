@@ -188,7 +188,11 @@ class Ring:
             head = (head + 1) & 0xFFFFFFFF
         words[self._answer_head_at] = head
         for job, error in finished:
-            self._finish(job, error, tell)
+            try:
+                self._finish(job, error, tell)
+            except Exception as failure:
+                # The others wait for their answers, too.
+                self._loop.call_exception_handler({"message": "the end of a sync failed", "exception": failure})
         if self._asked:
             self._submit()
 

@@ -88,6 +88,23 @@ async def test_a_file_that_is_closed_cannot_be_synced(disk: RealDisk, tmp_path: 
     disk.stop()
 
 
+async def test_one_who_fails_does_not_keep_the_others_from_their_answers(disk: RealDisk, tmp_path: Path) -> None:
+    bad, *good = opened(disk, tmp_path, 5)
+    await synced(disk, [bad])
+    needs_a_ring(disk)
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, about: told.append(about["exception"]))
+
+    def fail(error: OSError | None) -> None:
+        raise ValueError("mine")
+
+    disk.sync_later(bad, fail)
+    assert [error for _, error in await synced(disk, good)] == [None] * 4
+    await synced(disk, [bad])
+    assert [str(each) for each in told] == ["mine"]
+    disk.stop()
+
+
 async def test_a_stop_waits_for_what_is_under_way_and_tells_of_it(disk: RealDisk, tmp_path: Path) -> None:
     files = opened(disk, tmp_path, 20)
     answers: list[OSError | None] = []
