@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.admin.cluster import Cluster
 from penstock.sqlview.errors import QueryError
-from penstock.sqlview.result import Row, Stream
+from penstock.sqlview.result import Cursor, Row, Stream
 from penstock.sqlview.tables import BY_NAME, TABLES
 
 STEPS_BETWEEN_LOOKS: Final = 20_000
@@ -50,7 +50,7 @@ def run(sql: str, open_cluster: Callable[[], Cluster], *, timeout_s: float) -> I
             rows = cursor.fetchmany(count)
             return [tuple(_shown(*pair, flags) for pair in zip(columns, row, strict=True)) for row in rows]
 
-        yield Stream(columns, fetch)
+        yield Stream(lambda: Cursor(columns, fetch))
     except sqlite3.Error as error:
         if "interrupted" in str(error):
             raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None

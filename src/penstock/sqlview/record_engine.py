@@ -14,7 +14,7 @@ from typing import Any, Final
 from penstock.admin.cluster import Cluster
 from penstock.sqlview.errors import QueryError
 from penstock.sqlview.pushdown import Bounds, Node, TopicCall, topic_calls
-from penstock.sqlview.result import Row, Stream
+from penstock.sqlview.result import Cursor, Stream
 from penstock.sqlview.tables import BY_NAME
 
 try:
@@ -60,19 +60,18 @@ def run(sql: str, bootstrap: str, *, timeout_s: float) -> Iterator[Stream]:
 
 
 def _rows(connection: Any, sql: str) -> Stream:
-    """The query runs when the first rows are asked for: only then is it known whether they are wanted as Arrow."""
-    relation = connection.sql(sql)
-    cursor: list[Any] = []
+    """The query runs when it is known how its rows are wanted: otherwise the records would be read twice."""
 
-    def fetch(count: int) -> list[Row]:
-        if not cursor:
-            cursor.append(connection.execute(sql))
-        rows: list[Row] = cursor[0].fetchmany(count)
-        return rows
+    def run() -> Cursor:
+        cursor = connection.execute(sql)
+        return Cursor([column[0] for column in cursor.description or ()], cursor.fetchmany)
 
-    # The reader's name before DuckDB 2 comes second.
-    arrow_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-    return Stream(list(relation.columns), fetch, arrow_reader)
+    def arrow_reader(size: int) -> Any:
+        relation = connection.sql(sql)
+        # The name before DuckDB 2 comes second.
+        return (getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader)(size)
+
+    return Stream(run, arrow_reader)
 
 
 def _tree(connection: Any, sql: str) -> Node:

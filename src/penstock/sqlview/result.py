@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Row = tuple[Any, ...]
 # So many rows are in memory at a time; DuckDB works in pieces of this size, too.
@@ -25,19 +25,33 @@ class Result:
         return pyarrow.Table.from_arrays(arrays, names=self.columns)
 
 
-class Stream:
-    """Rows as they come. They can be taken once, in one of the two ways."""
+class Cursor(NamedTuple):
+    """A query that runs."""
 
-    def __init__(
-        self, columns: list[str], fetch: Callable[[int], list[Row]], arrow: Callable[[int], Any] | None = None
-    ) -> None:
-        self.columns = columns
-        self._fetch = fetch
+    columns: list[str]
+    fetch: Callable[[int], list[Row]]
+
+
+class Stream:
+    """Rows as they come. They can be taken once: as rows, or as Arrow before anything else is asked."""
+
+    def __init__(self, run: Callable[[], Cursor], arrow: Callable[[int], Any] | None = None) -> None:
+        self._run = run
         self._arrow = arrow
+        self._cursor: Cursor | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        return self._rows().columns
 
     def __iter__(self) -> Iterator[Row]:
-        while rows := self._fetch(ROWS_PER_PIECE):
+        while rows := self._rows().fetch(ROWS_PER_PIECE):
             yield from rows
+
+    def _rows(self) -> Cursor:
+        if self._cursor is None:
+            self._cursor = self._run()
+        return self._cursor
 
     def result(self) -> Result:
         return Result(self.columns, list(self))
