@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 DECIDED_S_MAX = 3.0
+PATIENCE_S = 30.0
 
 
 class Log:
@@ -123,5 +124,12 @@ class Log:
 
     def _ends(self, places: list[TopicPartition], isolation: IsolationLevel) -> list[int]:
         asked = dict.fromkeys(places, OffsetSpec.latest())
-        found = self._admin.list_offsets(asked, isolation_level=isolation)
-        return [each.result(30).offset for each in found.values()]
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            # The client waits for a leader that was killed just now, even if there is another: ask again instead.
+            found = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=2)
+            try:
+                return [each.result(PATIENCE_S).offset for each in found.values()]
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise

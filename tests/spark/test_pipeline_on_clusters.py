@@ -109,9 +109,7 @@ def project(standalone: Standalone, brokers: PenstockCluster, log: Log, tmp_path
 
 
 @pytest.fixture(scope="module")
-def connect(
-    standalone: Standalone, project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ConnectServer]:
+def connect(standalone: Standalone, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     """A server whose executors are the standalone's, which the first run has given back."""
     from tests.spark.connect_server import ConnectServer
 
@@ -140,9 +138,7 @@ def kept(folder: Path) -> Counter[str]:
     return Counter(DeltaTable(str(folder / "storage" / "lake")).to_pyarrow_table()["v"].to_pylist())
 
 
-def test_both_workers_of_a_standalone_master_have_their_share(
-    standalone: Standalone, project: Path, log: Log
-) -> None:
+def test_both_workers_of_a_standalone_master_have_their_share(standalone: Standalone, project: Path, log: Log) -> None:
     expected = Counter(str(number) for number in range(ROWS))
     assert standalone.workers_that_ran() == 2
     assert log.committed_values("copied") == expected
