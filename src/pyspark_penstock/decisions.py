@@ -153,9 +153,7 @@ class DecisionLog:
         except PenstockSparkError:
             return
 
-    def _search(
-        self, start: int, end: int, best: tuple[int, Decision] | None = None
-    ) -> tuple[int, Decision] | None:
+    def _search(self, start: int, end: int, best: tuple[int, Decision] | None = None) -> tuple[int, Decision] | None:
         key = self._query.encode()
         for offset, one_key, value in self._records(start, end):
             if one_key == key and value:

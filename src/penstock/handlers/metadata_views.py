@@ -57,9 +57,7 @@ class Reach:
         self._listener = listener
         self._clusters: dict[tuple[int, str, NodeId, bool], bytes] = {}
 
-    def cluster(
-        self, image: "Image", version: int, cluster_id: str, node_id: NodeId, *, lingers: bool = True
-    ) -> bytes:
+    def cluster(self, image: "Image", version: int, cluster_id: str, node_id: NodeId, *, lingers: bool = True) -> bytes:
         """The part of an answer that tells of the cluster and its brokers; without those that linger if not wanted."""
         assert image.brokers is self.brokers, "asked of another image's brokers"
         key = version, cluster_id, node_id, lingers

@@ -46,7 +46,7 @@ def test_tables_are_filled_from_apache_kafka(bootstrap: str) -> None:
 def test_records_are_read_from_apache_kafka(bootstrap: str) -> None:
     found = query(
         "SELECT key, count(*) AS n, sum((value->>'$.id')::BIGINT) AS total FROM topic('orders') "
-        "WHERE \"offset\" < 40 GROUP BY key ORDER BY key",
+        'WHERE "offset" < 40 GROUP BY key ORDER BY key',
         bootstrap=bootstrap,
     ).dicts()
     assert [(row["key"], row["n"]) for row in found] == [(f"k{number}", 16) for number in range(5)]

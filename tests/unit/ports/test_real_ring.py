@@ -117,9 +117,7 @@ async def test_a_stop_waits_for_what_is_under_way_and_tells_of_it(disk: RealDisk
     assert answers == [None] * 20
 
 
-async def test_without_io_uring_threads_do_it(
-    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_io_uring_threads_do_it(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: int) -> int:
         raise OSError(errno.EPERM, "not here")
 
