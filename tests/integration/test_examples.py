@@ -218,11 +218,18 @@ def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill:
     assert {letter["key"]: letter["death"]["attempts"] for letter in letters} == {"bad": 1, "owed": 3}
 
 
+def _heed_interrupts() -> None:
+    """A shell that runs the tests in the background has them ignore SIGINT, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("name", ["at_least_once", "at_most_once", "auto_commit", "worker_with_dlq"])
 def test_each_example_runs_as_a_script_until_it_is_told_to_stop(name: str, group_broker: Broker, fill: Fill) -> None:
     topic = fill([("anna", json.dumps({"amount": 3})), ("bob", json.dumps({"amount": 4}))])
     words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=_heed_interrupts
+    ) as process:
         assert process.stdout is not None
         printed = process.stdout.readline() + process.stdout.readline()
         assert "anna" in printed and "bob" in printed
