@@ -326,9 +326,8 @@ class RealDisk:
             loop = asyncio.get_running_loop()
             self._syncs = SyncThreads(loop)
             self._ring = Ring.open(loop, instead=self._syncs.ask)
-            for syncs in (self._syncs, self._ring):
-                if syncs is not None:
-                    syncs.on_time = self._on_time
+            if self._on_time is not None:
+                self.time_syncs(self._on_time)
         return self._syncs
 
     def stop(self) -> None:

@@ -6,7 +6,7 @@ coordinator. Goes to cluster.py. Refuses: BrokerError with the code; fenced mean
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,14 +62,19 @@ def _offsets_body(group: str, offsets: Mapping[TopicPartition, int]) -> Writer:
     return body.array(by_topic.items(), topic)
 
 
-def _check_commit(reply: Reader, group: str) -> None:
+def _check_partitions(reply: Reader, about: Callable[[str], str]) -> None:
+    """Raise for the first partition that was refused; `about` says what was asked for it."""
     reply.int32()
     for _ in range(reply.count()):
         name = reply.string()
         for _ in range(reply.count()):
             partition, code = reply.int32(), reply.int16()
             if code:
-                raise BrokerError(code, f"committing {name}-{partition} for group {group!r}")
+                raise BrokerError(code, about(f"{name}-{partition}"))
+
+
+def _check_commit(reply: Reader, group: str) -> None:
+    _check_partitions(reply, lambda place: f"committing {place} for group {group!r}")
 
 
 class Commits:
@@ -162,13 +167,7 @@ def add_partitions(cluster: Cluster, transaction: Transaction, partitions: Seque
 
     def ask() -> None:
         reply = cluster.coordinator(TRANSACTION, transaction.transactional_id).call(ADD_PARTITIONS, 2, body)
-        reply.int32()
-        for _ in range(reply.count()):
-            name = reply.string()
-            for _ in range(reply.count()):
-                partition, code = reply.int32(), reply.int16()
-                if code:
-                    raise BrokerError(code, f"adding {name}-{partition} to {transaction.transactional_id!r}")
+        _check_partitions(reply, lambda place: f"adding {place} to {transaction.transactional_id!r}")
 
     cluster.retrying(f"adding partitions to {transaction.transactional_id!r}", ask)
 

@@ -93,9 +93,7 @@ def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
             "role": "leader" if each.node_id == state.leader else "voter" if each.is_voter else "observer",
             "end_offset": each.end_offset,
             "behind": each.behind,
-            "last_fetch": f"{max(0.0, now_ms - each.last_fetch_ms) / 1000:.1f} s ago"
-            if each.last_fetch_ms >= 0
-            else None,
+            "last_fetch": f"{_silent_s(each, now_ms):.1f} s ago" if each.last_fetch_ms >= 0 else None,
         }
         for each in state.members
     ]
@@ -122,5 +120,9 @@ def voter_state(voter: Voter, controller: int, now_ms: float) -> str:
         return "up, controller"
     if voter.last_fetch_ms < 0:
         return "not heard of"
-    silent_s = max(0.0, now_ms - voter.last_fetch_ms) / 1000
+    silent_s = _silent_s(voter, now_ms)
     return "up" if silent_s < SILENT_S else f"silent for {silent_s:.0f} s"
+
+
+def _silent_s(voter: Voter, now_ms: float) -> float:
+    return max(0.0, now_ms - voter.last_fetch_ms) / 1000

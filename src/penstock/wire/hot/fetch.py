@@ -37,10 +37,12 @@ _read_partition_v12 = Struct(">iiqiqi").unpack_from
 _read_replica_state = Struct(">iq").unpack_from
 # What a follower asks in a session that one partition has news in, which is nearly always: limits, session, one
 # topic id with one partition, then nothing forgotten, no rack, and the replica state as the one tagged field.
-_ONE = Struct(">iiibiiB16sBiiqiqi7siqB")
+# replica_fetch.py writes what is read here, and reads what is written.
+ONE_ASKED = "iiibiiB16sBiiqiqi7siqB"
+ONE_ASKED_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
+_ONE = Struct(">" + ONE_ASKED)
 _ONE_SIZE = _ONE.size
 _read_one = _ONE.unpack_from
-_ONE_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
 
 
 class FetchPartition:
@@ -141,7 +143,7 @@ def _read_one_row(request: FetchRequest, frame: memoryview, position: int) -> bo
         tail, replica_id, replica_epoch, last,
     ) = _read_one(frame, position)  # fmt: skip
     # Lengths are written with one more, so that 0 is free for null.
-    if topics != 2 or rows != 2 or tail != _ONE_TAIL or last:
+    if topics != 2 or rows != 2 or tail != ONE_ASKED_TAIL or last:
         return False
     request.max_wait_ms = max_wait_ms
     request.min_bytes = min_bytes
@@ -347,24 +349,25 @@ def write_response(
     return parts
 
 
-_ONE_ANSWER = Struct(">iiBihiB16sBihqqqBi")
+ONE_ANSWERED = "iBihiB16sBihqqqBi"
+ONE_ANSWERED_END = b"\x00\x00\x00"  # no tags of the partition, of its topic, of the response
+_ONE_ANSWER = Struct(">i" + ONE_ANSWERED)
 _pack_one = _ONE_ANSWER.pack
-_ONE_END = b"\x00\x00\x00"  # no tags of the partition, of its topic, of the response
 
 
 def _write_one(correlation_id: int, answer: PartitionAnswer, session_id: int, throttle_ms: int) -> list[Part]:
     """The answer to nearly every fetch of one partition. The same bytes as the long way round."""
     records, size = answer.records, pack_uvarint(answer.size + 1)
     head = _pack_one(
-        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(_ONE_END),
+        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_ANSWERED_END),
         correlation_id, 0, throttle_ms, 0, session_id, 2, answer.topic, 2, answer.index, answer.error_code,
         answer.high_watermark, answer.last_stable_offset, answer.log_start_offset, 0, answer.preferred_read_replica,
     )  # fmt: skip
     if records is None:
-        return [head + size + _ONE_END]
+        return [head + size + ONE_ANSWERED_END]
     if type(records) is bytes:
-        return [head + size + records + _ONE_END]
-    return [head + size, records, _ONE_END]
+        return [head + size + records + ONE_ANSWERED_END]
+    return [head + size, records, ONE_ANSWERED_END]
 
 
 def _grouped(answers: Sequence[PartitionAnswer]) -> list[tuple[bytes, list[PartitionAnswer]]]:
