@@ -162,9 +162,9 @@ class Worker:
         busy_at = time.monotonic()
         while not self._stopping.is_set() and self._engine.failure is None:
             self._hold_back()
-            if self._take_in() or self._engine.in_flight:
+            if self._take_in() or self._engine.in_flight or not self._has_looked():
                 busy_at = time.monotonic()
-            elif idle_stop_s is not None and time.monotonic() - busy_at >= idle_stop_s and self._has_looked():
+            elif idle_stop_s is not None and time.monotonic() - busy_at >= idle_stop_s:
                 log.info("nothing to do for %g s", idle_stop_s)
                 return
             if self._delivery is Delivery.AT_LEAST_ONCE and time.monotonic() >= commit_due:

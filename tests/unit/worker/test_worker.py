@@ -1,13 +1,15 @@
 """The worker over a client that follows a script; what Kafka does in earnest is in tests/integration."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from penstock.worker import Record, Worker
+from penstock.worker import worker as worker_module
 from penstock.worker.lanes import Place
 
 WAIT_S = 10.0
@@ -56,6 +58,7 @@ class Script:
         self.sought: list[tuple[Place, int]] = []
         self.paused: set[Place] = set()
         self.was_paused = False
+        self.ends: dict[Place, int] = {}
         self.closed = False
         self._callbacks: dict[str, Any] = {}
 
@@ -94,6 +97,9 @@ class Script:
         self.commits.append({(entry.topic, entry.partition): entry.offset for entry in offsets})
         return list(offsets)
 
+    def get_watermark_offsets(self, partition: TopicPartition, *, cached: bool) -> tuple[int, int]:
+        return 0, self.ends.get((partition.topic, partition.partition), OFFSET_INVALID)
+
     def seek(self, partition: TopicPartition) -> None:
         self.sought.append(((partition.topic, partition.partition), partition.offset))
 
@@ -115,11 +121,13 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     return made
 
 
-def run(script: Script, handler: Callable[[Record], None], **options: Any) -> Worker:
+def run(
+    script: Script, handler: Callable[[Record], None], *, idle_stop_s: float | None = None, **options: Any
+) -> Worker:
     script.worker = Worker(
         handler, topics=["t"], group="g", bootstrap="nowhere:1", dead_letters=None, **{"commit_every_s": 0} | options
     )
-    script.worker.run(signals=False)
+    script.worker.run(signals=False, idle_stop_s=idle_stop_s)
     assert script.closed
     return script.worker
 
@@ -224,3 +232,21 @@ def test_an_error_that_passes_is_passed_over_and_a_fatal_one_is_raised(script: S
 def test_a_worker_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"topics|concurrency|Order"):
         Worker(lambda record: None, **{"topics": ["t"], "group": "g", "bootstrap": "b"} | wrong)
+
+
+def test_it_is_not_idle_before_every_partition_was_read(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(worker_module, "time", SimpleNamespace(monotonic=lambda: now))
+
+    def pass_time() -> None:
+        nonlocal now
+        now += 10
+
+    # A client counts a partition's answer a moment before it hands out the records in it.
+    script.steps = [
+        script.tell("on_assign", ZERO, ONE), lambda: script.ends.update({ZERO: 1}), Message(ZERO, 0), script.drain,
+        pass_time, lambda: script.ends.update({ONE: 1}), Message(ONE, 0), script.drain, pass_time, Message(ONE, 1),
+    ]  # fmt: skip
+    worker = run(script, lambda record: None, idle_stop_s=5)
+    assert worker.counts.succeeded == 2
+    assert len(script.steps) == 1
