@@ -1,10 +1,12 @@
 """python -m tests: the whole suite on two cores, as parts that run side by side, the longest first.
 
-Each part is a pytest run of its own; what fails is printed again at the end.
+Each part is a pytest run of its own; what fails is printed again at the end. Some parts hold real processes to real
+time: a few failures there are tried once more when the machine is quiet, and named even if they pass then.
 Arguments go to a single plain pytest run instead. Exit code 1 if a part fails.
 """
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -23,8 +25,12 @@ PARTS = (
     ("tests/sim",),
     ("tests/differential",),
 )
+# The same input gives the same result there, however slow the machine is.
+STEADY = {"tests/unit", "tests/sim"}
+TRIED_AGAIN_MAX = 3
 RUNNERS = 2
 NO_TESTS = 5
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class Outcome(NamedTuple):
@@ -36,6 +42,11 @@ class Outcome(NamedTuple):
     @property
     def is_good(self) -> bool:
         return self.code in (0, NO_TESTS)
+
+    @property
+    def failed(self) -> list[str]:
+        """The failed tests, as pytest's summary names them."""
+        return list(dict.fromkeys(_FAILED.findall(self.output)))
 
 
 def main() -> int:
@@ -54,10 +65,22 @@ def main() -> int:
     for outcome in outcomes:
         if not outcome.is_good:
             print(f"\n===== {' '.join(outcome.part)} failed =====\n{outcome.output}")
+    passed_later = _try_again(outcomes)
     for outcome in outcomes:
-        print(f"{'ok    ' if outcome.is_good else 'FAILED'} {outcome.seconds:6.0f} s  {' '.join(outcome.part)}")
+        verdict = "ok    " if outcome.is_good else "UNSURE" if outcome in passed_later else "FAILED"
+        print(f"{verdict} {outcome.seconds:6.0f} s  {' '.join(outcome.part)}")
+    for outcome in passed_later:
+        print(f"failed at first and passed alone: {', '.join(outcome.failed)}")
     print(f"{time.monotonic() - began:.0f} s in all")
-    return 0 if all(outcome.is_good for outcome in outcomes) else 1
+    return 0 if all(outcome.is_good or outcome in passed_later for outcome in outcomes) else 1
+
+
+def _try_again(outcomes: list[Outcome]) -> list[Outcome]:
+    """The parts whose few failed tests pass with nothing beside them."""
+    unsure = [outcome for outcome in outcomes if not outcome.is_good and STEADY.isdisjoint(outcome.part)]
+    if sum(len(outcome.failed) for outcome in unsure) > TRIED_AGAIN_MAX:
+        return []
+    return [outcome for outcome in unsure if outcome.failed and _run(tuple(outcome.failed)).code == 0]
 
 
 def _run_parts(waiting: "Queue[tuple[str, ...]]", outcomes: list[Outcome]) -> None:
@@ -71,7 +94,7 @@ def _run_parts(waiting: "Queue[tuple[str, ...]]", outcomes: list[Outcome]) -> No
 
 
 def _run(part: tuple[str, ...]) -> Outcome:
-    name = part[0].removeprefix("tests/")
+    name = part[0].removeprefix("tests/").split("/")[0]
     began = time.monotonic()
     command = [sys.executable, "-m", "pytest", "-q", "--durations=5", "-p", "no:cacheprovider", *part]
     lines: list[str] = []
