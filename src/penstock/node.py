@@ -9,6 +9,7 @@ import asyncio
 import errno
 import logging
 import sys
+from typing import NamedTuple
 
 from penstock.client.channel import ControllerChannel
 from penstock.client.peers import Peers
@@ -36,14 +37,14 @@ from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
 from penstock.ports.instruments import Instruments
-from penstock.ports.network import Limits, Network
-from penstock.quotas.limits import Spans
+from penstock.ports.network import Network
 from penstock.quotas.throttle import Throttle
 from penstock.replication.company import Wiring
 from penstock.replication.replicas import Replicas
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
 from penstock.server.monitoring import Monitoring
+from penstock.server.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
@@ -60,6 +61,15 @@ log = logging.getLogger(__name__)
 # A sync thread that ends wants the interpreter at once: a client waits for its news.
 SWITCH_INTERVAL_S = 0.0005
 SAY_AGAIN_S = 10.0
+
+
+class _Bonds(NamedTuple):
+    """What speaks with other nodes."""
+
+    peers: Peers
+    channel: ControllerChannel
+    lifecycle: Lifecycle
+    replicas: Replicas
 
 
 class Node:
@@ -86,7 +96,7 @@ class Node:
         self._network = network
         self._monitoring = Monitoring(clock, instruments)
         self.metrics = self._monitoring.metrics
-        self._throttle = Throttle(clock, lambda: _spans(self.settings), self._monitoring.told_to_wait)
+        self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.told_to_wait)
         self._admission = Admission(clock, lambda: self.settings, self.metrics)
         self._server = Server(network, self._admission, self._throttle, clock)
         self._endpoints: list[Endpoint] = []
@@ -119,10 +129,10 @@ class Node:
     async def start(self) -> None:
         """Open everything and serve. A node that cannot start leaves nothing behind."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._network.limit(_limits(self.settings))
+        self._network.limit(network_limits(self.settings))
         if self.settings.ignored:
             log.info("these options have no effect here: %s", ", ".join(self.settings.ignored))
-        folder = _data_folder(self.settings)
+        folder = data_folder(self.settings)
         _check_cluster_id(self.settings, self._disk, folder)
         store = LogStore.load(
             self._disk,
@@ -147,7 +157,33 @@ class Node:
             raise
 
     async def _build(self, store: LogStore) -> None:
-        quorum = await Quorum.open(
+        quorum = await self._open_quorum(store)
+        bonds = self._join(store, quorum)
+        self._context, marker_sender = self._compose(store, quorum, bonds)
+        store.on_failure = self._storage_failed
+        if not quorum.is_alone:
+            # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
+            quorum.on_failure = self.broken.set
+        quorum.on_leadership(self._context.monitor.leadership_changed)
+        dispatcher = Dispatcher(self._context, self._monitoring.stopwatch, is_held=not quorum.is_alone)
+        if not quorum.is_alone:
+            # The quorum needs this node before clients may have it.
+            self._server.serve(dispatcher)
+            await self._until_ready(quorum)
+        await self._take_part(self._context, bonds, marker_sender)
+        self._clean_up_from_now_on(self._context)
+        self._monitoring.begin(self._context, self._admission)
+        if quorum.is_alone:
+            self._server.serve(dispatcher)
+        else:
+            dispatcher.open()
+        for stray in store.strays():
+            if stray == str(METADATA_PARTITION):
+                continue
+            log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
+
+    async def _open_quorum(self, store: LogStore) -> Quorum:
+        return await Quorum.open(
             disk=self._disk,
             clock=self._clock,
             random=self._entropy.stream("raft"),
@@ -161,7 +197,9 @@ class Node:
             cluster_id=store.cluster_id,
             endpoints=self._voter_endpoints,
         )
-        controller = Controller(quorum)
+
+    def _join(self, store: LogStore, quorum: Quorum) -> _Bonds:
+        """Build what speaks with other nodes: about this one's life, its partitions, and anything else."""
         self._peers = peers = Peers(
             network=self._network,
             clock=self._clock,
@@ -175,14 +213,6 @@ class Node:
             clock=self._clock,
             leader=lambda: quorum.leader,
             local=lambda api_key, request: ask_here(self.context, api_key, request),
-        )
-        monitor = Monitor(
-            node_id=self.node_id,
-            cluster_id=store.cluster_id,
-            controller=controller,
-            peers=peers,
-            clock=self._clock,
-            current_settings=lambda: self.settings,
         )
         lifecycle = Lifecycle(
             self._identity(store),
@@ -203,6 +233,12 @@ class Node:
                 address_of=self._address_of,
             ),
         )
+        return _Bonds(peers, channel, lifecycle, replicas)
+
+    def _compose(self, store: LogStore, quorum: Quorum, bonds: _Bonds) -> tuple[Context, MarkerSender]:
+        """Build the services that handlers call."""
+        peers, channel, lifecycle, replicas = bonds
+        controller = Controller(quorum)
         groups = Groups(
             node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
         )
@@ -219,11 +255,18 @@ class Node:
             take_producer_id=producer_ids.take,
             write_marker=marker_sender.write,
         )
-        self._context = context = Context(
+        context = Context(
             settings=self.settings,
             replicas=replicas,
             controller=controller,
-            monitor=monitor,
+            monitor=Monitor(
+                node_id=self.node_id,
+                cluster_id=store.cluster_id,
+                controller=controller,
+                peers=peers,
+                clock=self._clock,
+                current_settings=lambda: self.settings,
+            ),
             producer_ids=producer_ids,
             quorum=quorum,
             groups=groups,
@@ -244,35 +287,34 @@ class Node:
             metrics=self.metrics,
             metadata_views=MetadataViews(self._clock.monotonic),
         )
-        store.on_failure = self._storage_failed
-        if not quorum.is_alone:
-            # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
-            quorum.on_failure = self.broken.set
-        quorum.on_leadership(monitor.leadership_changed)
-        dispatcher = Dispatcher(context, self._monitoring.stopwatch, is_held=not quorum.is_alone)
-        if not quorum.is_alone:
-            # The quorum needs this node before clients may have it.
-            self._server.serve(dispatcher)
-            await self._until_ready(quorum)
+        return context, marker_sender
+
+    async def _take_part(self, context: Context, bonds: _Bonds, marker_sender: MarkerSender) -> None:
+        """Follow the metadata, register, and take over what this node is to lead."""
+        quorum, replicas = context.quorum, bonds.replicas
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
-        quorum.subscribe(lifecycle.image_changed)
+        quorum.subscribe(bonds.lifecycle.image_changed)
         quorum.subscribe(context.metadata_views.image_changed)
         if self.is_broker:
-            self._lifecycle = lifecycle
-            await lifecycle.register()
+            self._lifecycle = bonds.lifecycle
+            await bonds.lifecycle.register()
         await replicas.settled()
         if self.is_broker:
             # A fenced node is never elected. A log that has lost something must not lead once it no longer is.
             await replicas.losses_told()
-            await lifecycle.serve()
+            await bonds.lifecycle.serve()
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
-        quorum.subscribe(groups.image_changed)
-        quorum.subscribe(transactions.image_changed)
+        quorum.subscribe(context.groups.image_changed)
+        quorum.subscribe(context.transactions.image_changed)
         quorum.subscribe(marker_sender.image_changed)
         replicas.start()
+
+    def _clean_up_from_now_on(self, context: Context) -> None:
+        """Start what lets records age out."""
+        store, replicas = context.store, context.replicas
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()
         worker = InlineWorker(self._disk, self._clock) if self._children is None else ChildWorker(self._children)
@@ -280,15 +322,6 @@ class Node:
         self._cleaner.start()
         uncleanable = self._cleaner.uncleanable
         self.metrics.ask(declared.UNCLEANABLE, lambda: [((), len(uncleanable))])
-        self._monitoring.begin(context, self._admission)
-        if quorum.is_alone:
-            self._server.serve(dispatcher)
-        else:
-            dispatcher.open()
-        for stray in store.strays():
-            if stray == str(METADATA_PARTITION):
-                continue
-            log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
 
     async def _until_ready(self, quorum: Quorum) -> None:
         """Wait for the quorum, and say so from time to time: it may be the operator's turn."""
@@ -373,8 +406,8 @@ class Node:
         return [name.upper() for name in self.settings.words("controller.listener.names")]
 
     def _bind(self) -> None:
-        advertised = [_parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
-        for name, host, port in [_parse_listener(text) for text in self.settings.words("listeners")]:
+        advertised = [parse_listener(text) for text in self.settings["advertised.listeners"] or ()]
+        for name, host, port in [parse_listener(text) for text in self.settings.words("listeners")]:
             try:
                 bound = self._server.bind(name, host, port)
             except OSError as error:
@@ -434,43 +467,8 @@ class Node:
             self._lifecycle.directory_failed(store.directory_id)
 
 
-def _data_folder(settings: BrokerSettings) -> str:
-    folders: tuple[str, ...] = settings["log.dirs"] or settings["log.dir"] or ()
-    if not folders:
-        raise StartupError("No data folder is given: name one with --data or log.dirs")
-    if len(folders) > 1:
-        raise StartupError("log.dirs names several folders: give each node one, and run a node for each disk")
-    return folders[0].rstrip("/") or "/"
-
-
 def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
     """Nodes that make up their own ids would never find each other."""
     among_others = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
     if among_others and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
         raise StartupError("A new node of a cluster must be told its id: set cluster.id, the same on every node")
-
-
-def _parse_listener(text: str) -> tuple[str, str, int]:
-    name, _, address = text.partition("://")
-    host, _, port = address.rpartition(":")
-    return name.upper(), host.strip("[]"), int(port)
-
-
-def _spans(settings: BrokerSettings) -> Spans:
-    """Kafka's windows: the oldest of them is about to end, so one fewer of them is always whole."""
-    return Spans(
-        rate_s=max(1, settings.integer("quota.window.num") - 1) * settings.integer("quota.window.size.seconds"),
-        mutation_s=settings.integer("controller.quota.window.num")
-        * settings.integer("controller.quota.window.size.seconds"),
-    )
-
-
-def _limits(settings: BrokerSettings) -> Limits:
-    budget = settings.integer("queued.max.request.bytes")
-    return Limits(
-        frame_size_max=settings.integer("socket.request.max.bytes"),
-        memory_budget=budget if budget > 0 else sys.maxsize,
-        frame_s_max=settings.integer("socket.frame.timeout.ms") / 1000,
-        send_stall_s_max=settings.integer("socket.send.timeout.ms") / 1000,
-        idle_s_max=settings.integer("connections.max.idle.ms") / 1000,
-    )
