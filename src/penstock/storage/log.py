@@ -255,7 +255,10 @@ class Log(RollingLog):
         _place(batch, 0, self.end_offset, len(batch) - LOG_OVERHEAD, leader_epoch)
         offset = self._write(memoryview(batch), 0, now_ms, now_ms)
         self.begin_epoch(leader_epoch, offset)
-        self.note_marker(producer_id, producer_epoch, Marker(commit, coordinator_epoch), offset, now_ms, now_ms)
+        marker = Marker(commit, coordinator_epoch)
+        self.note_marker(
+            producer_id, producer_epoch, marker, offset, now_ms, now_ms, transaction_version=transaction_version
+        )
         self.end_offset = offset + 1
         self._commit()
         return Appended(offset, offset, now_ms if self._broker_time else -1, self.start_offset, False)

@@ -274,10 +274,12 @@ class ProducerState:
         now_ms: int,
         *,
         settled: bool,
+        transaction_version: int = 0,
     ) -> Ended | None:
         """Note a marker that is in the log now; return the transaction that it has ended, if there was one.
 
-        Until `settled` by the high watermark, the transaction still counts as unstable.
+        Until `settled` by the high watermark, the transaction still counts as unstable. `transaction_version`
+        is 0 where it is not known: batches do not say.
         """
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -288,7 +290,11 @@ class ProducerState:
             producer.next_sequence = 0
         producer.mark(offset, timestamp, coordinator_epoch)
         producer.seen_ms = now_ms
-        self.verifications.pop(producer_id, None)
+        verification = self.verifications.get(producer_id)
+        if verification is not None and (transaction_version < 2 or verification.epoch < epoch):
+            # Version 2 ends a transaction with the next epoch. Whoever waits with that one has been told of the end
+            # before this marker came, and has begun the next transaction.
+            del self.verifications[producer_id]
         if not producer.in_transaction:
             return None
         first_offset = producer.txn_first_offset

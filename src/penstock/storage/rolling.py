@@ -297,11 +297,26 @@ class RollingLog:
         self._latest_epoch = self.epochs.latest
 
     def note_marker(
-        self, producer_id: int, producer_epoch: int, marker: Marker, offset: int, timestamp: int, now_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        marker: Marker,
+        offset: int,
+        timestamp: int,
+        now_ms: int,
+        *,
+        transaction_version: int = 0,
     ) -> None:
         """Note the end of a transaction that is in the active segment now."""
         ended = self.producer_state.ended(
-            producer_id, producer_epoch, marker.coordinator_epoch, offset, timestamp, now_ms, settled=False
+            producer_id,
+            producer_epoch,
+            marker.coordinator_epoch,
+            offset,
+            timestamp,
+            now_ms,
+            settled=False,
+            transaction_version=transaction_version,
         )
         if ended is not None and not marker.commit:
             self.active.txn_index.append(ended)

@@ -2,7 +2,8 @@
 
 Taken before the question and handed in with the batch. A marker for the producer that
 comes between makes it worthless: a late batch must not open a transaction that nobody
-will end. Refuses: OutOfOrderSequence.
+will end. Not so if it ends the transaction before the batch's, as its epoch tells with
+version 2. Refuses: OutOfOrderSequence.
 """
 
 from penstock.model.errors import OutOfOrderSequence

@@ -67,6 +67,28 @@ def test_a_marker_between_question_and_batch_makes_the_answer_worthless() -> Non
     assert log.begin_verification(7, 0, 1, starts_at_zero=False) is None
 
 
+def test_the_marker_of_the_transaction_before_leaves_the_answer_about_the_next_one_good() -> None:
+    log = in_transaction()
+    verification = log.begin_verification(7, 1, 0, starts_at_zero=True)
+    assert verification is not None
+    end_transaction(log, commit=True, epoch=1, version=2)
+    end_transaction(log, commit=True, epoch=1, version=2)  # told twice
+    late = transactional(sequence=2)
+    with pytest.raises(InvalidProducerEpoch):
+        append(log, late, transaction_verified=verification)
+    following = batch(producer_id=7, producer_epoch=1, base_sequence=0, is_transactional=True)
+    assert append(log, following, transaction_verified=verification).base_offset == 5
+
+
+def test_its_own_marker_makes_an_answer_of_the_second_version_worthless() -> None:
+    log = open_log(SimDisk())
+    verification = log.begin_verification(7, 0, 0, starts_at_zero=True)
+    assert verification is not None
+    end_transaction(log, commit=False, epoch=1, version=2)
+    with pytest.raises(InvalidTxnState):
+        append(log, transactional(sequence=0), transaction_verified=verification)
+
+
 def test_a_batch_does_not_overtake_one_that_still_waits_for_the_coordinator() -> None:
     log = open_log(SimDisk())
     first = log.begin_verification(7, 0, 5, starts_at_zero=False)
