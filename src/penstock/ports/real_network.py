@@ -197,6 +197,9 @@ class SocketConnection:
     def _cut_more_later(self) -> None:
         """Let others have their turn; nothing more is read until what is here has been cut."""
         self._watch(False)
+        self._ask_cut()
+
+    def _ask_cut(self) -> None:
         if not self._cut_asked:
             self._cut_asked = True
             self._network.loop.call_soon(self._catch_up)
@@ -212,12 +215,16 @@ class SocketConnection:
     def resume_frames(self) -> None:
         if self._paused:
             self._paused = False
-            self._network.loop.call_soon(self._catch_up)
+            self._ask_cut()
 
     def _catch_up(self) -> None:
         self._cut_asked = False
         if self._closed or self._writing:
             return
+        # Nobody took what came meanwhile: the peer's time for the rest of a frame begins now.
+        self._partial_since = 0.0
+        if self._frame is not None:
+            self._frame.started = self._network.now()
         if self._unread and not self._paused:
             self._network.turn_began = now_ns()
             self._cut_unread()
@@ -274,7 +281,7 @@ class SocketConnection:
                 self._writing = False
                 self._network.unsent.let_go(self)
                 self._network.loop.remove_writer(self._socket.fileno())
-                self._network.loop.call_soon(self._catch_up)
+                self._ask_cut()
 
     def _wait_writable(self) -> None:
         if not self._writing:
@@ -390,7 +397,7 @@ class SocketConnection:
             if now - self._last_progress > limits.send_stall_s_max:
                 return "it does not read its replies"
             return None
-        if self._paused:
+        if self._paused or self._cut_asked:
             return None
         if self._frame is not None:
             waited, have = now - self._frame.started, self._frame.filled

@@ -188,6 +188,26 @@ async def test_a_frame_that_does_not_arrive_is_cut_off_by_the_sweep(server: Serv
     writer.close()
 
 
+async def test_a_connection_is_not_blamed_for_the_time_that_it_was_not_read(server: Server) -> None:
+    server.pause_after = 1
+    reader, writer = await server.client()
+    writer.write(framed(b"first"))
+    await read_frame(reader)
+    writer.write(framed(b"second")[:6])
+    await asyncio.sleep(0.05)
+    (connection,) = server.network.connections
+    resumed = server.network.now()
+    connection.resume_frames()
+    # The sweep may come before what was read ahead is cut.
+    assert connection.overdue(resumed) is None
+    await asyncio.sleep(0.05)
+    assert connection.overdue(resumed + 29) is None
+    assert connection.overdue(resumed + 31) == "its frame does not arrive"
+    writer.write(framed(b"second")[6:])
+    assert await read_frame(reader) == b"second"
+    writer.close()
+
+
 async def test_an_idle_connection_is_cut_off_by_the_sweep(server: Server) -> None:
     reader, writer = await server.client()
     writer.write(framed(b"x"))
