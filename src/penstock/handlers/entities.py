@@ -5,14 +5,14 @@ them at run time; these functions say so to the type checker and cost next to no
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, cast
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, GroupId
 from kio.schema.types import TopicName as WireTopicName
-from kio.static.primitive import i8, i16, i32, i32Timedelta, i64
+from kio.static.primitive import TZAware, i8, i16, i32, i32Timedelta, i64
 
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
@@ -20,6 +20,8 @@ from penstock.model.ids import NodeId
 NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 NO_ERROR: Final = ErrorCode.none
 MILLISECOND: Final = timedelta(milliseconds=1)
+NO_TIME: Final = cast(TZAware, datetime.fromtimestamp(0, UTC) - MILLISECOND)
+"""What stands for a time that there is not: -1 on the wire."""
 
 # Without an authorizer everybody may do everything that a resource knows. The bits are the
 # numbers of the ACL operations.

@@ -94,6 +94,11 @@ class InvalidRequiredAcks(Refusal):
     meaning = "acks must be -1, 0 or 1."
 
 
+class IllegalSaslState(Refusal):
+    code = 34
+    meaning = "The listener does not authenticate clients with SASL."
+
+
 class UnsupportedVersion(Refusal):
     code = 35
     meaning = "The version of the API is not supported."
@@ -164,6 +169,11 @@ class TransactionCoordinatorFenced(Refusal):
     meaning = "A newer coordinator has written markers for this producer."
 
 
+class SecurityDisabled(Refusal):
+    code = 54
+    meaning = "No Authorizer is configured."
+
+
 class StorageError(Refusal):
     code = 56
     meaning = "The log directory failed; the node's log says how."
@@ -172,6 +182,11 @@ class StorageError(Refusal):
 class UnknownProducerId(Refusal):
     code = 59
     meaning = "The producer id is not known."
+
+
+class DelegationTokenRequestNotAllowed(Refusal):
+    code = 64
+    meaning = "Delegation tokens are given only to clients that have authenticated themselves."
 
 
 class FetchSessionIdNotFound(Refusal):
@@ -237,6 +252,16 @@ class ThrottlingQuotaExceeded(Refusal):
 class ProducerFenced(Refusal):
     code = 90
     meaning = "A newer producer with the same transactional id exists."
+
+
+class ResourceNotFound(Refusal):
+    code = 91
+    meaning = "There is no such resource."
+
+
+class DuplicateResource(Refusal):
+    code = 92
+    meaning = "The request names a resource twice."
 
 
 class InvalidUpdateVersion(Refusal):

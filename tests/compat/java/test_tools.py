@@ -184,7 +184,7 @@ def test_kafka_configs_sets_describes_and_removes_quotas(shell: Shell) -> None:
 
     def described(*entity: str) -> str:
         # Of users the tool asks for passwords as well, after it has shown the quotas.
-        return shell.tools.run(CONFIGS, *shell.server, "--describe", *entity).text
+        return shell(CONFIGS, "--describe", *entity)
 
     for entity, quota in entities.items():
         eventually(partial(lambda entity, quota: quota in described(*entity), entity, quota))
@@ -193,3 +193,16 @@ def test_kafka_configs_sets_describes_and_removes_quotas(shell: Shell) -> None:
     bad = ("--alter", "--entity-type", "clients", "--entity-name", "c1", "--add-config", "producer_byte_rate=0")
     result = shell.tools.run(CONFIGS, *shell.server, *bad)
     assert result.code != 0 and "must be greater than 0" in result.text, result.text
+
+
+def test_tools_for_what_is_switched_off_say_so(shell: Shell, tmp_path: Path) -> None:
+    nothing = tmp_path / "client.properties"
+    nothing.touch()
+    for words, reason in {
+        ("AclCommand", "--list"): "No Authorizer is configured",
+        ("AclCommand", "--add", "--allow-principal", "User:a", "--operation", "read", "--topic", "t"): "No Authorizer",
+        ("DelegationTokenCommand", "--describe", "--command-config", str(nothing)): "Delegation Token requests are not",
+    }.items():
+        tool, *arguments = words
+        result = shell.tools.run(TOOLS + tool, *shell.server, *arguments)
+        assert result.code != 0 and reason in result.text, result.text

@@ -1,0 +1,15 @@
+"""CreateAcls, versions 1-3. There is no authorizer: SECURITY_DISABLED for every rule that was sent."""
+
+from kio.schema.create_acls.v3.request import CreateAclsRequest
+from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, failed
+from penstock.model.errors import SecurityDisabled
+
+
+async def handle(context: Context, request: Request) -> CreateAclsResponse:
+    body: CreateAclsRequest = request.body
+    refusal = SecurityDisabled()
+    result = AclCreationResult(error_code=failed(refusal), error_message=refusal.message)
+    return CreateAclsResponse(throttle_time=NO_THROTTLE, results=(result,) * len(body.creations))

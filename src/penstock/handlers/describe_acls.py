@@ -1,0 +1,14 @@
+"""DescribeAcls, versions 1-3. There is no authorizer, which is what the answer says: SECURITY_DISABLED."""
+
+from kio.schema.describe_acls.v3.response import DescribeAclsResponse
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, failed
+from penstock.model.errors import SecurityDisabled
+
+
+async def handle(context: Context, request: Request) -> DescribeAclsResponse:
+    refusal = SecurityDisabled()
+    return DescribeAclsResponse(
+        throttle_time=NO_THROTTLE, error_code=failed(refusal), error_message=refusal.message, resources=()
+    )

@@ -1,0 +1,13 @@
+"""ExpireDelegationToken, versions 1-2. Nobody has authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+
+from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import NO_THROTTLE, NO_TIME, failed
+from penstock.model.errors import DelegationTokenRequestNotAllowed
+
+
+async def handle(context: Context, request: Request) -> ExpireDelegationTokenResponse:
+    return ExpireDelegationTokenResponse(
+        error_code=failed(DelegationTokenRequestNotAllowed()), expiry_timestamp=NO_TIME, throttle_time=NO_THROTTLE
+    )

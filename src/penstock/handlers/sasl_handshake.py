@@ -1,0 +1,11 @@
+"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE, and no mechanism, because no listener speaks SASL."""
+
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
+
+from penstock.handlers.context import Context, Request
+from penstock.handlers.entities import failed
+from penstock.model.errors import IllegalSaslState
+
+
+async def handle(context: Context, request: Request) -> SaslHandshakeResponse:
+    return SaslHandshakeResponse(error_code=failed(IllegalSaslState()), mechanisms=())
