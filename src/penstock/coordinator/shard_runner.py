@@ -66,6 +66,10 @@ class _Phase(Enum):
     FAILED = "failed"
 
 
+# Looking a member up in its class takes longer than the comparison.
+_ACTIVE = _Phase.ACTIVE
+
+
 class _Parked(NamedTuple):
     """Replies and actions, and the end of the log that must be committed before they leave."""
 
@@ -106,7 +110,7 @@ class ShardRunner(Generic[R]):
 
     @property
     def is_active(self) -> bool:
-        return self._phase is _Phase.ACTIVE
+        return self._phase is _ACTIVE
 
     def submit(self, command: Any) -> "asyncio.Future[Any]":
         return self._answered(lambda ticket: self._run(command, ticket))
@@ -126,7 +130,7 @@ class ShardRunner(Generic[R]):
 
     def share(self, command: Any, done: Done) -> bool:
         """Decide now, write with others later; False if the command is one to be submitted."""
-        if self._phase is not _Phase.ACTIVE:
+        if self._phase is not _ACTIVE:
             self._check_active()
         if self._sharing is None:
             return False
@@ -148,11 +152,12 @@ class ShardRunner(Generic[R]):
         if self._shared and self._shared_size + size > SPLIT_SIZE:
             self.write_shared()
             self._check_active()
+        has_joined = bool(self._shared)
         self._shared.append(SharedEntry(records, encoded, done, reply))
         self._shared_size += size
         if timer is not None:
             self._timers.set(*timer)
-        if self._turn.join(self.write_shared):
+        if self._turn.join(None if has_joined else self.write_shared):
             self.write_shared()
         return True
 

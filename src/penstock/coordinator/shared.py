@@ -34,22 +34,27 @@ class SharedTurn:
     """One turn of the event loop as all shards of a coordinator share it."""
 
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._count = 0
         self._is_lonely = True
         self._writes: list[Callable[[], None]] = []
 
-    def join(self, write: Callable[[], None]) -> bool:
+    def join(self, write: Callable[[], None] | None) -> bool:
         """Another command is decided; `write` is called at the end of the turn. True: write it now instead.
 
-        Where nobody shared the last turn either, waiting for company would only cost time.
+        Where nobody shared the last turn either, waiting for company would only cost time. None: the shard has
+        joined already.
         """
         self._count += 1
         if self._count == 1:
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
             # Behind whatever this turn of the loop still has to read.
-            asyncio.get_running_loop().call_soon(self._end)
+            self._loop.call_soon(self._end)
             if self._is_lonely:
                 return True
-        self._writes.append(write)
+        if write is not None:
+            self._writes.append(write)
         return False
 
     def _end(self) -> None:

@@ -42,6 +42,9 @@ class State(Enum):
     DEAD = "Dead"
 
 
+# For what is asked with every commit: looking a member up in its class takes longer than the comparison.
+_EMPTY, _COMPLETING = State.EMPTY, State.COMPLETING
+
 TRANSITIONS: dict[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING, State.DEAD}),
     State.PREPARING: frozenset({State.COMPLETING, State.EMPTY, State.DEAD}),
@@ -346,7 +349,7 @@ class ClassicGroup:
         is_transactional: bool = False,
     ) -> None:
         """A member of the generation may commit for any partition: the coordinator cannot read assignments."""
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is _EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
             if is_transactional:
@@ -357,7 +360,7 @@ class ClassicGroup:
         self.check_member(member_id, instance_id)
         if generation != self.generation:
             raise IllegalGeneration
-        if self.state is State.COMPLETING and not is_transactional:
+        if self.state is _COMPLETING and not is_transactional:
             raise RebalanceInProgress
 
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None:

@@ -152,6 +152,10 @@ class OffsetCommitReply(NamedTuple):
     errors: tuple[int, ...]
 
 
+COMMITTED = OffsetCommitReply((NO_ERROR,))
+"""What a commit of one offset is answered with if nothing is wrong: always this one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetch:
     group_id: str

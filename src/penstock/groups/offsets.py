@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from penstock.groups.commands import (
+    COMMITTED,
     ForgetTopics,
     OffsetCommit,
     OffsetCommitReply,
@@ -36,6 +37,7 @@ from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR, Refusal
 
 ByPartition = Mapping[int, OffsetCommitValue]
+_ONE_IS_FINE = [NO_ERROR]
 
 
 class Offsets:
@@ -63,7 +65,11 @@ class Offsets:
             self._put(key, value)
 
     def _put(self, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
-        self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})[key.partition] = value
+        group, topic, partition = key
+        try:
+            self.by_group[group][topic][partition] = value
+        except KeyError:
+            self.by_group.setdefault(group, {}).setdefault(topic, {})[partition] = value
 
     def any_of(self, group_id: str) -> bool:
         """Whether the group has offsets, be they pending."""
@@ -113,7 +119,7 @@ def commit_records(
         errors.append(error)
         if error == NO_ERROR:
             records.append(_commit_record(group_id, offset, now, expire_timestamp))
-    return records, OffsetCommitReply(tuple(errors))
+    return records, COMMITTED if errors == _ONE_IS_FINE else OffsetCommitReply(tuple(errors))
 
 
 def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: Turn) -> None:
@@ -179,17 +185,12 @@ def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck 
 
 def _commit_record(group_id: str, offset: OffsetToCommit, now: int, expire_timestamp: int) -> GroupRecord:
     # The only version with room for an expiry has none for these two, so they are not kept even till the next restart.
-    is_expiring = expire_timestamp != NO_TIMESTAMP
+    topic, partition, committed, topic_id, leader_epoch, metadata = offset
+    if expire_timestamp != NO_TIMESTAMP:
+        leader_epoch, topic_id = -1, ZERO_UUID
     return GroupRecord(
-        OffsetCommitKey(group_id, offset.topic, offset.partition),
-        OffsetCommitValue(
-            offset=offset.offset,
-            leader_epoch=-1 if is_expiring else offset.leader_epoch,
-            metadata=offset.metadata or "",
-            commit_timestamp=now,
-            expire_timestamp=expire_timestamp,
-            topic_id=ZERO_UUID if is_expiring else offset.topic_id,
-        ),
+        OffsetCommitKey(group_id, topic, partition),
+        OffsetCommitValue(committed, metadata or "", now, leader_epoch, expire_timestamp, topic_id),
     )
 
 

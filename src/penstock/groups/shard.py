@@ -45,6 +45,8 @@ from penstock.groups.records import (
 from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import RETENTION, TimerKey, Turn
 
+_HEARD_IN = (State.STABLE, State.PREPARING)
+
 
 def _default_settings(group_id: str) -> ConsumerSettings:
     return ConsumerSettings()
@@ -199,7 +201,7 @@ class GroupShard:
     @staticmethod
     def _heard_of(group: Group | None, command: OffsetCommit) -> Member | None:
         """A commit shows that the member is alive, as a heartbeat does."""
-        if isinstance(group, ClassicGroup) and group.state in (State.STABLE, State.PREPARING):
+        if isinstance(group, ClassicGroup) and group.state in _HEARD_IN:
             return group.members.get(command.member_id)
         return None
 

@@ -8,35 +8,62 @@ UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from uuid import UUID
 
-from penstock.groups.commands import OffsetCommit, OffsetToCommit
+from penstock.groups.commands import COMMITTED, OffsetCommit, OffsetToCommit
 from penstock.handlers.context import Context
 from penstock.handlers.reply import Parked, Parts
-from penstock.model.errors import UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
+from penstock.metadata.image import Image
+from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 from penstock.wire.frame import Header
 from penstock.wire.hot import offset_commit as wire
 
 MEMBER_EPOCHS_FROM: Final = 9
+REMEMBERED_MAX: Final = 1 << 12
+"""Of so many consumers it is remembered what they commit; that takes less than a kilobyte each."""
 
 Results = dict[wire.Topic, list[tuple[int, int]]]
 """Partitions and their error codes, by topic."""
 
 
+class _Remembered(NamedTuple):
+    """What all commits of one consumer for one partition have in common while the metadata stay the same."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    topic: TopicName
+    partition: int
+    topic_id: UUID
+    named: list[tuple[wire.Topic, int]]
+    response: wire.PreparedResponse
+
+
 class ParkedCommit(Parked):
     """A commit that is decided and only waits for the log: requests behind it need not wait."""
 
-    __slots__ = ("_header", "_named", "_results")
+    __slots__ = ("_header", "_named", "_response", "_results")
 
-    def __init__(self, header: Header, results: Results, named: list[tuple[wire.Topic, int]]) -> None:
+    def __init__(
+        self,
+        header: Header,
+        results: Results,
+        named: list[tuple[wire.Topic, int]],
+        response: wire.PreparedResponse | None = None,
+    ) -> None:
         super().__init__()
         self._header = header
         self._results = results
         self._named = named
+        self._response = response
 
     def done(self, reply: Any, error: Exception | None) -> None:
-        if error is None:
+        if reply is COMMITTED and self._response is not None and not self._header.throttle_ms:
+            self.ready((self._response.to(self._header.correlation_id),))
+        elif error is None:
             self.ready(self.answer(reply.errors))
         else:
             self.ready(self.refuse(error))
@@ -62,11 +89,44 @@ class OffsetCommitHandler:
     def __init__(self, context: Context) -> None:
         self._quorum = context.quorum
         self._groups = context.groups
+        self._image: Image | None = None
+        self._remembered: dict[tuple[int, bytes], _Remembered] = {}
+        """By version, and by the request up to where it differs from the one before."""
 
     def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
         version = header.version
-        body = wire.read_request(version, frame[header.body_position :])
+        data = bytes(frame[header.body_position :])
         image = self._quorum.image
+        if image is not self._image:
+            self._remembered.clear()
+            self._image = image
+        seen = self._remembered.get((version, data[: -wire.REPEATED_END]))
+        if seen is None:
+            return self._handle_any(data, header, image)
+        offset, leader_epoch, end = wire.read_repeated_end(data, len(data) - wire.REPEATED_END)
+        if end not in wire.NO_NOTE:
+            return self._handle_any(data, header, image)
+        group_id, generation, member_id, instance_id, topic, index, topic_id, named, response = seen
+        return self._commit(
+            OffsetCommit(
+                group_id,
+                (OffsetToCommit(topic, index, offset, topic_id, leader_epoch, wire.NO_NOTE[end]),),
+                generation,
+                member_id,
+                instance_id,
+                -1,
+                version >= MEMBER_EPOCHS_FROM,
+            ),
+            ParkedCommit(header, {}, named, response),
+        )
+
+    def _handle_any(self, data: bytes, header: Header, image: Image) -> Parts | Parked:
+        version = header.version
+        body = wire.read_one(version, data) if version >= wire.FLEXIBLE_FROM else None
+        # Only without a note is it known where the offset stands.
+        is_repeatable = body is not None and not body.topics[0][1][0][3]
+        if body is None:
+            body = wire.read_any(version, data)
         by_name, by_id = image.topics, image.topics_by_id
         results: Results = {}
         offsets: list[OffsetToCommit] = []
@@ -88,11 +148,33 @@ class OffsetCommitHandler:
         if not offsets:
             return parked.answer([])
         group_id, generation, member_id, instance_id, retention_ms, _ = body
+        if is_repeatable:
+            self._remember(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
         command = OffsetCommit(
             group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
         )
+        return self._commit(command, parked)
+
+    def _commit(self, command: OffsetCommit, parked: ParkedCommit) -> Parts | Parked:
         try:
             self._groups.commit(command, parked.done)
         except Refusal as refusal:
             return parked.refuse(refusal)
         return parked
+
+    def _remember(
+        self,
+        version: int,
+        data: bytes,
+        whose: tuple[str, int, str, str | None],
+        offset: OffsetToCommit,
+        named: list[tuple[wire.Topic, int]],
+    ) -> None:
+        """The next commit of this consumer need not be read nor looked up, only its offset."""
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        ((topic_named, index),) = named
+        response = wire.PreparedResponse(version, [(topic_named, [(index, NO_ERROR)])])
+        self._remembered[version, data[: -wire.REPEATED_END]] = _Remembered(
+            *whose, TopicName(offset.topic), index, offset.topic_id, named, response
+        )

@@ -42,10 +42,11 @@ NODES = ("penstock-node-", "broker-")
 """How the client ids begin that nodes go by among themselves."""
 _SIZE_PREFIX = 4
 _UNMEASURED = 15
-"""Of sixteen writes so many are counted but not timed."""
+"""Of sixteen writes, and of sixteen commits, so many are counted but not timed."""
 _PRODUCE = ApiKey.PRODUCE
 _FETCH = ApiKey.FETCH
 _OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
+_SAMPLED = (_PRODUCE, _OFFSET_COMMIT)
 _PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_version + 1)
 _OFFSET_COMMIT_VERSIONS = range(APIS[_OFFSET_COMMIT].min_version, APIS[_OFFSET_COMMIT].max_version + 1)
 _FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
@@ -96,6 +97,17 @@ class Dispatcher:
             if type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
                 reply.on_answered = partial(self._answered, meter, self._stopwatch.turn_began)
             return reply
+        if (
+            count & _UNMEASURED
+            and key == _OFFSET_COMMIT
+            and header.version in _OFFSET_COMMIT_VERSIONS
+            and self._throttle.table is None
+        ):
+            try:
+                return self._offset_commit(frame, header)
+            except Exception as error:
+                self._failed(header, session, error)
+                raise CloseConnection from None
         return self._measured(frame, header, session, meter)
 
     def _measured(
@@ -113,18 +125,20 @@ class Dispatcher:
             self._failed(header, session, error)
             raise CloseConnection from None
         ended = self._now_ns()
-        weight = 1 + _UNMEASURED if header.api_key == _PRODUCE and self._throttle.table is None else 1
+        weight = 1 + _UNMEASURED if header.api_key in _SAMPLED and self._throttle.table is None else 1
         if isinstance(reply, Parked) and reply.parts is None:
             meter.parked_local.observe(ended - began, weight)
-            reply.on_answered = partial(self._answered, meter, turn_began)
+            # Writes that wait are all timed to their answer.
+            until_answered = 1 if header.api_key == _PRODUCE else weight
+            reply.on_answered = partial(self._answered, meter, turn_began, until_answered)
         else:
             meter.local.observe(ended - began, weight)
             meter.total.observe(ended - turn_began, weight)
         meter.queued_ns += (began - turn_began) * weight
         return reply
 
-    def _answered(self, meter: RequestMeter, turn_began: int) -> None:
-        meter.parked_total.observe(self._now_ns() - turn_began)
+    def _answered(self, meter: RequestMeter, turn_began: int, weight: int = 1) -> None:
+        meter.parked_total.observe(self._now_ns() - turn_began, weight)
 
     def _failed(self, header: Header, session: ClientSession, error: Exception) -> None:
         self._meters[header.api_key].failed += 1

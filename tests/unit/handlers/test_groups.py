@@ -21,6 +21,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest
 
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 from penstock.groups.commands import (
+    COMMITTED,
     DeleteGroups,
     DescribedGroup,
     DescribedMember,
@@ -62,12 +63,13 @@ from penstock.handlers import (
     join_group,
     leave_group,
     list_groups,
+    offset_commit,
     offset_delete,
     offset_fetch,
     sync_group,
 )
 from penstock.handlers.offset_commit import OffsetCommitHandler
-from penstock.metadata.records import PartitionRecord, TopicRecord
+from penstock.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.wire.api import ApiKey
@@ -300,6 +302,51 @@ async def test_a_commit_of_nothing_that_exists_bothers_nobody() -> None:
     body = made_of(type(body), group_id="g", topics=[{"name": "orders", "partitions": [partition(0, 1)]}])
     reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
     assert reply.topics[0].partitions[0].error_code == NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_a_consumer_that_commits_again_is_understood_as_the_first_time(version: int) -> None:
+    """What is remembered of it must not show, whatever it commits and notes, and whatever it is told."""
+    world = node()
+    handler = OffsetCommitHandler(world.context)
+    said = [COMMITTED, COMMITTED, OffsetCommitReply((12,)), NotCoordinator()]
+    for number, note in enumerate(["", "", None, "", "n", "\x01", "\x00", "", "\x00\x00\x01", None, "", ""]):
+        world.groups.replies[OffsetCommit] = said[number % len(said)]
+        row = {**partition(1, 1 << 8 * (number % 8)), "committed_metadata": note, "committed_leader_epoch": number - 1}
+        topics = [{"name": "orders", "topic_id": ORDERS_ID, "partitions": [row]}]
+        cls = request_class(ApiKey.OFFSET_COMMIT, version)
+        body = made_of(cls, group_id="g", member_id="m", generation_id=3, topics=topics)
+        again, first = (
+            world.ask_hot(one.handle, ApiKey.OFFSET_COMMIT, body, version=version)
+            for one in (handler, OffsetCommitHandler(world.context))
+        )
+        assert again == first
+    asked = world.groups.asked
+    assert len(asked) == 24
+    for again, first in zip(asked[::2], asked[1::2], strict=True):
+        assert again._replace(offsets=list(again.offsets)) == first
+    assert len(handler._remembered) == (1 if version >= 8 else 0)
+
+
+async def test_what_is_remembered_of_a_consumer_ends_with_the_metadata_and_has_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = node()
+    world.groups.replies[OffsetCommit] = COMMITTED
+    handler = OffsetCommitHandler(world.context)
+
+    def commit(group_id: str) -> int:
+        row = {**partition(1, 5), "committed_metadata": ""}
+        topics = [{"name": "orders", "partitions": [row]}]
+        body = made_of(request_class(ApiKey.OFFSET_COMMIT, 9), group_id=group_id, topics=topics)
+        reply = world.ask_hot(handler.handle, ApiKey.OFFSET_COMMIT, body, version=9)
+        return int(reply.topics[0].partitions[0].error_code)
+
+    monkeypatch.setattr(offset_commit, "REMEMBERED_MAX", 3)
+    assert [commit(f"g{number}") for number in range(8)] == [0] * 8
+    assert len(handler._remembered) == 2
+    world.quorum.put([RemoveTopicRecord(topic_id=ORDERS_ID)])
+    assert commit("g7") == UNKNOWN_TOPIC_OR_PARTITION
 
 
 def value(offset: int, topic_id: UUID = ORDERS_ID) -> OffsetCommitValue:

@@ -26,6 +26,13 @@ _read_offset_v6 = Struct(">iqi").unpack_from
 _pack_result = Struct(">ih").pack
 _pack_result_v8 = Struct(">ihB").pack
 
+REPEATED_END: Final = 16
+"""What differs between two commits of one consumer for one partition without a note: these bytes at the end."""
+NO_NOTE: Final[dict[bytes, str | None]] = {b"\1\0\0\0": "", b"\0\0\0\0": None}
+"""The last four of them: a note that is empty or null, and no tags behind it, its topic and the request."""
+read_repeated_end = Struct(">qi4s").unpack_from
+"""The offset, the leader epoch, and what must be one of `NO_NOTE`."""
+
 _ONE_ELEMENT: Final = 2
 """A count of one, which is written plus one."""
 _NO_TAGS_THRICE: Final = NO_TAGS * 3
@@ -192,3 +199,16 @@ def write_response(
         parts.append(NO_TAGS)
     parts[0] = pack_i32(sum(map(len, parts)))
     return b"".join(parts)
+
+
+class PreparedResponse:
+    """A response that lacks only whom it answers."""
+
+    __slots__ = ("_rest", "_size")
+
+    def __init__(self, version: int, topics: Sequence[tuple[Topic, Sequence[tuple[int, int]]]]) -> None:
+        whole = write_response(version, 0, topics)
+        self._size, self._rest = whole[:4], whole[8:]
+
+    def to(self, correlation_id: int) -> bytes:
+        return self._size + pack_i32(correlation_id) + self._rest
