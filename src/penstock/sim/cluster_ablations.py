@@ -10,11 +10,10 @@ from penstock.controller import alter_partition, leaders
 from penstock.controller.brokers import NO_BROKER_EPOCH
 from penstock.metadata import quorum_state
 from penstock.raft import leading, voting
-from penstock.replication import follower, partition
+from penstock.replication import follower, partition, repair
 from penstock.replication.company import Company
 from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
-from penstock.replication.replicas import Replicas
 from penstock.sim.bugs import Patch, bug, replaced
 from penstock.storage import replicated
 from penstock.storage.producer_state import ProducerState
@@ -97,14 +96,11 @@ def no_dedupe_after_failover() -> list[Patch]:
 
 
 @bug
-def damaged_replica_elected() -> list[Patch]:
-    """A node whose log has rotted serves before it has said so."""
-
-    async def at_once(self: Any) -> None:
-        return None
-
+def damage_kept_to_itself() -> list[Patch]:
+    """A node whose log has rotted does not say so: it may lead, and nobody repairs it."""
+    real = repair.next_step
     return [
-        patch.object(Replicas, "losses_told", at_once),
+        patch.object(repair, "next_step", lambda *, damaged, **state: real(damaged=False, **state)),
         patch.object(Partition, "diverging_epoch", _diverging_by_any_log),
     ]
 
