@@ -95,8 +95,11 @@ def build_overrides(
     """Lay the options of the command line over the file: an own option wins over --set, both over the file."""
     overrides = dict(pairs)
     given = {**file, **pairs}
-    if data is not None or not ("log.dirs" in given or "log.dir" in given):
-        overrides["log.dirs"] = str(data if data is not None else DEFAULT_DATA)
+    folders = str(data) if data is not None else given.get("log.dirs") or given.get("log.dir") or str(DEFAULT_DATA)
+    # What tools are told, and hand back when they move replicas, does not depend on where the node was started.
+    absolute = ",".join(str(Path(folder.strip()).absolute()) for folder in folders.split(","))
+    if absolute != given.get("log.dirs"):
+        overrides["log.dirs"] = absolute
     if host is not None or port is not None or "listeners" not in given:
         overrides["listeners"] = f"PLAINTEXT://{host or 'localhost'}:{DEFAULT_PORT if port is None else port}"
     if node_id is not None:

@@ -160,6 +160,7 @@ def test_kafka_cluster_and_kafka_features_describe_the_node(tools: JavaTools, sh
     assert "Cluster ID: " in tools.check(TOOLS + "ClusterTool", "cluster-id", *shell.server)
     assert "unfenced" in tools.check(TOOLS + "ClusterTool", "list-endpoints", *shell.server)
     assert "metadata.version" in shell("FeatureCommand", "describe")
+    assert f'"endpoints": ["PLAINTEXT://{shell.server[1]}"]' in shell("MetadataQuorumCommand", "describe", "--status")
 
 
 def test_the_perf_tools_run_through(tools: JavaTools, shell: Shell, bootstrap: str, make_topic: MakeTopic) -> None:

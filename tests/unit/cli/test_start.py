@@ -16,12 +16,19 @@ def overrides(
 
 
 def test_without_options_it_is_localhost_9092_and_data() -> None:
-    assert overrides() == {"log.dirs": "./data", "listeners": "PLAINTEXT://localhost:9092"}
+    assert overrides() == {"log.dirs": f"{Path.cwd()}/data", "listeners": "PLAINTEXT://localhost:9092"}
 
 
 def test_the_file_keeps_its_say_where_the_command_line_is_silent() -> None:
     file = {"listeners": "PLAINTEXT://:9095", "log.dirs": "/srv/log", "node.id": "4"}
     assert overrides(file) == {}
+
+
+def test_the_folder_is_the_same_wherever_it_is_named_from() -> None:
+    expected = f"{Path.cwd()}/here"
+    assert overrides(data=Path("here"))["log.dirs"] == expected
+    assert overrides({"log.dirs": "here"})["log.dirs"] == expected
+    assert overrides(pairs={"log.dir": "./here"})["log.dirs"] == expected
 
 
 def test_an_option_wins_over_set_and_both_over_the_file() -> None:
