@@ -99,8 +99,7 @@ class IsrChanges:
                 isr = tuple(NodeId(each) for each in row.isr)
                 partition.take_isr(isr, partition.replicas, row.partition_epoch)
         elif code in _TAKEN_BACK:
-            assert partition.lead is not None, "a proposal is that of a leader"
-            partition.lead.withdraw(proposal)
+            partition.withdraw(proposal)
         elif code not in _WAITS_FOR_THE_IMAGE:
             self._waiting.setdefault(partition, proposal)
         if code:

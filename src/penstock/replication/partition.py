@@ -187,6 +187,13 @@ class Partition(MarkedLog):
         self._advance()
         self.reconsider()
 
+    def withdraw(self, proposal: Proposal) -> None:
+        """The controller will not change the set: who was to join does not count any longer."""
+        if self.lead is not None:
+            self.lead.withdraw(proposal)
+            # The mark may have waited for that one alone, and nothing else may happen here for long.
+            self._advance()
+
     def settings_changed(self) -> None:
         """min.insync.replicas may be another."""
         if self.lead is not None:

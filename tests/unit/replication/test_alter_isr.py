@@ -20,10 +20,6 @@ class Lead:
     def __init__(self) -> None:
         self.proposal: Proposal | None = PROPOSAL
 
-    def withdraw(self, proposal: Proposal) -> None:
-        assert proposal is PROPOSAL
-        self.proposal = None
-
 
 class FakePartition:
     def __init__(self) -> None:
@@ -34,6 +30,10 @@ class FakePartition:
 
     def take_isr(self, isr: tuple[NodeId, ...], replicas: object, epoch: int) -> None:
         self.taken.append(isr)
+        self.lead.proposal = None
+
+    def withdraw(self, proposal: Proposal) -> None:
+        assert proposal is PROPOSAL
         self.lead.proposal = None
 
 

@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.model.ids import NodeId, Offset, TopicName
+from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
 from penstock.sim.disk import SimDisk
 from penstock.wire.records import Record, encode_batch
@@ -44,6 +45,23 @@ def test_there_is_nothing_to_wait_for_when_all_is_shown_or_nothing_more_will_be_
     replicated.isr = (ME, NodeId(2))
     assert not any(held.wait_shown(10.0, codes.append) for held in (shown, offline, replicated))
     assert codes == []
+
+
+def test_the_mark_waits_no_longer_for_a_replica_that_the_controller_refuses() -> None:
+    held, log = partition(end=1, durable=1)
+    other = NodeId(2)
+    lead = held.lead = Leadership(
+        ME, epoch=0, epoch_start=0, partition_epoch=0, replicas=(ME, other), isr=(ME,), now=0.0
+    )
+    follower = lead.followers[other]
+    follower.fetched(1, 0, 7, leader_end=1, now=0.0)
+    proposal = lead.admit(follower, mark=0, now=0.0, lag_s_max=30.0, allowed=True)
+    assert proposal is not None
+    log.end_offset, log.durable_offset = 3, Offset(3)
+    log.on_durable()
+    assert held.high_watermark == 1
+    held.withdraw(proposal)
+    assert held.high_watermark == 3
 
 
 def test_a_follower_that_begins_in_the_middle_of_a_batch_takes_the_whole_of_it() -> None:
