@@ -13,7 +13,8 @@ class Columns:
 
     def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
         self._schema = schema
-        self._topic = pa.array([topic], pa.string())
+        self._topic = topic
+        self._topics = pa.array([], pa.string())
         self._partition = partition
 
     def batch(self, records: Records) -> pa.RecordBatch:
@@ -27,7 +28,9 @@ class Columns:
             case "value":
                 return records.values()
             case "topic":
-                return self._topic.take(pa.array(np.zeros(count, dtype=np.int32)))
+                if len(self._topics) < count:
+                    self._topics = pa.repeat(self._topic, count)
+                return self._topics.slice(0, count)
             case "partition":
                 return pa.array(np.full(count, self._partition, dtype=np.int32))
             case "offset":

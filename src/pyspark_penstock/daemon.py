@@ -1,8 +1,9 @@
 """Spark's Python daemon with what every worker needs already loaded.
 
-Each worker of a task is a fork of it and would load Arrow, numpy and Spark's own worker anew. Loaded here once, they
-are there in every fork. They are also put out of the garbage collector's sight: Spark collects after each task, before
-the worker can take the next, and looking at all of these modules' objects takes longer than a small task.
+Each worker of a task is a fork of it and would load Arrow, numpy, pandas (which Arrow asks for by itself) and Spark's
+own worker anew. Loaded here once, they are there in every fork. They are also put out of the garbage collector's
+sight: Spark collects after each task, before the worker can take the next, and looking at all of these modules'
+objects takes longer than a small task.
 session.py turns it on with `spark.python.daemon.module`; without it everything works the same, a little later.
 """
 
@@ -13,6 +14,7 @@ from typing import Final
 
 _LOADED_AHEAD: Final = (
     "numpy",
+    "pandas",
     "pyarrow",
     "pyarrow.compute",
     "pyspark.sql.pandas.types",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 FETCH: Final = 1
 _GROUP_BYTES_MAX: Final = 8 * 1024 * 1024
+# Spark's JVM keeps Arrow's memory in pieces of four megabytes. What does not fit into one, rounded up to a power of
+# two, it gets from the system and gives back for each batch, and pays for every page of it.
+_STEP_BYTES_MAX: Final = 2 * 1000 * 1000
 _GONE_FOR_GOOD_S: Final = 5.0
 _NO_ID: Final = bytes(16)
 
@@ -67,7 +71,14 @@ def rows_of(
             inside = (records.offsets >= wanted.start) & (records.offsets < wanted.end)
             records = records.select(np.nonzero(inside)[0])
         if len(records):
-            yield columns.batch(records)
+            yield from _in_steps(columns.batch(records))
+
+
+def _in_steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of a size that Spark keeps memory for."""
+    count = -(-batch.nbytes // _STEP_BYTES_MAX) or 1
+    edges = [batch.num_rows * index // count for index in range(count + 1)]
+    return (batch.slice(low, high - low) for low, high in pairwise(edges) if low < high)
 
 
 def _groups(batches: list[Batch], rows_max: int) -> Iterator[list[Batch]]:

@@ -116,6 +116,25 @@ def test_a_large_batch_is_cut_where_records_really_begin(shape: str) -> None:
     assert rows(opened(small)) == expected
 
 
+@pytest.mark.parametrize("odd", [None, 100, 9000])
+def test_records_of_one_size_are_found_also_where_their_size_changes(odd: int | None) -> None:
+    records = [Record(timestamp=5, key=b"%d" % index, value=b"\x00v" * 20) for index in range(4000)]
+    if odd is not None:
+        records[2500] = records[2500]._replace(value=bytes(odd))
+    expected = [one._replace(offset=index) for index, one in enumerate(records)]
+    halves = encode_batch(records[:2000]) + encode_batch(records[2000:], base_offset=2000)
+    assert rows(opened(halves)) == expected
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_batch_of_equal_records_that_lies_about_their_number_is_refused(change: int) -> None:
+    whole = encode_batch([Record(timestamp=1, value=b"x" * 30)] * 3000)
+    padded = bytearray(whole + bytes(PAD))
+    (batch,) = scan(memoryview(padded), 0, len(whole))
+    with pytest.raises(Corrupt, match=f"holds 3000 records where its header says {3000 + change}"):
+        decode(padded, [batch._replace(record_count=3000 + change)])
+
+
 def test_damage_is_found() -> None:
     data = bytearray(encode_batch([Record(timestamp=1, key=b"key", value=b"value" * 9)] * 4))
     data[80] ^= 1
