@@ -84,13 +84,22 @@ def _replica(context: Context, node_id: NodeId, progress: Progress | None) -> Re
             last_fetch_timestamp=int64(now_ms),
             last_caught_up_timestamp=int64(now_ms),
         )
+    if progress is None or (progress.disk is None and not progress.end):
+        # It has not fetched since this node leads: how far it is nobody knows.
+        return ReplicaState(
+            replica_id=node(node_id),
+            replica_directory_id=context.quorum.book.directories.get(node_id),
+            log_end_offset=int64(-1),
+            last_fetch_timestamp=int64(-1),
+            last_caught_up_timestamp=int64(-1),
+        )
     return ReplicaState(
         replica_id=node(node_id),
-        replica_directory_id=None if progress is None else progress.disk,
-        log_end_offset=int64(-1 if progress is None else progress.end),
-        last_fetch_timestamp=int64(-1 if progress is None else _wall_ms(context, progress.heard_at)),
+        replica_directory_id=progress.disk,
+        log_end_offset=int64(progress.end),
+        last_fetch_timestamp=int64(_wall_ms(context, progress.heard_at)),
         last_caught_up_timestamp=int64(
-            -1 if progress is None or progress.caught_up_at is None else _wall_ms(context, progress.caught_up_at)
+            -1 if progress.caught_up_at is None else _wall_ms(context, progress.caught_up_at)
         ),
     )
 

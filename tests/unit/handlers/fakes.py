@@ -222,6 +222,7 @@ class FakeLogStarts:
 class FakeStore:
     directory: FakeDirectory = field(default_factory=FakeDirectory)
     log_starts: FakeLogStarts = field(default_factory=FakeLogStarts)
+    directory_id: UUID = UUID(int=1)
 
 
 class FakeDisk:

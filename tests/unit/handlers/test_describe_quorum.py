@@ -1,0 +1,58 @@
+"""What the leader of the quorum tells of the voters."""
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+
+from penstock.handlers import describe_quorum
+from penstock.metadata.voters import Voter, VoterEndpoint
+from penstock.model.ids import NodeId, Offset
+from penstock.raft.roles import Leader, Progress
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.fakes import FakeNode
+
+HERE, FETCHING, SILENT = NodeId(1), NodeId(2), NodeId(3)
+DISK = UUID(int=2)
+FORMER_DISK = UUID(int=3)
+
+
+def quorum(voters: tuple[Voter, ...], progress: dict[NodeId, Progress]) -> Any:
+    role = Leader(epoch_start=Offset(0), begin_at=0.0, progress=progress)
+    log = SimpleNamespace(end_offset=9)
+    return SimpleNamespace(
+        core=SimpleNamespace(role=role, voters=frozenset(voter.id for voter in voters), log=log),
+        book=SimpleNamespace(present=voters, directories={SILENT: FORMER_DISK}),
+        leader=HERE, epoch=4, high_watermark=9,
+    )  # fmt: skip
+
+
+async def describe(node: FakeNode, known: Any) -> Any:
+    node.context.quorum = known
+    topic: Any = TopicData(topic_name="__cluster_metadata", partitions=(PartitionData(partition_index=0),))  # type: ignore[arg-type]
+    return await node.ask(describe_quorum.handle, ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=(topic,)))
+
+
+async def test_of_a_voter_that_has_not_fetched_since_nothing_is_claimed() -> None:
+    node = FakeNode()
+    voters = tuple(
+        Voter(id=each, endpoints=(VoterEndpoint(name="CONTROLLER", host="host", port=9000 + each),))
+        for each in (HERE, FETCHING, SILENT)
+    )
+    now = node.clock.monotonic()
+    fetching = Progress(end=Offset(7), heard_at=now, disk=DISK)
+    told = await describe(node, quorum(voters, {FETCHING: fetching, SILENT: Progress(end=Offset(0), heard_at=now)}))
+    _, second, third = told.topics[0].partitions[0].current_voters
+    assert (second.log_end_offset, second.replica_directory_id) == (7, DISK)
+    assert second.last_fetch_timestamp == node.clock.wall_ms()
+    assert (third.log_end_offset, third.last_fetch_timestamp, third.last_caught_up_timestamp) == (-1, -1, -1)
+    assert third.replica_directory_id == FORMER_DISK
+    assert [(each.node_id, each.listeners[0].port) for each in told.nodes] == [(1, 9001), (2, 9002), (3, 9003)]
+
+
+async def test_the_only_voter_is_where_clients_reach_it() -> None:
+    node = FakeNode()
+    told = await describe(node, quorum((Voter(id=HERE),), {}))
+    (voter,) = told.nodes
+    assert [(each.name, each.host, each.port) for each in voter.listeners] == [("PLAINTEXT", "host1", 9092)]
