@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.coordinator.decision import (
@@ -66,6 +67,10 @@ class _Phase(Enum):
     FAILED = "failed"
 
 
+# A named tuple from all of its fields, in half the time.
+_entry: Callable[[tuple[list[Any], list[tuple[bytes, bytes | None]], Done, Any]], SharedEntry[Any]] = partial(
+    tuple.__new__, SharedEntry
+)
 # Looking a member up in its class takes longer than the comparison.
 _ACTIVE = _Phase.ACTIVE
 
@@ -144,16 +149,16 @@ class ShardRunner(Generic[R]):
         if decided is None:
             return False
         records, reply, timer = decided
-        encoded, size = [], 0
+        encoded, size, encode = [], 0, self.shard.encode
         for record in records:
-            key, value = pair = self.shard.encode(record)
+            key, value = pair = encode(record)
             encoded.append(pair)
             size += len(key) + len(value or b"") + RECORD_OVERHEAD
         if self._shared and self._shared_size + size > SPLIT_SIZE:
             self.write_shared()
             self._check_active()
         has_joined = bool(self._shared)
-        self._shared.append(SharedEntry(records, encoded, done, reply))
+        self._shared.append(_entry((records, encoded, done, reply)))
         self._shared_size += size
         if timer is not None:
             self._timers.set(*timer)

@@ -5,7 +5,9 @@ record, its removal a tombstone. What is committed in a transaction waits in pen
 Refuses what the group refuses, notes that are too long, and, on demand, offsets that may be about to change.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 from penstock.groups.commands import (
@@ -38,6 +40,10 @@ from penstock.model.errors import NO_ERROR, Refusal
 
 ByPartition = Mapping[int, OffsetCommitValue]
 _ONE_IS_FINE = [NO_ERROR]
+# A named tuple from all of its fields, in half the time: made for every commit.
+_record: Callable[[tuple[Any, Any]], GroupRecord] = partial(tuple.__new__, GroupRecord)
+_key: Callable[[tuple[str, str, int]], OffsetCommitKey] = partial(tuple.__new__, OffsetCommitKey)
+_value: Callable[[tuple[int, str, int, int, int, UUID]], OffsetCommitValue] = partial(tuple.__new__, OffsetCommitValue)
 
 
 class Offsets:
@@ -188,9 +194,11 @@ def _commit_record(group_id: str, offset: OffsetToCommit, now: int, expire_times
     topic, partition, committed, topic_id, leader_epoch, metadata = offset
     if expire_timestamp != NO_TIMESTAMP:
         leader_epoch, topic_id = -1, ZERO_UUID
-    return GroupRecord(
-        OffsetCommitKey(group_id, topic, partition),
-        OffsetCommitValue(committed, metadata or "", now, leader_epoch, expire_timestamp, topic_id),
+    return _record(
+        (
+            _key((group_id, topic, partition)),
+            _value((committed, metadata or "", now, leader_epoch, expire_timestamp, topic_id)),
+        )
     )
 
 

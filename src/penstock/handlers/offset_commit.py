@@ -7,7 +7,8 @@ that it never speaks of a later topic of that name. Goes to groups/service.py. R
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for all what the group refuses.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -26,6 +27,14 @@ REMEMBERED_MAX: Final = 1 << 12
 
 Results = dict[wire.Topic, list[tuple[int, int]]]
 """Partitions and their error codes, by topic."""
+
+# Named tuples from all of their fields, in half the time: made for every commit.
+_offset_to_commit: Callable[[tuple[str, int, int, UUID, int, str | None]], OffsetToCommit] = partial(
+    tuple.__new__, OffsetToCommit
+)
+_offset_commit: Callable[[tuple[str, Sequence[OffsetToCommit], int, str, str | None, int, bool]], OffsetCommit] = (
+    partial(tuple.__new__, OffsetCommit)
+)
 
 
 class _Remembered(NamedTuple):
@@ -107,16 +116,10 @@ class OffsetCommitHandler:
         if end not in wire.NO_NOTE:
             return self._handle_any(data, header, image)
         group_id, generation, member_id, instance_id, topic, index, topic_id, named, response = seen
+        offsets = (_offset_to_commit((topic, index, offset, topic_id, leader_epoch, wire.NO_NOTE[end])),)
+        knows_epochs = version >= MEMBER_EPOCHS_FROM
         return self._commit(
-            OffsetCommit(
-                group_id,
-                (OffsetToCommit(topic, index, offset, topic_id, leader_epoch, wire.NO_NOTE[end]),),
-                generation,
-                member_id,
-                instance_id,
-                -1,
-                version >= MEMBER_EPOCHS_FROM,
-            ),
+            _offset_commit((group_id, offsets, generation, member_id, instance_id, -1, knows_epochs)),
             ParkedCommit(header, {}, named, response),
         )
 

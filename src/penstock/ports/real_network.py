@@ -116,7 +116,7 @@ class SocketConnection:
                 kept = len(self._unread)
                 if kept:
                     network.received[:kept] = self._unread
-                count = self._socket.recv_into(network.received_view[kept:])
+                count = self._socket.recv_into(network.received_view[kept:] if kept else network.received_view)
                 if count == 0:
                     self._drop(None)
                     return
@@ -129,7 +129,8 @@ class SocketConnection:
             self._drop(error)
         finally:
             network.is_reading = False
-            network.flush()
+            if network.unflushed:
+                network.flush()
 
     def _read_ahead(self) -> None:
         """Keep reading a little while paused: that is how a peer's departure shows."""
@@ -254,10 +255,25 @@ class SocketConnection:
             self._network.ask_flush(self)
 
     def send_now(self, parts: Sequence[Part]) -> None:
-        if not self._closed:
+        if self._closed:
+            return
+        if self._out or len(parts) != 1 or type(parts[0]) is not bytes:
             self._out.extend(parts)
             if not self._writing:
                 self.flush()
+            return
+        # Most replies that were waited for: one piece, with nothing before it.
+        data = parts[0]
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._drop(error)
+            return
+        if sent < len(data):
+            self._out.append(memoryview(data)[sent:])
+            self.flush()
 
     def unsent_in_memory(self) -> int:
         return sum(len(cast(bytes, part)) for part in self._out if type(part) is not FileSlice)
@@ -428,7 +444,7 @@ class RealNetwork:
         self.unsent: UnsentBudget[SocketConnection] = UnsentBudget(self.limits.memory_budget)
         self.connections: set[SocketConnection] = set()
         self.starving: deque[SocketConnection] = deque()
-        self._unflushed: list[SocketConnection] = []
+        self.unflushed: list[SocketConnection] = []
         self.is_reading = False
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
@@ -488,13 +504,13 @@ class RealNetwork:
 
     def ask_flush(self, connection: SocketConnection) -> None:
         """Send at the end of the present read, or when the loop comes round: a turn of its own costs a system call."""
-        if not self._unflushed and not self.is_reading:
+        if not self.unflushed and not self.is_reading:
             self.loop.call_soon(self.flush)
-        self._unflushed.append(connection)
+        self.unflushed.append(connection)
 
     def flush(self) -> None:
-        while self._unflushed:
-            asked, self._unflushed = self._unflushed, []
+        while self.unflushed:
+            asked, self.unflushed = self.unflushed, []
             for connection in asked:
                 connection.flush()
 
