@@ -8,7 +8,7 @@ from penstock.model.errors import SecurityDisabled
 
 
 async def handle(context: Context, request: Request) -> DescribeAclsResponse:
-    refusal = SecurityDisabled()
+    refusal = SecurityDisabled("No Authorizer is configured on the broker")
     return DescribeAclsResponse(
         throttle_time=NO_THROTTLE, error_code=failed(refusal), error_message=refusal.message, resources=()
     )

@@ -22,7 +22,7 @@ async def handle(context: Context, request: Request) -> DescribeUserScramCredent
     counts = Counter(user.name for user in body.users or ())
     results = tuple(_result(name, _refusal(name, count)) for name, count in counts.items())
     return DescribeUserScramCredentialsResponse(
-        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, results=results
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message="", results=results
     )
 
 
