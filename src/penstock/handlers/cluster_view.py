@@ -4,11 +4,12 @@ Pure reading of the image, shared by the APIs that describe brokers and partitio
 without the client's listener is out of its reach and counts as absent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from penstock.controller.leaders import directory_of
 from penstock.metadata.records import LOST_DIRECTORY, BrokerEndpoint
+from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopicOrPartition
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 
@@ -60,3 +61,12 @@ def find_partition(context: "Context", topic: str, index: int) -> "Partition":
     if context.node_id in known.replicas:
         raise StorageError  # It should be here, and its log could not be opened.
     raise NotLeaderOrFollower
+
+
+def voter_endpoints(context: "Context", voter: Voter) -> Sequence[VoterEndpoint]:
+    """Where a voter is. Nobody had to be told where the only one is: it is this node, where controllers listen."""
+    if voter.endpoints or voter.id != context.node_id:
+        return voter.endpoints
+    named = [name.upper() for name in context.settings.words("controller.listener.names")]
+    shown = [each for each in context.endpoints if each.listener in named] or context.endpoints
+    return [VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown]

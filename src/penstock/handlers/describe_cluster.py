@@ -12,7 +12,7 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import controller_for_clients, is_reachable, reachable_brokers
+from penstock.handlers.cluster_view import controller_for_clients, is_reachable, reachable_brokers, voter_endpoints
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
 from penstock.model.ids import NO_NODE, NodeId
@@ -76,7 +76,7 @@ def _controllers(context: Context) -> DescribeClusterResponse:
                 broker_id=node(voter.id), host=end_point.host, port=int32(end_point.port), rack=None, is_fenced=False
             )
             for voter in context.quorum.book.present
-            for end_point in voter.endpoints[:1]
+            for end_point in voter_endpoints(context, voter)[:1]
         ),
         cluster_authorized_operations=OPERATIONS_UNKNOWN,
     )

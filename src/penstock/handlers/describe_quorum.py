@@ -16,10 +16,10 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import u16
 
+from penstock.handlers.cluster_view import voter_endpoints
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, int32, int64, node
 from penstock.metadata.voter_wire import METADATA_TOPIC
-from penstock.metadata.voters import Voter
 from penstock.model.ids import NO_NODE, NodeId
 from penstock.raft.roles import Leader, Progress
 
@@ -39,18 +39,14 @@ async def handle(context: Context, request: Request) -> DescribeQuorumResponse:
     nodes = tuple(
         Node(
             node_id=node(voter.id),
-            listeners=_listeners(context, voter),
+            listeners=tuple(
+                Listener(name=each.name, host=each.host, port=u16(each.port))
+                for each in voter_endpoints(context, voter)
+            ),
         )
         for voter in context.quorum.book.present
     )
     return DescribeQuorumResponse(error_code=NO_ERROR, error_message=None, topics=topics, nodes=nodes)
-
-
-def _listeners(context: Context, voter: Voter) -> tuple[Listener, ...]:
-    if not voter.endpoints and voter.id == context.node_id:
-        # Nobody had to be told where the only voter is.
-        return tuple(Listener(name=each.listener, host=each.host, port=u16(each.port)) for each in context.endpoints)
-    return tuple(Listener(name=each.name, host=each.host, port=u16(each.port)) for each in voter.endpoints)
 
 
 def _describe(context: Context, *, known: bool) -> PartitionData:

@@ -4,9 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
+from kio.static.primitive import i8
 
-from penstock.handlers import describe_quorum
+from penstock.handlers import describe_cluster, describe_quorum
+from penstock.handlers.context import Endpoint
 from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.ids import NodeId, Offset
 from penstock.raft.roles import Leader, Progress
@@ -56,3 +59,17 @@ async def test_the_only_voter_is_where_clients_reach_it() -> None:
     told = await describe(node, quorum((Voter(id=HERE),), {}))
     (voter,) = told.nodes
     assert [(each.name, each.host, each.port) for each in voter.listeners] == [("PLAINTEXT", "host1", 9092)]
+
+
+async def test_tools_find_the_only_controller_by_its_listener() -> None:
+    node = FakeNode({"controller.listener.names": "CONTROLLER"})
+    node.context.endpoints = (Endpoint("PLAINTEXT", "host1", 9092), Endpoint("CONTROLLER", "host1", 9093))
+    node.context.quorum = quorum((Voter(id=HERE),), {})
+    body = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=i8(2), include_fenced_brokers=False
+    )
+    request = node.request(ApiKey.DESCRIBE_CLUSTER, 2, body, listener="CONTROLLER")
+    told = await describe_cluster.handle(node.context, request)
+    assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [(1, "host1", 9093)]
+    described = await describe(node, quorum((Voter(id=HERE),), {}))
+    assert [each.name for each in described.nodes[0].listeners] == ["CONTROLLER"]
