@@ -50,13 +50,13 @@ class Node:
         offsets = (OffsetToCommit(topic="orders", partition=0, offset=offset),)
         return self.coordinator.submit(0, TxnOffsetCommit(group_id="g", transaction=transaction, offsets=offsets))
 
-    def end(self, epoch: int, *, is_commit: bool = True) -> Any:
+    def end(self, epoch: int, *, is_commit: bool = True, transaction_version: int = 2) -> Any:
         end = TransactionEnd(
             producer_id=PRODUCER,
             producer_epoch=epoch,
             is_commit=is_commit,
             coordinator_epoch=0,
-            transaction_version=2,
+            transaction_version=transaction_version,
         )
         return self.coordinator.end_transaction(0, end)
 
@@ -159,18 +159,37 @@ async def test_what_the_coordinator_has_not_verified_is_not_written() -> None:
 async def test_a_commit_that_was_verified_before_the_marker_came_is_not_written_behind_it() -> None:
     node = Node(SimDisk())
     await node.lead()
-    await node.stage(1)
-    verification = node.coordinator.begin_verification(0, PRODUCER, 1)
+    verification = node.coordinator.begin_verification(0, PRODUCER, 0)
     assert verification is not None
-    await node.end(1)
+    await node.stage(1)
+    # Before version 2 all transactions of a producer have one epoch: nobody can tell which one the commit is for.
+    await node.end(0, transaction_version=1)
     late = TxnOffsetCommit(
         group_id="g",
-        transaction=InTransaction(PRODUCER, 1, verification),
+        transaction=InTransaction(PRODUCER, 0, verification),
         offsets=(OffsetToCommit(topic="orders", partition=0, offset=9),),
     )
     with pytest.raises(InvalidTxnState):
         await node.coordinator.run(0, late)
     assert await node.committed() == {0: 1}
+
+
+async def test_a_commit_of_the_next_transaction_is_taken_behind_the_marker_of_the_one_before() -> None:
+    node = Node(SimDisk())
+    await node.lead()
+    await node.stage(1)
+    verification = node.coordinator.begin_verification(0, PRODUCER, 1)
+    assert verification is not None
+    await node.end(1)
+    early = TxnOffsetCommit(
+        group_id="g",
+        transaction=InTransaction(PRODUCER, 1, verification),
+        offsets=(OffsetToCommit(topic="orders", partition=0, offset=9),),
+    )
+    await node.coordinator.run(0, early)
+    assert await node.committed() == {0: 1}
+    await node.end(2)
+    assert await node.committed() == {0: 9}
 
 
 async def test_a_fenced_producer_can_neither_commit_nor_end_anything() -> None:
