@@ -79,13 +79,13 @@ class Bench:
         self.bootstrap = bootstrap
         self.data = data
 
-    def rows(self, count: int, size: int) -> DataFrame:
-        """Rows that do not compress to nothing, held in memory."""
+    def rows(self, count: int, size: int, *, alike: bool = False) -> DataFrame:
+        """Rows that no codec makes smaller, held in memory. `alike`: each is most of the one before, shifted."""
         pad = size // 32 + 1
+        seed = "id + i" if alike else f"id * {pad} + i"
+        text = f"substring(concat_ws('', transform(sequence(1, {pad}), i -> md5(cast({seed} as string)))), 1, {size})"
         made = self.spark.range(0, count, 1, 4).selectExpr(
-            "cast(id as string) as key",
-            f"cast(substring(concat_ws('', transform(sequence(1, {pad}), i -> md5(cast(id + i as string)))), 1, {size})"
-            " as binary) as value",
+            "cast(id as string) as key", f"cast({text} as binary) as value"
         )
         cached = made.selectExpr("cast(key as binary) key", "value").cache()
         cached.count()
