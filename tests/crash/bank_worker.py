@@ -83,7 +83,9 @@ class Worker:
             self._batch = []
 
     def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._batch = []
+        """Forget what was read of them. What was read of others is not read again, so it stays."""
+        moved = {place.partition for place in partitions}
+        self._batch = [message for message in self._batch if message.partition() not in moved]
 
     def _take(self, count: int) -> None:
         for _ in range(count):
