@@ -66,7 +66,8 @@ class Rounds:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of 100 B that are read and written")
-    parser.add_argument("--rounds", type=int, default=3)
+    # The best of three was still a matter of luck where two things are nearly as fast.
+    parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     console = Console(width=120)
     try:
