@@ -18,6 +18,7 @@ from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL, OWN_FEATURES
 from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
+from penstock.handlers.cluster_view import controller_listeners, own_voter_endpoints
 from penstock.handlers.context import Context, Endpoint
 from penstock.handlers.local import ask_here
 from penstock.handlers.metadata_views import MetadataViews
@@ -28,7 +29,6 @@ from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.records import BrokerEndpoint
-from penstock.metadata.voters import VoterEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
@@ -195,7 +195,7 @@ class Node:
             directory=store.directory,
             network=self._network,
             cluster_id=store.cluster_id,
-            endpoints=self._voter_endpoints,
+            endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
     def _join(self, store: LogStore, quorum: Quorum) -> _Bonds:
@@ -391,19 +391,10 @@ class Node:
         """Where the endpoint for metrics and health is, if there is one."""
         return self._monitoring.port
 
-    def _voter_endpoints(self) -> tuple[VoterEndpoint, ...]:
-        """Where the other nodes of the quorum reach this one."""
-        named = self._controller_listeners()
-        shown = [each for each in self._endpoints if each.listener in named] or self._endpoints
-        return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
-
     def _client_endpoints(self) -> list[Endpoint]:
         """Where clients and the other brokers reach this one: listeners for controllers alone are left out."""
-        named = self._controller_listeners()
+        named = controller_listeners(self.settings)
         return [each for each in self._endpoints if each.listener not in named] or self._endpoints
-
-    def _controller_listeners(self) -> list[str]:
-        return [name.upper() for name in self.settings.words("controller.listener.names")]
 
     def _bind(self) -> None:
         advertised = [parse_listener(text) for text in self.settings["advertised.listeners"] or ()]

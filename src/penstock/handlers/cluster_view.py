@@ -14,7 +14,8 @@ from penstock.model.errors import NotLeaderOrFollower, StorageError, UnknownTopi
 from penstock.model.ids import NO_NODE, NodeId, TopicName
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.config.settings import BrokerSettings
+    from penstock.handlers.context import Context, Endpoint
     from penstock.metadata.image import BrokerImage, Image, PartitionImage
     from penstock.replication.partition import Partition
 
@@ -63,10 +64,20 @@ def find_partition(context: "Context", topic: str, index: int) -> "Partition":
     raise NotLeaderOrFollower
 
 
-def voter_endpoints(context: "Context", voter: Voter) -> Sequence[VoterEndpoint]:
-    """Where a voter is. Nobody had to be told where the only one is: it is this node, where controllers listen."""
+def voter_endpoints(context: "Context", voter: Voter) -> tuple[VoterEndpoint, ...]:
+    """Where a voter is. Nobody had to be told where the only one is: it is this node."""
     if voter.endpoints or voter.id != context.node_id:
         return voter.endpoints
-    named = [name.upper() for name in context.settings.words("controller.listener.names")]
-    shown = [each for each in context.endpoints if each.listener in named] or context.endpoints
-    return [VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown]
+    return own_voter_endpoints(context.settings, context.endpoints)
+
+
+def own_voter_endpoints(settings: "BrokerSettings", endpoints: "Sequence[Endpoint]") -> tuple[VoterEndpoint, ...]:
+    """Where the other nodes of the quorum reach this one: where controllers listen, or anywhere."""
+    named = controller_listeners(settings)
+    shown = [each for each in endpoints if each.listener in named] or endpoints
+    return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
+
+
+def controller_listeners(settings: "BrokerSettings") -> list[str]:
+    """The listeners for controllers alone, by the names that connections have."""
+    return [name.upper() for name in settings.words("controller.listener.names")]

@@ -12,7 +12,13 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import controller_for_clients, is_reachable, reachable_brokers, voter_endpoints
+from penstock.handlers.cluster_view import (
+    controller_for_clients,
+    controller_listeners,
+    is_reachable,
+    reachable_brokers,
+    voter_endpoints,
+)
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
 from penstock.model.ids import NO_NODE, NodeId
@@ -25,7 +31,7 @@ OPERATIONS_UNKNOWN: Final = int32(-(2**31))
 async def handle(context: Context, request: Request) -> DescribeClusterResponse:
     body: DescribeClusterRequest = request.body
     if body.endpoint_type == CONTROLLERS:
-        if request.listener in (name.upper() for name in context.settings.words("controller.listener.names")):
+        if request.listener in controller_listeners(context.settings):
             return _controllers(context)
         return _refused(
             ErrorCode.mismatched_endpoint_type,
