@@ -28,6 +28,7 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
+from penstock.metadata.reach import majority_is_gone
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import Refusal, StartupError
@@ -61,6 +62,8 @@ log = logging.getLogger(__name__)
 # A sync thread that ends wants the interpreter at once: a client waits for its news.
 SWITCH_INTERVAL_S = 0.0005
 SAY_AGAIN_S = 10.0
+PROBE_S_MAX = 0.5
+"""A node that stops waits so long to hear whether a voter is still there."""
 
 
 class _Bonds(NamedTuple):
@@ -220,6 +223,9 @@ class Node:
             clock=self._clock,
             current_settings=lambda: self.settings,
             seen_offset=lambda: quorum.image.offset,
+            quorum_is_gone=lambda: majority_is_gone(
+                quorum.peers or peers, quorum.core.voters, own=self.node_id, timeout_s=PROBE_S_MAX
+            ),
         )
         replicas = Replicas(
             self.node_id,

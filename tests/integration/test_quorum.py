@@ -22,6 +22,7 @@ from penstock.wire.api import ApiKey
 from tests.integration.nodes import Cluster, Member, free_port, until
 
 REELECTION_S_MAX = 1.0
+STOP_S_MAX = 2.0
 
 
 def setting(value: str) -> list[ConfigRecord]:
@@ -93,6 +94,23 @@ async def test_a_leader_that_stops_hands_over(cluster: Cluster) -> None:
     active = await cluster.until_active()
     await active.stop()
     assert await until(lambda: cluster.active is not None) < REELECTION_S_MAX
+
+
+async def test_a_whole_cluster_stops_soon_and_comes_back_with_what_was_committed(cluster: Cluster) -> None:
+    active = await cluster.until_active()
+    await active.quorum.commit(setting("kept"))
+    members = cluster.running
+    await asyncio.wait_for(asyncio.gather(*(member.stop() for member in members)), STOP_S_MAX)
+    await cluster.start()
+    await cluster.until_agreed()
+    assert [value_at(member) for member in members] == ["kept"] * 4
+
+
+async def test_a_broker_stops_soon_when_its_controllers_are_gone(cluster: Cluster) -> None:
+    await cluster.until_active()
+    for number in (1, 2, 3):
+        cluster.members[number].kill()
+    await asyncio.wait_for(cluster.members[4].stop(), STOP_S_MAX)
 
 
 async def test_a_commit_fails_when_the_majority_is_gone_and_is_not_shown(cluster: Cluster) -> None:

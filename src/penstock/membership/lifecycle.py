@@ -7,12 +7,13 @@ Refuses: StartupError when the cluster will not have this node, or nobody answer
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
 from penstock.client.asking import ControllerChannel, PeerUnavailable
+from penstock.client.channel import pause
 from penstock.model.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,
@@ -39,7 +40,7 @@ RETRY_S: Final = 0.2
 ASK_S_MAX: Final = 4.0
 LEAVE_S_MAX: Final = 30.0
 UNANSWERED_S_MAX: Final = 3.0
-"""A broker that wants to stop and hears no controller for this long stops: the last of a cluster has nobody to ask."""
+"""A broker that wants to stop and hears no controller for this long stops: there may be nobody to ask."""
 
 _HOPELESS: Final = {
     InconsistentClusterId.code: "it belongs to another cluster",
@@ -73,12 +74,15 @@ class Lifecycle:
         clock: "Clock",
         current_settings: "Callable[[], BrokerSettings]",
         seen_offset: Callable[[], int],
+        quorum_is_gone: Callable[[], Awaitable[bool]],
     ) -> None:
+        """`quorum_is_gone` finds out whether no controller can answer any more, however long one waits."""
         self._identity = identity
         self._channel = channel
         self._clock = clock
         self._current_settings = current_settings
         self._seen_offset = seen_offset
+        self._quorum_is_gone = quorum_is_gone
         self.broker_epoch = NOT_REGISTERED
         self._previous_epoch = identity.previous_broker_epoch
         self._ready = False
@@ -126,17 +130,26 @@ class Lifecycle:
         self._leaving = True
         self._answered_at = self._clock.monotonic()
         self._wake()
-        self._stop_unheard()
+        listening = asyncio.get_running_loop().create_task(self._stop_unheard())
         try:
             await self._in_time(self._may_stop, LEAVE_S_MAX, "the controller has not let this node go")
         except StartupError as problem:
             log.warning("stopping without a handover: %s", problem)
+        finally:
+            listening.cancel()
 
-    def _stop_unheard(self) -> None:
-        if self._clock.monotonic() - self._answered_at > UNANSWERED_S_MAX:
-            _done(self._may_stop)
-        elif not self._may_stop.done():
-            self._clock.call_later(RETRY_S, self._stop_unheard)
+    async def _stop_unheard(self) -> None:
+        """The last of a cluster has nobody to ask; where that can be seen, it need not wait long to know."""
+        while not self._may_stop.done():
+            await pause(self._clock, RETRY_S)
+            answered_at = self._answered_at
+            silence_s = self._clock.monotonic() - answered_at
+            if silence_s < RETRY_S:
+                continue
+            is_over = silence_s > UNANSWERED_S_MAX or await self._quorum_is_gone()
+            if is_over and self._answered_at == answered_at:
+                log.info("stopping without a handover: no controller is left to ask")
+                _done(self._may_stop)
 
     def stop(self) -> None:
         if self._task is not None:

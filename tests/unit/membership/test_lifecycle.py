@@ -65,13 +65,18 @@ class World:
         self.controller = Controller()
         self.clock = SteppedClock()
         self.offset = 100
+        self.quorum_gone = False
         self.broker = Lifecycle(
             identity,
             channel=self.controller,
             clock=self.clock,
             current_settings=lambda: BrokerSettings(),
             seen_offset=lambda: self.offset,
+            quorum_is_gone=self.quorum_is_gone,
         )
+
+    async def quorum_is_gone(self) -> bool:
+        return self.quorum_gone
 
     async def started(self) -> None:
         await self.broker.register()
@@ -190,6 +195,43 @@ async def test_a_broker_that_nobody_answers_stops_nevertheless(world: World) -> 
     await world.clock.advance(2.0)
     assert not leaving.done()
     await world.clock.advance(2.0)
+    assert leaving.done()
+
+
+async def test_a_broker_whose_controllers_are_gone_stops_soon(world: World) -> None:
+    await world.started()
+    world.controller.silent = world.quorum_gone = True
+    leaving = asyncio.ensure_future(world.broker.leave())
+    await world.clock.advance(0.5)
+    assert leaving.done()
+
+
+async def test_a_broker_that_a_controller_answers_stays_until_it_is_let_go(world: World) -> None:
+    await world.started()
+    world.controller.lets_go_after = 40
+    world.quorum_gone = True
+    leaving = asyncio.ensure_future(world.broker.leave())
+    await world.clock.advance(1.5)
+    assert not leaving.done()
+    await world.clock.advance(1.5)
+    assert leaving.done()
+    assert len([each for each in world.controller.heartbeats if each.want_shut_down]) >= 40
+
+
+async def test_an_answer_that_comes_while_the_voters_are_looked_for_counts(world: World) -> None:
+    await world.started()
+    world.controller.silent = True
+    world.controller.lets_go_after = 10
+    looking: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    world.broker._quorum_is_gone = lambda: looking
+    leaving = asyncio.ensure_future(world.broker.leave())
+    await world.clock.advance(0.3)
+    world.controller.silent = False
+    await world.clock.advance(0.2)
+    looking.set_result(True)
+    await settle()
+    assert not leaving.done()
+    await world.clock.advance(1.0)
     assert leaving.done()
 
 
