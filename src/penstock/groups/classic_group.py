@@ -272,7 +272,8 @@ class ClassicGroup:
 
     def _count(self, member: Member, change: int) -> None:
         self._awaiting_join += change * member.awaits_join
-        for name, _ in member.protocols:
+        # Once, even if the client names it twice: a protocol is common if it is counted as often as there are members.
+        for name in dict(member.protocols):
             self._protocol_counts[name] = self._protocol_counts.get(name, 0) + change
 
     # -- questions -------------------------------------------------------------------------

@@ -179,8 +179,8 @@ class ConsumerGroup:
             _add(self.assignors, member.server_assignor, change)
         if member.classic is not None:
             self.classic_count += change
-            for protocol in member.classic.supported_protocols:
-                _add(self._classic_protocols, protocol.name, change)
+            for name in {protocol.name for protocol in member.classic.supported_protocols}:
+                _add(self._classic_protocols, name, change)
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupRecord:
         return GroupRecord(

@@ -25,6 +25,9 @@ _pack_response: Final = Struct(">ii").pack
 _pack_flexible_response: Final = Struct(">iiB").pack
 _VARINT_SIZE_MAX: Final = 5
 _VARINT_MOST: Final = 2**32 - 1
+TEXT_SIZE_MAX: Final = 2**15 - 1
+"""Bytes of a string, in the flexible versions too: records of groups and older answers have no room for more."""
+_TEXT_SIZE_SURE: Final = TEXT_SIZE_MAX // 3
 
 
 class MalformedRequest(PenstockError):
@@ -100,6 +103,15 @@ def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     if value > _VARINT_MOST:
         raise MalformedRequest("a variable-length integer does not fit 32 bits")
     return value, position
+
+
+def decode_text(raw: bytes) -> str:
+    """A string as it came. What is not UTF-8 is replaced, so that a name can be refused by its name."""
+    text = raw.decode("utf-8", "replace")
+    # A broken byte is replaced by three.
+    if len(raw) > _TEXT_SIZE_SURE and len(text.encode()) > TEXT_SIZE_MAX:
+        raise MalformedRequest(f"a string of {len(raw)} bytes is too long")
+    return text
 
 
 def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from penstock.wire.frame import MalformedRequest, read_uvarint
+from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
 from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, element_least_size, remembered, shape_of
 
 ELEMENT_COUNT_MAX = 200_000
@@ -202,6 +202,6 @@ def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
         if end > len(data):
             raise MalformedRequest(f"{name} claims {size} bytes and {len(data) - position} are left")
         raw = data[position:end]
-        return (raw.decode("utf-8", "replace") if is_text else raw), end
+        return (decode_text(raw) if is_text else raw), end
 
     return read_sized

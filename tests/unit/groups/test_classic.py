@@ -107,6 +107,13 @@ def test_the_protocol_with_most_votes_among_the_common_ones_wins(host: Harness) 
     assert host.replies[ticket].protocol_name == "b"
 
 
+def test_a_protocol_that_a_member_names_twice_counts_once(host: Harness) -> None:
+    _, one = host.begin_join(protocols=(("a", b"1"), ("a", b"2"), ("b", b"")))
+    _, two = host.begin_join(protocols=(("a", b""),))
+    host.advance(9_000)
+    assert [host.replies[ticket].protocol_name for ticket in (one, two)] == ["a", "a"]
+
+
 @pytest.mark.parametrize(
     ("change", "error"),
     [

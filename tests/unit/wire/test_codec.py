@@ -25,6 +25,7 @@ from penstock.wire.codec import (
     write_response,
 )
 from penstock.wire.frame import MalformedRequest
+from penstock.wire.hot.primitives import pack_uvarint
 from penstock.wire.reader import ELEMENT_COUNT_MAX
 from penstock.wire.schema import default_entity, shape_of
 from penstock.wire.writer import CannotWrite
@@ -303,6 +304,18 @@ def test_a_tagged_field_that_is_not_as_long_as_it_says_is_malformed() -> None:
 def test_invalid_utf8_is_replaced_so_that_the_name_can_be_refused() -> None:
     request = read_request(ApiKey.METADATA, 1, struct.pack(">ih3s", 1, 3, b"a\xff\xfe"))
     assert request.topics[0].name == "a��"
+
+
+@pytest.mark.parametrize("letter", [b"x", b"\xff"])
+@pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT])
+def test_a_string_that_no_record_has_room_for_is_malformed(key: int, letter: bytes) -> None:
+    version = 1 if key == ApiKey.CONSUMER_GROUP_HEARTBEAT else 9
+    body = write_request(key, version, default_entity(request_class(key, version)))
+    assert body[0] == 1, "the body begins with an empty group id"
+    for size, is_read in ((2**15 - 1, letter == b"x"), (2**15, False)):
+        name = pack_uvarint(size + 1) + letter * size
+        with contextlib.nullcontext() if is_read else pytest.raises(MalformedRequest, match="too long"):
+            read_request(key, version, name + body[1:])
 
 
 def test_a_huge_cold_request_is_not_read() -> None:

@@ -5,7 +5,7 @@ Reads return (value, next position) and refuse with MalformedRequest what runs o
 
 from typing import Final
 
-from penstock.wire.frame import MalformedRequest, read_uvarint
+from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
 from penstock.wire.hot.primitives import pack_compact_string, pack_i32, pack_string, pack_uvarint, read_i16, read_i32
 
 ELEMENT_COUNT_MAX: Final = 200_000
@@ -37,7 +37,7 @@ def read_maybe_text(data: bytes, position: int, *, flexible: bool) -> tuple[str 
     end = position + size
     if end > len(data):
         raise MalformedRequest(f"a string claims {size} bytes and {len(data) - position} are left")
-    return data[position:end].decode("utf-8", "replace"), end
+    return decode_text(data[position:end]), end
 
 
 def read_maybe_count(data: bytes, position: int, *, flexible: bool, least_size: int) -> tuple[int, int]:
