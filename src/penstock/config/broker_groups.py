@@ -42,7 +42,8 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _int("group.max.size", 1000, "How many members a classic group may have. Kafka's default sets no bound.", least=1),
     _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "streams"),
           choices=("consumer", "classic", "share", "streams"),
-          doc="The group protocols that are served."),
+          doc="The group protocols that are served. `classic` always is, `consumer` (KIP-848) if it is named here; "
+              "`share` and `streams` are taken and not served yet."),
     _int("group.coordinator.append.linger.ms", -1, least=-1,
          doc="How long a coordinator gathers records before it writes them; -1 follows the load."),
     _int("group.coordinator.cached.buffer.max.bytes", 1 * MIB + 12, least=512 * KIB, scope="cluster-wide",
@@ -173,5 +174,6 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _flag("transaction.two.phase.commit.enable", False, "Let clients take part in two-phase commit (KIP-939)."),
     _int("add.partitions.to.txn.retry.backoff.ms", 20, least=1,
          doc="The pause before a partition is again added to a transaction on the server's side."),
-    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, "The longest such pause.", least=0),
+    _int("add.partitions.to.txn.retry.backoff.max.ms", 100, least=0,
+         doc="How long a partition that is added on the server's side waits for the transaction before to end."),
 )  # fmt: skip

@@ -9,7 +9,6 @@ from penstock.config.option import (
     GIB,
     HOUR_MS,
     INT_MAX,
-    KIB,
     LONG_MAX,
     MIB,
     MINUTE_MS,
@@ -28,11 +27,6 @@ _text = partial(declare, "string")
 _list = partial(declare, "list")
 
 _LISTENER: Final = re.compile(r"[A-Za-z0-9_]+://(\[[0-9a-fA-F:.]*\]|[^\[\]:/]*):-?[0-9]+")
-
-
-# The options of a mechanism that nobody can choose: harmless, and clients' test suites set them on any broker.
-_NO_KERBEROS: Final = "Kept and has no effect: there is no Kerberos here."
-_NO_THREADS: Final = "Has no effect: a node runs one event loop; a host runs one node per core."
 
 
 def check_listeners(name: str, value: Value) -> None:
@@ -83,10 +77,12 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
               "balancer, or in a container."),
     _text("listener.security.protocol.map",
           "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-          doc="Which security protocol each listener name speaks. Only PLAINTEXT is there yet."),
+          doc="Which security protocol each listener name speaks; a name that is not in it speaks PLAINTEXT. Nothing "
+              "else is there yet, so a listener that is to speak another is refused."),
     _text("inter.broker.listener.name", None, "The listener that other brokers use."),
     _text("security.inter.broker.protocol", "PLAINTEXT", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-          doc="The protocol between brokers while inter.broker.listener.name is not set."),
+          doc="The protocol between brokers while inter.broker.listener.name is not set. Only PLAINTEXT is there yet; "
+              "another is refused."),
     _list("controller.listener.names", (),
           doc="The listeners that serve the metadata quorum. A single node needs none; Kafka asks for one."),
     # Sockets and requests
@@ -101,11 +97,14 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
              "however steadily it drips."),
     _int("socket.send.timeout.ms", 60 * SECOND_MS, least=1, own=True,
          doc="How long a client may leave its answers unread before the connection is closed."),
-    _int("socket.receive.buffer.bytes", 100 * KIB,
-         doc="The receive buffer that the operating system is asked for; -1 leaves it to the system."),
-    _int("socket.send.buffer.bytes", 100 * KIB,
-         doc="The send buffer that the operating system is asked for; -1 leaves it to the system."),
-    _int("socket.listen.backlog.size", 50, "How many connections may wait to be accepted.", least=1),
+    _int("socket.receive.buffer.bytes", -1, least=-1,
+         doc="The receive buffer that the operating system is asked for; -1 leaves it to the system, which lets it "
+             "grow as needed. Kafka's default is 102400."),
+    _int("socket.send.buffer.bytes", -1, least=-1,
+         doc="The send buffer that the operating system is asked for; -1 leaves it to the system, which lets it "
+             "grow as needed. Kafka's default is 102400."),
+    _int("socket.listen.backlog.size", 1024, least=1,
+         doc="How many connections may wait to be accepted. Kafka's default is 50."),
     _long("connections.max.idle.ms", 10 * MINUTE_MS, "A connection without any traffic for this long is closed."),
     _int("request.timeout.ms", 30 * SECOND_MS, "How long this broker waits for an answer from another."),
     _int("max.connections", 10_000, least=0, scope="cluster-wide",
@@ -127,14 +126,15 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
          doc="How long a fetch session is left alone before a newer one may take its place."),
     _int("max.request.partition.size.limit", 2000, least=1,
          doc="The most partitions in one answer to DescribeTopicPartitions."),
-    # Threads, which Kafka's tools and scripts set: taken and shown, without effect
-    _int("num.network.threads", 3, _NO_THREADS, least=1, scope="cluster-wide"),
-    _int("num.io.threads", 8, _NO_THREADS, least=1, scope="cluster-wide"),
-    _int("background.threads", 10, _NO_THREADS, least=1, scope="cluster-wide"),
-    _int("num.recovery.threads.per.data.dir", 2, _NO_THREADS, least=1, scope="cluster-wide"),
-    _int("log.cleaner.threads", 1, _NO_THREADS, least=0, scope="cluster-wide"),
+    # Threads, which Kafka's tools and scripts set
+    _int("num.network.threads", 3, "The threads that read requests and send answers.", least=1, scope="cluster-wide"),
+    _int("num.io.threads", 8, "The threads that handle requests.", least=1, scope="cluster-wide"),
+    _int("background.threads", 10, "The threads of background work.", least=1, scope="cluster-wide"),
+    _int("num.recovery.threads.per.data.dir", 2, least=1, scope="cluster-wide",
+         doc="The threads that check a folder's logs at the start."),
+    _int("log.cleaner.threads", 1, "The threads of compaction.", least=0, scope="cluster-wide"),
     _int("queued.max.requests", 500, least=1,
-         doc="Has no effect: requests do not queue for threads here. See queued.max.request.bytes."),
+         doc="How many requests may wait for a thread before reading pauses."),
     # The quorum and its log
     _list("controller.quorum.bootstrap.servers", (),
           doc="Where the metadata quorum can be found, as `host:port`, for a node that is not told the voters."),
@@ -152,7 +152,7 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("controller.quorum.retry.backoff.ms", 20, least=0,
          doc="The pause before a request within the quorum is repeated."),
     _int("controller.quorum.append.linger.ms", 25, least=0,
-         doc="How long the leader gathers records before it writes them. A node that is its own quorum does not wait."),
+         doc="How long the leader gathers records before it writes them."),
     _int("controller.quorum.fetch.max.bytes", 1 * MIB, "The most that one fetch of the metadata log returns.", least=1),
     _int("controller.quorum.fetch.snapshot.max.bytes", 1 * MIB, least=1,
          doc="The most that one fetch of a snapshot returns."),
@@ -179,13 +179,17 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _long("leader.imbalance.check.interval.seconds", 300, "How often the balance of leaders is looked at.", least=1),
     _flag("unstable.api.versions.enable", False, "Serve versions of APIs that are not final.", internal=True),
     _flag("unstable.feature.versions.enable", False, "Allow feature levels that are not final.", internal=True),
-    # Kerberos
-    _text("sasl.kerberos.service.name", None, _NO_KERBEROS, scope="per-broker"),
-    _text("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", _NO_KERBEROS, scope="per-broker"),
-    _double("sasl.kerberos.ticket.renew.window.factor", 0.8, _NO_KERBEROS, scope="per-broker"),
-    _double("sasl.kerberos.ticket.renew.jitter", 0.05, _NO_KERBEROS, scope="per-broker"),
-    _long("sasl.kerberos.min.time.before.relogin", MINUTE_MS, _NO_KERBEROS, scope="per-broker"),
-    _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), _NO_KERBEROS, scope="per-broker"),
+    # Of a mechanism that nobody can choose: harmless, and clients' test suites set them on any broker
+    _text("sasl.kerberos.service.name", None, "The name under which brokers run.", scope="per-broker"),
+    _text("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "Where kinit is.", scope="per-broker"),
+    _double("sasl.kerberos.ticket.renew.window.factor", 0.8, scope="per-broker",
+            doc="When, in its life, a ticket is renewed."),
+    _double("sasl.kerberos.ticket.renew.jitter", 0.05, scope="per-broker",
+            doc="How much chance is added to the time of renewal."),
+    _long("sasl.kerberos.min.time.before.relogin", MINUTE_MS, scope="per-broker",
+          doc="The least pause between two logins."),
+    _list("sasl.kerberos.principal.to.local.rules", ("DEFAULT",), scope="per-broker",
+          doc="How principals become short names."),
     # For those who watch
     _text("metrics.listener", None, own=True, check=check_metrics_listener,
           doc="Where metrics, health and readiness are served, as `http://host:port`. Not served without it: there is "

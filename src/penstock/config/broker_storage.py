@@ -49,7 +49,7 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
           doc="The memory for the map of keys that a compaction keeps; 192 bytes for each. Where a log has more new "
               "keys than fit, it takes more passes."),
     _int("log.cleaner.io.buffer.size", 512 * KIB, least=0, scope="cluster-wide",
-         doc="Has no effect: compaction reads and writes in blocks of 1 MiB."),
+         doc="The memory that compaction reads and writes through."),
     _double("log.cleaner.io.buffer.load.factor", 0.9, "How full the map of keys may get.", scope="cluster-wide"),
     _double("log.cleaner.io.max.bytes.per.second", 1.7976931348623157e308, scope="cluster-wide",
             doc="How many bytes compaction may read and write in a second, both counted."),
@@ -70,7 +70,7 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("replica.socket.timeout.ms", 30 * SECOND_MS, "How long a follower waits for an answer."),
     _int("replica.socket.receive.buffer.bytes", 64 * KIB, "The receive buffer of a follower's connection."),
     _int("num.replica.fetchers", 1, least=1, scope="cluster-wide",
-         doc="How many connections a follower has to each leader."),
+         doc="How many connections a follower has to each leader. A change counts for what it begins to follow."),
     _text("replica.selector.class", None,
           choices=(
               "org.apache.kafka.common.replica.LeaderSelector",

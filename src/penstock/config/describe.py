@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from penstock.config.group import CLIENT_METRICS, GROUP
+from penstock.config.no_effect import documentation
 from penstock.config.option import Kind, Option, Value, parse, render
 from penstock.config.settings import BrokerSettings, Source, Synonym, option_of
 from penstock.config.topic import TOPIC
@@ -126,7 +127,8 @@ def _tell(
     option: Option, name: str, value: Value, source: Source, synonyms: list[Synonym], *, read_only: bool
 ) -> Described:
     shown = None if option.sensitive else render(option, value)
-    return Described(name, shown, read_only, source, option.sensitive, KIND_CODES[option.kind], synonyms, option.doc)
+    kind, doc = KIND_CODES[option.kind], documentation(option)
+    return Described(name, shown, read_only, source, option.sensitive, kind, synonyms, doc)
 
 
 def _parsed(option: Option, name: str, text: str) -> Value:

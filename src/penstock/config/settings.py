@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from penstock.config.broker import BROKER
 from penstock.config.foreign import is_meaningless, is_unsupported
+from penstock.config.no_effect import why_without_effect
 from penstock.config.option import HOUR_MS, MIB, MINUTE_MS, Option, Value, parse, render
 from penstock.config.topic import TOPIC
 from penstock.model.errors import InvalidConfig, StartupError
 
 _DEFAULTS: Final[Mapping[str, Value]] = {name: option.default for name, option in BROKER.items()}
 _TOPIC_CACHE_SIZE_MAX: Final = 1024
+PLAINTEXT: Final = "PLAINTEXT"
 CLUSTER_SIZE_MIN: Final = 3
 """So many controllers make a cluster that loses nothing when it loses one node."""
 _CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
@@ -105,8 +107,8 @@ class TopicSettings:
 class BrokerSettings(Mapping[str, Any]):
     """The values of one broker by Kafka's names: `settings["num.partitions"]`.
 
-    `ignored` names what was given and is left out: options of Kafka that mean nothing here, and
-    dynamic values that no longer pass (an older or newer node may have written them).
+    `ignored` names what was given and changes nothing: options of Kafka that mean nothing here or have
+    no effect, and dynamic values that no longer pass (an older or newer node may have written them).
     """
 
     __slots__ = ("_cluster", "_defaults", "_node", "_static", "_topics", "_values", "ignored")
@@ -118,7 +120,7 @@ class BrokerSettings(Mapping[str, Any]):
         self._defaults = _defaults_for(self._static)
         self._values: Mapping[str, Value] = {**self._defaults, **self._static}
         self._topics: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
-        self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if is_meaningless(name)))
+        self.ignored: tuple[str, ...] = tuple(sorted(name for name in static or {} if _changes_nothing(name)))
 
     @classmethod
     def load(
@@ -135,7 +137,7 @@ class BrokerSettings(Mapping[str, Any]):
     def with_dynamic(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerSettings":
         """Return the same start-up values under other dynamic ones: of all brokers, then of this one."""
         changed = object.__new__(BrokerSettings)
-        ignored = [name for name in self.ignored if is_meaningless(name)]
+        ignored = [name for name in self.ignored if _changes_nothing(name)]
         changed._static = self._static
         changed._defaults = self._defaults
         changed._cluster = _parse_dynamic(cluster, ignored)
@@ -229,6 +231,10 @@ class BrokerSettings(Mapping[str, Any]):
         return -1 if option.topic == "retention.ms" and isinstance(value, int) and value < 0 else value
 
 
+def _changes_nothing(name: str) -> bool:
+    return is_meaningless(name) or why_without_effect(name) is not None
+
+
 def _defaults_for(static: Mapping[str, Value]) -> Mapping[str, Value]:
     """A node of a cluster of three or more controllers keeps three copies unless it is told otherwise."""
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
@@ -286,6 +292,25 @@ def check_broker(settings: Mapping[str, Value]) -> None:
         if settings[name] == 0:
             raise InvalidConfig(f"{name} must be unlimited (-1) or, greater than or equal to 1")
     _check_cleaner(settings)
+    _check_protocols(settings)
+
+
+def _check_protocols(settings: Mapping[str, Value]) -> None:
+    """Refuse a listener that is to be secured: clear text behind a name that promises more would be a lie."""
+    between = settings["security.inter.broker.protocol"]
+    if between != PLAINTEXT:
+        raise InvalidConfig(f"security.inter.broker.protocol is {between}, but Penstock has {PLAINTEXT} only")
+    pairs = [pair.partition(":") for pair in str(settings["listener.security.protocol.map"] or "").split(",")]
+    protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+    listeners = settings["listeners"]
+    for listener in listeners if isinstance(listeners, tuple) else ():
+        name = listener.partition("://")[0].upper()
+        protocol = protocols.get(name, PLAINTEXT)
+        if protocol != PLAINTEXT:
+            raise InvalidConfig(
+                f"The listener {name} is to speak {protocol}, but Penstock has {PLAINTEXT} only: give it another name, "
+                f"or say {name}:{PLAINTEXT} in listener.security.protocol.map"
+            )
 
 
 def _check_cleaner(settings: Mapping[str, Value]) -> None:

@@ -108,13 +108,11 @@ TOPIC_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _shared(
         name="log.local.retention.bytes", topic="local.retention.bytes", kind="long", default=-2, least=-2,
-        doc="With tiered storage, how many bytes of a partition stay on the local disk; -2 follows retention.bytes. "
-        "Penstock has no tiers yet: the value is kept and has no effect.",
+        doc="With tiered storage, how many bytes of a partition stay on the local disk; -2 follows retention.bytes.",
     ),
     _shared(
         name="log.local.retention.ms", topic="local.retention.ms", kind="long", default=-2, least=-2,
-        doc="With tiered storage, how long a segment stays on the local disk; -2 follows retention.ms. Penstock has "
-        "no tiers yet: the value is kept and has no effect.",
+        doc="With tiered storage, how long a segment stays on the local disk; -2 follows retention.ms.",
     ),
     _shared(
         name="log.cleaner.max.compaction.lag.ms", topic="max.compaction.lag.ms", kind="long", default=LONG_MAX, least=1,
@@ -160,11 +158,11 @@ TOPIC_OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _only_at_topic(
         name="remote.log.copy.disable", topic="remote.log.copy.disable", kind="boolean", default=False,
-        doc="With tiered storage, stop copying segments away while those already copied stay readable. No effect here.",
+        doc="With tiered storage, stop copying segments away while those already copied stay readable.",
     ),
     _only_at_topic(
         name="remote.log.delete.on.disable", topic="remote.log.delete.on.disable", kind="boolean", default=False,
-        doc="With tiered storage, delete what was copied when remote.storage.enable is switched off. No effect here.",
+        doc="With tiered storage, delete what was copied when remote.storage.enable is switched off.",
     ),
     _only_at_topic(
         name="remote.storage.enable", topic="remote.storage.enable", kind="boolean", default=False,

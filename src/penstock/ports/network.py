@@ -97,6 +97,11 @@ class Limits:
     frame_s_max: float = 30.0
     send_stall_s_max: float = 60.0
     idle_s_max: float = 600.0
+    backlog: int = 1024
+    """How many connections may wait to be accepted."""
+    receive_buffer_size: int = -1
+    send_buffer_size: int = -1
+    """What the operating system is asked for; -1 leaves it to the system."""
 
 
 Opened = Callable[[Connection | OSError], Session | None]

@@ -7,7 +7,7 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from penstock.ports.network import Accept
+from penstock.ports.network import Accept, Limits
 
 if TYPE_CHECKING:
     from penstock.ports.real_network import RealNetwork
@@ -55,7 +55,7 @@ class ServerSocket:
                 sock.close()
 
 
-def bound_sockets(host: str, port: int) -> list[socket.socket]:
+def bound_sockets(host: str, port: int, limits: Limits) -> list[socket.socket]:
     """One socket for each address family of the host, all on one port. Raises OSError if there is none."""
     sockets: list[socket.socket] = []
     addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -63,22 +63,27 @@ def bound_sockets(host: str, port: int) -> list[socket.socket]:
     for family, _, _, _, address in sorted(set(addresses), key=lambda found: found[0]):
         wanted = sockets[0].getsockname()[1] if sockets else port
         try:
-            sockets.append(_bound(family, str(address[0]), wanted))
+            sockets.append(_bound(family, str(address[0]), wanted, limits))
         except OSError:
             if not sockets:
                 raise
     return sockets
 
 
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _bound(family: socket.AddressFamily, host: str, port: int, limits: Limits) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        # Accepted sockets take them over; set later, they would come too late for the window that is announced.
+        if limits.receive_buffer_size > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_size)
+        if limits.send_buffer_size > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_size)
         sock.bind((host, port))
-        sock.listen(1024)
+        sock.listen(limits.backlog)
     except OSError:
         sock.close()
         raise

@@ -468,7 +468,7 @@ class RealNetwork:
 
     def listen(self, host: str, port: int) -> ServerSocket:
         self._watch_time()
-        return ServerSocket(self, bound_sockets(host, port))
+        return ServerSocket(self, bound_sockets(host, port, self.limits))
 
     def connect(self, host: str, port: int, opened: Opened) -> None:
         task = self.loop.create_task(self._connect(host, port, opened))

@@ -46,4 +46,7 @@ def network_limits(settings: BrokerSettings) -> Limits:
         frame_s_max=settings.integer("socket.frame.timeout.ms") / 1000,
         send_stall_s_max=settings.integer("socket.send.timeout.ms") / 1000,
         idle_s_max=settings.integer("connections.max.idle.ms") / 1000,
+        backlog=settings.integer("socket.listen.backlog.size"),
+        receive_buffer_size=settings.integer("socket.receive.buffer.bytes"),
+        send_buffer_size=settings.integer("socket.send.buffer.bytes"),
     )

@@ -79,6 +79,33 @@ def test_options_of_kafka_without_meaning_are_left_out_and_told() -> None:
     assert settings.with_dynamic(cluster={}, node={}).ignored == settings.ignored
 
 
+def test_options_that_are_kept_and_have_no_effect_are_told_too() -> None:
+    settings = BrokerSettings.load(file={"log.preallocate": "true", "num.io.threads": "4", "num.partitions": "2"})
+    assert settings.ignored == ("log.preallocate", "num.io.threads")
+    assert settings["num.io.threads"] == 4
+    assert settings.with_dynamic(cluster={}, node={}).ignored == settings.ignored
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"listeners": "SSL://:9093"},
+        {"listeners": "PLAINTEXT://:9092,sasl_ssl://:9093"},
+        {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": "outside:SASL_PLAINTEXT,INSIDE:PLAINTEXT"},
+        {"security.inter.broker.protocol": "SSL"},
+    ],
+)
+def test_a_listener_that_is_to_be_secured_is_refused(given: dict[str, str]) -> None:
+    with pytest.raises(StartupError, match="Penstock has PLAINTEXT only"):
+        BrokerSettings.load(file=given)
+
+
+@pytest.mark.parametrize("mapped", ["OUTSIDE:PLAINTEXT,INSIDE:SSL", "", "INSIDE:SSL"])
+def test_a_listener_of_any_name_speaks_plaintext_unless_the_map_says_otherwise(mapped: str) -> None:
+    given = {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": mapped}
+    assert BrokerSettings.load(file=given).words("listeners") == ("OUTSIDE://:9093",)
+
+
 @pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.x.ssl.key.password", "authorizer.class.name"])
 def test_nobody_gets_less_security_than_the_file_says(name: str) -> None:
     with pytest.raises(StartupError, match="Penstock does not have"):

@@ -308,3 +308,21 @@ async def test_a_flood_of_small_frames_is_answered_in_order_and_others_have_thei
     assert [await read_frame(flood[0]) for _ in range(count)] == [b"%d" % number for number in range(count)]
     for _, writer in (flood, other):
         writer.close()
+
+
+async def test_accepted_connections_have_the_buffers_that_were_asked_for() -> None:
+    network = RealNetwork(Limits(receive_buffer_size=32 * 1024, send_buffer_size=48 * 1024))
+    server = Server(network)
+    reader, writer = await server.client()
+    try:
+        writer.write(framed(b"hello"))
+        assert await read_frame(reader) == b"hello"
+        (accepted,) = network.connections
+        # Linux keeps twice what it is asked for, for its own books.
+        buffers = (socket.SO_RCVBUF, socket.SO_SNDBUF)
+        sizes = [accepted._socket.getsockopt(socket.SOL_SOCKET, buffer) for buffer in buffers]
+        assert sizes in ([32 * 1024, 48 * 1024], [64 * 1024, 96 * 1024])
+    finally:
+        writer.close()
+        server.listener.close()
+        network.stop()

@@ -47,3 +47,13 @@ def test_a_quota_has_one_window_at_least() -> None:
 def test_no_budget_for_requests_means_no_bound() -> None:
     assert network_limits(settings(queued_max_request_bytes="-1")).memory_budget == sys.maxsize
     assert network_limits(settings(queued_max_request_bytes="5000000")).memory_budget == 5_000_000
+
+
+def test_sockets_are_asked_for_as_they_are_set_and_otherwise_left_to_the_system() -> None:
+    limits = network_limits(
+        settings(
+            socket_listen_backlog_size="7", socket_receive_buffer_bytes="65536", socket_send_buffer_bytes="131072"
+        )
+    )
+    assert (limits.backlog, limits.receive_buffer_size, limits.send_buffer_size) == (7, 65536, 131072)
+    assert (network_limits(settings()).receive_buffer_size, network_limits(settings()).send_buffer_size) == (-1, -1)
