@@ -48,13 +48,21 @@ def describe(
         offset=record.offset,
         timestamp_ms=record.timestamp_ms,
         error_class=name,
-        error_message=_cut_end(str(error), MESSAGE_SIZE_MAX),
+        error_message=_cut_end(words_of(error), MESSAGE_SIZE_MAX),
         trace=_cut_begin("".join(traceback.format_exception(error)), TRACE_SIZE_MAX),
         attempts=attempts,
         first_failure_ms=first_failure_ms,
         last_failure_ms=last_failure_ms,
         group=group,
     )
+
+
+def words_of(error: BaseException) -> str:
+    """What the error says. One that fails even at that must not keep its record from being given up."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"({type(error).__name__} has no words for itself: {type(failure).__name__})"
 
 
 def write(headers: Headers, death: Death) -> list[tuple[str, str | bytes | None]]:

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock.worker.dead_letter import words_of
 from penstock.worker.lanes import Lanes, Place, Task
 from penstock.worker.options import Order, Retry
 from penstock.worker.progress import Progress
@@ -225,7 +226,7 @@ class Engine:
         wait_s = self._retry.wait_s(attempts=task.attempts, chance=self._chance())
         log.warning(
             "%s: attempt %d of %d failed (%s: %s), trying again in %.1f s",
-            task.record.place, task.attempts, self._retry.attempts, type(error).__name__, error, wait_s,
+            task.record.place, task.attempts, self._retry.attempts, type(error).__name__, words_of(error), wait_s,
         )  # fmt: skip
         with self._changed:
             self.counts.retried += not task.dropped

@@ -236,7 +236,8 @@ class Worker:
     def _give_up(self, task: Task, error: Exception, now_ms: int) -> None:
         record = task.record
         if self._letters is None:
-            raise WorkerFailed(f"{record.place} failed after {task.attempts} attempts: {error}") from error
+            words = dead_letter.words_of(error)
+            raise WorkerFailed(f"{record.place} failed after {task.attempts} attempts: {words}") from error
         death = dead_letter.describe(
             record, error, attempts=task.attempts, first_failure_ms=task.first_failure_ms, last_failure_ms=now_ms,
             group=self._group,
@@ -244,7 +245,7 @@ class Worker:
         where = self._letters.write(record, death)
         log.error(
             "%s: given up after %d attempts (%s: %s), now at %s",
-            record.place, task.attempts, type(error).__name__, error, where,
+            record.place, task.attempts, type(error).__name__, death.error_message, where,
         )  # fmt: skip
 
     def _commit(self, offsets: Mapping[Place, int], *, wait: bool) -> bool:

@@ -84,3 +84,12 @@ def test_an_error_of_a_module_carries_its_name() -> None:
 
 def test_text_that_is_no_utf8_does_not_stop_a_dead_letter() -> None:
     assert headers_of(RECORD, ValueError("\udcff"))
+
+
+def test_an_error_without_words_does_not_stop_a_dead_letter() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    death = death_of(RECORD, Mute())
+    assert "Mute" in death.error_class and "RuntimeError" in death.error_message and "Mute" in death.trace
