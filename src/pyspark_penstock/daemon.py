@@ -3,14 +3,15 @@
 Each worker of a task is a fork of it and would load Arrow, numpy, pandas (which Arrow asks for by itself) and Spark's
 own worker anew. Loaded here once, they are there in every fork. They are also put out of the garbage collector's
 sight: Spark collects after each task, before the worker can take the next, and looking at all of these modules'
-objects takes longer than a small task.
+objects takes longer than a small task. A worker that Spark has hung up on ends without a word.
 session.py turns it on with `spark.python.daemon.module`; without it everything works the same, a little later.
 """
 
 import gc
 import importlib
 import sys
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 _LOADED_AHEAD: Final = (
     "numpy",
@@ -26,11 +27,31 @@ _LOADED_AHEAD: Final = (
 )
 
 
+HUNG_UP: Final = 1
+
+
+def without_complaint(worker: Callable[..., int]) -> Callable[..., int]:
+    """Spark's own loop of a worker; nobody reads what it could not send.
+
+    Spark hangs up on workers that were idle for a minute or whose task is no longer wanted. Over a Unix socket the
+    last words then fail at once, and Spark's daemon would print a trace that says nothing of the job.
+    """
+
+    def run(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return HUNG_UP
+
+    return run
+
+
 def main() -> None:
     for name in _LOADED_AHEAD:
         importlib.import_module(name)
     importlib.import_module(sys.argv[1] if len(sys.argv) > 1 else "pyspark.worker")
-    daemon = importlib.import_module("pyspark.daemon")
+    daemon: Any = importlib.import_module("pyspark.daemon")
+    daemon.worker = without_complaint(daemon.worker)
     gc.collect()
     gc.freeze()
     daemon.manager()
