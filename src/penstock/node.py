@@ -144,6 +144,8 @@ class Node:
             node_id=self.node_id,
             clock=self._clock,
             entropy=self._entropy,
+            journal_size=self.settings["log.journal.bytes"],
+            journal_crowd=self.settings["log.journal.min.logs"],
         )
         try:
             self._bind()

@@ -23,6 +23,8 @@ FOLDER = "/data"
 NOW_MS = 1_700_000_000_000
 PLACES = tuple(TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
 TOPIC_ID = UUID(int=0xFEED)
+# So small that its halves take turns every few batches.
+JOURNAL_SIZE = 4000
 PRODUCERS = (1000, 1001)
 TRANSACTIONAL_PRODUCERS = (2000, 2001)
 
@@ -79,8 +81,18 @@ def settings(**changes: Any) -> TopicSettings:
     return default_topic_settings(**{**defaults, **changes})
 
 
-def load(disk: SimDisk) -> LogStore:
-    return LogStore.load(disk, FOLDER, cluster_id="crash", node_id=1, clock=FixedClock(), entropy=CountingEntropy())
+def load(disk: SimDisk, *, journal_size: int = 0) -> LogStore:
+    """Take the folder; with a journal, every small append goes through it."""
+    return LogStore.load(
+        disk,
+        FOLDER,
+        cluster_id="crash",
+        node_id=1,
+        clock=FixedClock(),
+        entropy=CountingEntropy(),
+        journal_size=journal_size,
+        journal_crowd=0,
+    )
 
 
 def as_sent(sealed: bytes) -> memoryview:
@@ -91,8 +103,11 @@ def as_sent(sealed: bytes) -> memoryview:
 class Life:
     """One run of the workload: the same disk calls each time, up to the one where it is stopped."""
 
-    def __init__(self, disk: SimDisk, *, flush_mode: str = "fsync", seed: int = 0) -> None:
+    def __init__(
+        self, disk: SimDisk, *, flush_mode: str = "fsync", seed: int = 0, journal_size: int = JOURNAL_SIZE
+    ) -> None:
         self.disk = disk
+        self.journal_size = journal_size
         self.random = Random(seed)
         self.flush_mode = flush_mode
         self.partitions = {place: Partition() for place in PLACES}
@@ -100,7 +115,7 @@ class Life:
 
     def run(self) -> None:
         for _ in range(2):
-            store = load(self.disk)
+            store = load(self.disk, journal_size=self.journal_size)
             logs = {place: store.open(place, TOPIC_ID, settings(flush_mode=self.flush_mode)) for place in PLACES}
             for step in range(26):
                 self._step(store, logs, step)

@@ -37,6 +37,12 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
          doc="How often the recovery points are written: the offsets below which a restart need not check the logs."),
     _int("log.flush.start.offset.checkpoint.interval.ms", MINUTE_MS, least=0,
          doc="How often the log start offsets are written."),
+    _int("log.journal.bytes", 8 * MIB, least=0, own=True,
+         doc="How large each of the two files of the journal may grow, through which many small appends share one "
+             "fsync. 0 means no journal: each log is always synced by itself."),
+    _int("log.journal.min.logs", 8, least=0, own=True,
+         doc="How many logs must wait for an fsync at a time to share one in the journal. Fewer are synced side by "
+             "side, which writes nothing twice."),
     _long("log.retention.check.interval.ms", 5 * MINUTE_MS, least=1,
           doc="How often the janitor looks for segments that retention lets go."),
     _long("log.initial.task.delay.ms", 30 * SECOND_MS, least=0, internal=True,

@@ -69,6 +69,17 @@ class Disk(Protocol):
         """
         ...
 
+    def sync_tail_later(self, file: File, position: int, size: int, done: Callable[[OSError | None], None]) -> None:
+        """`sync_later` of a file to which only these bytes were written since its last sync, of either kind.
+
+        So they may be kept elsewhere until the file itself is synced. Such a file is cut with `cut`.
+        """
+        ...
+
+    def cut(self, file: File, size: int) -> None:
+        """Truncate a file, for good: nothing that stood behind the cut comes back."""
+        ...
+
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
         """Make durable what was made, renamed or removed in the folder before this call, off the event loop."""
         ...

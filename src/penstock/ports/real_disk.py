@@ -313,6 +313,12 @@ class RealDisk:
         else:
             threads.ask(file, done)
 
+    def sync_tail_later(self, file: File, position: int, size: int, done: Callable[[OSError | None], None]) -> None:
+        self.sync_later(file, done)
+
+    def cut(self, file: File, size: int) -> None:
+        file.truncate(size)
+
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
         self._sync_threads().ask(_OpenFolder(path), done)
 

@@ -25,6 +25,7 @@ from penstock.sim.bugs import BUGS, Patch, bug, replaced
 from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
+from penstock.storage.journal import FILE_NAMES, Journal
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.saved_offsets import SavedOffsets
@@ -106,6 +107,23 @@ def recovery_point_too_far() -> list[Patch]:
 def new_folders_not_synced() -> list[Patch]:
     """The name of a new partition's folder is never made durable."""
     return [patch.object(LogStore, "_sync_names_with_first_batch", lambda self, log: None)]
+
+
+@bug
+def journal_not_redone() -> list[Patch]:
+    """A start takes no notice of what only the journal has."""
+
+    def redo(self: Journal) -> list[str]:
+        self._remove_files(FILE_NAMES)
+        return []
+
+    return [patch.object(Journal, "redo", redo)]
+
+
+@bug
+def cuts_not_struck_out() -> list[Patch]:
+    """The journal is not told of files that are cut, renamed or removed."""
+    return [patch.object(Journal, "strike", lambda self, *paths: None)]
 
 
 @bug

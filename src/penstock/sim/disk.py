@@ -310,6 +310,12 @@ class SimDisk:
         else:
             done(None)
 
+    def sync_tail_later(self, file: File, position: int, size: int, done: Callable[[OSError | None], None]) -> None:
+        self.sync_later(file, done)
+
+    def cut(self, file: File, size: int) -> None:
+        file.truncate(size)
+
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
         if not self.syncs_at_once:
             folder = self._folder(path)

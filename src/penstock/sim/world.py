@@ -104,6 +104,7 @@ class World:
 
     def _host(self, node_id: int) -> Host:
         name = f"node{node_id}"
+        chance = Random(f"{self.plan.seed}:{name}:journal")
         settings = {
             "node.id": str(node_id),
             "log.dirs": DATA,
@@ -116,6 +117,9 @@ class World:
             "log.retention.check.interval.ms": "10000",
             "log.flush.offset.checkpoint.interval.ms": "7000",
             "log.segment.delete.delay.ms": "2000",
+            # Halves that are full after a few groups, or never; in use always, for a few logs at a time, or not at all.
+            "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
+            "log.journal.min.logs": str(chance.choice((0, 0, 2))),
             "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)

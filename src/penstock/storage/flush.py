@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 class Flusher:
     """Moves a log's `flushed_offset` after its `end_offset`."""
 
-    __slots__ = ("_generation", "_index_syncs", "_log", "_stopped", "busy", "closed", "files", "folders", "rolled")
+    __slots__ = (
+        "_generation",
+        "_index_syncs",
+        "_log",
+        "_stopped",
+        "_synced_file",
+        "_synced_size",
+        "busy",
+        "closed",
+        "files",
+        "folders",
+        "rolled",
+    )
 
     def __init__(self, log: RollingLog) -> None:
         self._log = log
@@ -35,6 +47,9 @@ class Flusher:
         # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
         self.closed: deque[Segment] = deque()
         self._index_syncs = 0
+        # The active segment's file, if it was synced, and its size when that was asked for.
+        self._synced_file: File | None = None
+        self._synced_size = 0
 
     def start(self) -> None:
         """Sync the oldest file that needs it, unless a sync is under way."""
@@ -46,9 +61,19 @@ class Flusher:
         except OSError as error:
             log.directory.fail(error)
             return
-        job = self.rolled[0] if self.rolled else (log.active.open_for_append(), log.end_offset)
+        disk = log.directory.disk
+        if self.rolled:
+            job = self.rolled[0]
+            self.busy = True
+            disk.sync_later(job[0], partial(self._finished, self._generation, job, 0))
+            return
+        file, size = log.active.open_for_append(), log.active.size
+        done = partial(self._finished, self._generation, (file, log.end_offset), size)
         self.busy = True
-        log.directory.disk.sync_later(job[0], partial(self._finished, self._generation, job))
+        if file is self._synced_file:
+            disk.sync_tail_later(file, self._synced_size, size - self._synced_size, done)
+        else:
+            disk.sync_later(file, done)
 
     def sync_indexes(self) -> None:
         """Sync the indexes of the oldest closed segment. What the disk refuses now is tried again later."""
@@ -71,6 +96,7 @@ class Flusher:
     def forget(self) -> None:
         """Take no notice of the sync under way: the log was cut since."""
         self._generation += 1
+        self._synced_file = None
         self.rolled.clear()
 
     def now(self) -> None:
@@ -117,7 +143,7 @@ class Flusher:
             self._log.directory.disk.sync_folder(next(iter(self.folders)))
             del self.folders[next(iter(self.folders))]
 
-    def _finished(self, generation: int, job: tuple[File, int], error: OSError | None) -> None:
+    def _finished(self, generation: int, job: tuple[File, int], size: int, error: OSError | None) -> None:
         log = self._log
         self.busy = False
         if error is not None:
@@ -129,6 +155,8 @@ class Flusher:
         if generation == self._generation:
             if self.rolled and self.rolled[0] is job:
                 self.rolled.popleft()
+            else:
+                self._synced_file, self._synced_size = job[0], size
             advanced = self._advance(job[1])
         # The next sync runs while this one is acknowledged.
         if self.rolled or (log.syncs_appends and log.flushed_offset < log.end_offset):

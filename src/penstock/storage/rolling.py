@@ -197,7 +197,7 @@ class RollingLog:
         )
         file = segment.open_for_append()
         if file.size():
-            file.truncate(0)
+            self.directory.disk.cut(file, 0)
         with suppress(OSError):
             segment.save_indexes()
         self.flusher.folders[self.folder] = None

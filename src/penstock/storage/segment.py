@@ -215,7 +215,7 @@ class Segment:
     def truncate(self, position: int, offset: int) -> None:
         """Cut the file at a batch's beginning, for good; the offset is that batch's."""
         file = self.open_for_append()
-        file.truncate(position)
+        self.directory.disk.cut(file, position)
         file.sync()
         self.size = position
         self.offset_index.truncate(position)

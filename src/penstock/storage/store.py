@@ -34,6 +34,8 @@ from penstock.storage.checkpoint import (
     write_offsets,
 )
 from penstock.storage.directory import LogDirectory
+from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
+from penstock.storage.journaled_disk import JournaledDisk
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
 from penstock.storage.retention_clock import RetentionClock
@@ -62,6 +64,7 @@ class LogStore:
     def __init__(
         self,
         directory: LogDirectory,
+        journal: Journal,
         clock: Clock,
         entropy: Entropy,
         meta: MetaProperties,
@@ -70,6 +73,7 @@ class LogStore:
         clean: bool,
     ) -> None:
         self.directory = directory
+        self._journal = journal
         self.folder = directory.path
         self.meta = meta
         self.was_clean = clean
@@ -105,10 +109,20 @@ class LogStore:
         self._syncing_names = self._names_changed = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
+        journal.on_failure = directory.fail
 
     @classmethod
     def load(
-        cls, disk: Disk, folder: str, *, cluster_id: str | None, node_id: int, clock: Clock, entropy: Entropy
+        cls,
+        disk: Disk,
+        folder: str,
+        *,
+        cluster_id: str | None,
+        node_id: int,
+        clock: Clock,
+        entropy: Entropy,
+        journal_size: int = JOURNAL_SIZE,
+        journal_crowd: int = CROWD,
     ) -> LogStore:
         """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
         try:
@@ -126,7 +140,11 @@ class LogStore:
             if clean:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
                 disk.sync_folder(folder)
-            store = cls(LogDirectory(disk, folder), clock, entropy, meta, lock, clean=clean)
+            journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
+            for note in journal.redo():
+                logger.warning("%s", note)
+            directory = LogDirectory(JournaledDisk(disk, journal), folder)
+            store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
             store.previous_broker_epoch = broker_epoch
             store._doomed = [(0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)]
             return store
@@ -412,6 +430,7 @@ class LogStore:
                 self.checkpoint_log_starts()
                 self.clean_offsets.save_now()
                 self.checkpoint_retention_clock()
+                self._journal.close()
                 self._disk.remove(self._path(SYNC_FAILED))
                 self._disk.replace_file(
                     self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()

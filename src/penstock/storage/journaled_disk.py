@@ -1,0 +1,81 @@
+"""The disk of a data folder: the tails of logs are made durable by its journal, everything else goes straight on."""
+
+from collections.abc import Callable
+
+from penstock.ports.disk import Disk, File, FolderLock
+from penstock.storage.journal import Journal
+
+Done = Callable[[OSError | None], None]
+
+
+class JournaledDisk:
+    """A disk that strikes out of the journal what is about to be another file, or none."""
+
+    def __init__(self, disk: Disk, journal: Journal) -> None:
+        self._disk = disk
+        self._journal = journal
+
+    def sync_tail_later(self, file: File, position: int, size: int, done: Done) -> None:
+        self._journal.sync_tail_later(file, position, size, done)
+
+    def cut(self, file: File, size: int) -> None:
+        self._journal.strike(file.path)
+        self._disk.cut(file, size)
+
+    def rename(self, source: str, target: str) -> None:
+        self._journal.strike(source, target)
+        self._disk.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self._journal.strike(path)
+        self._disk.remove(path)
+
+    def remove_folder(self, path: str) -> None:
+        self._journal.strike(path)
+        self._disk.remove_folder(path)
+
+    def remove_later(self, path: str, done: Done) -> None:
+        try:
+            self._journal.strike(path)
+        except OSError as error:
+            done(error)
+        else:
+            self._disk.remove_later(path, done)
+
+    # Nothing that the journal would have to know of
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        return self._disk.open(path, create=create, writable=writable)
+
+    def sync_later(self, file: File, done: Done) -> None:
+        self._disk.sync_later(file, done)
+
+    def sync_folder_later(self, path: str, done: Done) -> None:
+        self._disk.sync_folder_later(path, done)
+
+    def read_file(self, path: str) -> bytes:
+        return self._disk.read_file(path)
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        self._disk.replace_file(path, content)
+
+    def exists(self, path: str) -> bool:
+        return self._disk.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        return self._disk.list(path)
+
+    def is_folder(self, path: str) -> bool:
+        return self._disk.is_folder(path)
+
+    def make_folder(self, path: str) -> None:
+        self._disk.make_folder(path)
+
+    def sync_folder(self, path: str) -> None:
+        self._disk.sync_folder(path)
+
+    def lock_folder(self, path: str) -> FolderLock:
+        return self._disk.lock_folder(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        return self._disk.space(path)

@@ -1,0 +1,361 @@
+import errno
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from penstock.ports.disk import File
+from penstock.sim.disk import Crashed, SimDisk
+from penstock.storage.journal import FILE_NAMES, TAIL_SIZE_MAX, Journal
+
+FOLDER = "/data"
+
+
+class Tail:
+    """A file that only grows, as a log does."""
+
+    def __init__(self, disk: SimDisk, name: str) -> None:
+        disk.make_folder(f"{FOLDER}/logs")
+        self.file: File = disk.open(f"{FOLDER}/logs/{name}", create=True)
+        disk.sync_folder("/")
+        disk.sync_folder(FOLDER)
+        disk.sync_folder(f"{FOLDER}/logs")
+        self.size = 0
+        self.durable = 0
+        self.errors: list[OSError] = []
+
+    def grow(self, journal: Journal, data: bytes) -> None:
+        position = self.size
+        self.file.write((data,), position)
+        self.size += len(data)
+        journal.sync_tail_later(self.file, position, len(data), self._done(self.size))
+
+    def _done(self, size: int) -> Callable[[OSError | None], None]:
+        def done(error: OSError | None) -> None:
+            if error is None:
+                self.durable = max(self.durable, size)
+            else:
+                self.errors.append(error)
+
+        return done
+
+    def content(self, disk: SimDisk) -> bytes:
+        return disk.read_file(self.file.path)
+
+
+def begin(disk: SimDisk, *, size: int = 100_000, crowd: int = 0) -> Journal:
+    disk.make_folder(FOLDER)
+    journal = Journal(disk, FOLDER, secret=1234, size=size, crowd=crowd)
+    assert journal.redo() == []
+    return journal
+
+
+def synced_paths(disk: SimDisk) -> list[str]:
+    return [path for kind, path in disk.trace if kind == "sync"]
+
+
+def test_many_files_share_one_sync() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(10)]
+    for tail in tails:
+        tail.grow(journal, b"x" * 50)
+    # The first went alone; those that came meanwhile go together.
+    assert disk.syncs_under_way() == 1
+    disk.finish_sync()
+    assert [tail.durable for tail in tails] == [50] + [0] * 9
+    assert disk.syncs_under_way() == 1
+    disk.finish_sync()
+    assert [tail.durable for tail in tails] == [50] * 10
+
+
+def test_what_only_the_journal_has_is_put_back_after_a_power_loss() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(3)]
+    for round_ in range(5):
+        for tail in tails:
+            tail.grow(journal, bytes([round_]) * 30)
+    assert synced_paths(disk) == [f"{FOLDER}/{FILE_NAMES[0]}"] * 15
+    disk.crash(kept=0.0)
+    assert tails[0].content(disk) == b"", "the files themselves were never synced"
+    begin(disk)
+    expected = b"".join(bytes([round_]) * 30 for round_ in range(5))
+    assert [tail.content(disk) for tail in tails] == [expected] * 3
+
+
+def test_what_was_put_back_is_durable_and_the_journal_empty() -> None:
+    disk = SimDisk()
+    tail = Tail(disk, "a")
+    tail.grow(begin(disk), b"acknowledged")
+    disk.crash(kept=0.0)
+    begin(disk)
+    disk.crash(kept=0.0)
+    assert tail.content(disk) == b"acknowledged"
+    assert not any(disk.exists(f"{FOLDER}/{name}") and disk.read_file(f"{FOLDER}/{name}") for name in FILE_NAMES)
+
+
+def test_a_few_files_are_synced_by_themselves() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, crowd=2)
+    tails = [Tail(disk, str(index)) for index in range(2)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    assert disk.syncs_under_way() == 2
+    assert not disk.exists(f"{FOLDER}/{FILE_NAMES[0]}")
+
+
+def test_a_crowd_that_has_gone_is_noticed() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, crowd=2)
+    tails = [Tail(disk, str(index)) for index in range(5)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    while disk.finish_sync():
+        pass
+    for _ in range(40):
+        tails[0].grow(journal, b"data")
+        disk.finish_sync()
+    before = disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}")
+    tails[0].grow(journal, b"data")
+    disk.finish_sync()
+    assert tails[0].durable == tails[0].size
+    assert disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}") == before
+
+
+def test_a_long_tail_is_synced_by_itself() -> None:
+    disk = SimDisk()
+    tail = Tail(disk, "a")
+    tail.grow(begin(disk), bytes(TAIL_SIZE_MAX + 1))
+    assert synced_paths(disk) == [tail.file.path]
+
+
+def test_without_a_size_there_is_no_journal() -> None:
+    disk = SimDisk()
+    tail = Tail(disk, "a")
+    tail.grow(begin(disk, size=0), b"data")
+    assert synced_paths(disk) == [tail.file.path]
+
+
+def test_the_halves_take_turns_and_lose_nothing() -> None:
+    disk = SimDisk()
+    journal = begin(disk, size=400)
+    tails = [Tail(disk, str(index)) for index in range(3)]
+    random = Random("turns")
+    for _ in range(60):
+        random.choice(tails).grow(journal, random.randbytes(random.randrange(1, 90)))
+    assert all(len(disk.read_file(f"{FOLDER}/{name}")) <= 400 for name in FILE_NAMES)
+    before = [tail.content(disk) for tail in tails]
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert [tail.content(disk) for tail in tails] == before
+    assert [tail.durable for tail in tails] == [tail.size for tail in tails]
+
+
+def test_a_half_is_not_written_over_before_its_files_are_synced() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, size=300)
+    tails = [Tail(disk, str(index)) for index in range(2)]
+    for step in range(40):
+        tails[step % 2].grow(journal, b"x" * 60)
+        if step % 3 == 2:
+            disk.finish_sync()
+        acknowledged = [tail.durable for tail in tails]
+    disk.crash(kept=0.0)
+    disk.syncs_at_once = True
+    begin(disk)
+    for tail, durable in zip(tails, acknowledged, strict=True):
+        assert tail.content(disk)[:durable] == b"x" * durable
+
+
+def test_what_is_cut_does_not_come_back() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tail = Tail(disk, "a")
+    tail.grow(journal, b"kept")
+    tail.grow(journal, b"cut")
+    journal.strike(tail.file.path)
+    tail.file.truncate(4)
+    tail.file.sync()
+    tail.size = 4
+    tail.grow(journal, b" and more")
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert tail.content(disk) == b"kept and more"
+
+
+def test_what_is_cut_while_its_half_is_written_over_does_not_come_back() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, size=250)
+    cut, other = Tail(disk, "cut"), Tail(disk, "other")
+    for tail in (cut, cut, other, other):
+        tail.grow(journal, b"x" * 60)
+        while disk.finish_sync():
+            pass
+    other.grow(journal, b"x" * 60)
+    journal.strike(cut.file.path)
+    cut.file.truncate(10)
+    cut.file.sync()
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert len(cut.content(disk)) == 10
+
+
+def test_a_file_that_is_struck_out_keeps_what_it_has() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tail = Tail(disk, "a")
+    tail.grow(journal, b"acknowledged")
+    journal.strike(tail.file.path)
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert tail.content(disk) == b"acknowledged"
+
+
+def test_a_folder_is_struck_out_with_all_that_is_in_it_and_with_what_waits() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(3)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    journal.strike(f"{FOLDER}/logs")
+    while disk.finish_sync():
+        pass
+    assert [tail.durable for tail in tails] == [4, 4, 4]
+    for tail in tails:
+        tail.file.truncate(0)
+        tail.file.sync()
+    disk.crash(kept=0.0)
+    disk.syncs_at_once = True
+    begin(disk)
+    assert [tail.content(disk) for tail in tails] == [b"", b"", b""]
+
+
+def test_nothing_is_put_back_into_a_file_that_is_gone() -> None:
+    disk = SimDisk()
+    tail = Tail(disk, "a")
+    tail.grow(begin(disk), b"data")
+    disk.remove(tail.file.path)
+    begin(disk)
+    assert not disk.exists(tail.file.path)
+
+
+def test_a_file_that_lost_more_than_the_journal_has_is_left_alone() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tail = Tail(disk, "a")
+    tail.grow(journal, bytes(TAIL_SIZE_MAX + 1))
+    tail.grow(journal, b"more")
+    tail.file.truncate(10)
+    tail.file.sync()
+    notes = Journal(disk, FOLDER, secret=1).redo()
+    assert tail.content(disk) == bytes(10)
+    assert "logs/a ends before" in notes[0]
+
+
+def test_a_full_disk_leaves_each_file_to_itself() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(2)]
+    tails[0].grow(journal, b"x" * 100)
+    disk.capacity = disk.space("/")[0] - disk.space("/")[1] + 100 + 5
+    tails[0].grow(journal, b"y" * 100)
+    assert tails[0].durable == 200
+    assert synced_paths(disk)[-1] == tails[0].file.path
+
+
+def test_a_file_can_be_struck_out_when_the_disk_is_full() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(2)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    disk.capacity = disk.space("/")[0] - disk.space("/")[1]
+    journal.strike(tails[0].file.path)
+    tails[0].file.truncate(0)
+    tails[0].file.sync()
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert [tail.content(disk) for tail in tails] == [b"", b"data"]
+
+
+def test_a_failed_sync_reaches_all_who_wait() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(3)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    disk.finish_sync(OSError(errno.EIO, "broken"))
+    assert [len(tail.errors) for tail in tails] == [1, 1, 1]
+    assert [tail.durable for tail in tails] == [0, 0, 0]
+
+
+def test_a_failed_sync_that_nobody_waits_for_is_told() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, size=200)
+    told: list[OSError] = []
+    journal.on_failure = told.append
+    tail = Tail(disk, "a")
+    while disk.syncs_under_way() < 2:
+        tail.grow(journal, b"x" * 60)
+        if disk.syncs_under_way() < 2:
+            disk.finish_sync()
+    disk.finish_sync(OSError(errno.EIO, "broken"))
+    assert len(told) == 1
+
+
+def test_closing_leaves_files_that_need_no_journal() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tail = Tail(disk, "a")
+    tail.grow(journal, b"acknowledged")
+    journal.close()
+    assert not any(disk.exists(f"{FOLDER}/{name}") for name in FILE_NAMES)
+    disk.crash(kept=0.0)
+    assert tail.content(disk) == b"acknowledged"
+
+
+@pytest.mark.parametrize("luck", range(4))
+def test_power_lost_at_any_call_takes_nothing_acknowledged_and_brings_back_nothing_cut(luck: int) -> None:
+    call = 1
+    while _life_until(call, luck):
+        call += 1
+    assert call > 150, "the whole life was walked through"
+
+
+def _life_until(call: int, luck: int) -> bool:
+    """Grow, cut and remove files until a disk call, lose power, start again and compare; False behind the last call."""
+    disk = SimDisk(f"{luck}:{call}")
+    random = Random(luck)
+    journal = begin(disk, size=350)
+    tails = {name: Tail(disk, name) for name in "abc"}
+    first = disk.calls
+    disk.fail_at[first + call] = None
+    size_max = dict.fromkeys(tails, 0)
+    cut_short = False
+    try:
+        for step in range(40):
+            name = random.choice("abc")
+            tail = tails[name]
+            # The last ones are cuts, so that a journal with struck files is closed.
+            if step > 36 or random.random() < 0.15:
+                kept = random.randrange(tail.size + 1)
+                tail.durable = min(tail.durable, kept)
+                journal.strike(tail.file.path)
+                tail.file.truncate(kept)
+                tail.file.sync()
+                tail.size = tail.durable = size_max[name] = kept
+            else:
+                data = name.encode() * random.randrange(1, 80)
+                size_max[name] = tail.size + len(data)
+                tail.grow(journal, data)
+        journal.close()
+    except Crashed:
+        cut_short = True
+    disk.crash(Random(f"{luck}:{call}"))
+    Journal(disk, FOLDER, secret=77).redo()
+    for name, tail in tails.items():
+        found = tail.content(disk)
+        assert tail.durable <= len(found) <= size_max[name]
+        assert found[: tail.durable] == name.encode() * tail.durable
+    return cut_short
