@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from penstock.coordinator.decision import Decision
 from penstock.groups import consumer_classic, consumer_heartbeat
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic_group import ClassicGroup, State
 from penstock.groups.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -95,7 +95,9 @@ class ConsumerGroups:
         if command.member_epoch == JOIN_EPOCH and group is None:
             return Update(ConsumerGroup(command.group_id), turn, settings, self.topics, is_new=True)
         if command.member_epoch == JOIN_EPOCH and isinstance(group, ClassicGroup):
-            return Update(upgrade(group, turn, settings, self.topics), turn, settings, self.topics, is_new=True)
+            upgraded = upgrade(group, turn, settings, self.topics)
+            was_rebalancing = group.state in (State.PREPARING, State.COMPLETING)
+            return Update(upgraded, turn, settings, self.topics, is_new=True, was_rebalancing=was_rebalancing)
         if group is None:
             what = "Group" if command.member_epoch < JOIN_EPOCH else "Consumer group"
             raise GroupIdNotFound(f"{what} {command.group_id} not found.")

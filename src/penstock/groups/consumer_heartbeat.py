@@ -75,7 +75,7 @@ def heartbeat(update: Update, command: ConsumerGroupHeartbeat) -> ConsumerGroupH
     new = _changed(old, command)
     has_new_names = update.write_subscription(old, new)
     regex = update.update_regex(old, new, command.describable)
-    must_bump = has_new_names or regex is RegexChange.RESOLVED
+    must_bump = has_new_names or regex is RegexChange.RESOLVED or update.was_rebalancing
     epoch = update.group.epoch
     if must_bump or update.topics_changed:
         epoch = update.update_epoch(old, new, must_bump=must_bump)

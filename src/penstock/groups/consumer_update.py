@@ -47,10 +47,17 @@ class Target(NamedTuple):
 
 
 class Update:
-    __slots__ = ("group", "is_new", "settings", "topics", "turn", "volatile")
+    __slots__ = ("group", "is_new", "settings", "topics", "turn", "volatile", "was_rebalancing")
 
     def __init__(
-        self, group: ConsumerGroup, turn: Turn, settings: ConsumerSettings, topics: Topics, *, is_new: bool = False
+        self,
+        group: ConsumerGroup,
+        turn: Turn,
+        settings: ConsumerSettings,
+        topics: Topics,
+        *,
+        is_new: bool = False,
+        was_rebalancing: bool = False,
     ) -> None:
         self.group = group
         self.turn = turn
@@ -59,6 +66,8 @@ class Update:
         self.volatile = group.volatile
         self.is_new = is_new
         """The group is in no map yet: applying the records is what makes it."""
+        self.was_rebalancing = was_rebalancing
+        """The group was a classic one up to now, in the middle of a rebalance that has to begin anew."""
 
     def finish(self) -> None:
         """Have what the group remembers adopted, if it changed."""

@@ -147,6 +147,17 @@ def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
     assert {key.kind for key in world.timers} <= {"consumer-session", "consumer-regex"}  # type: ignore[attr-defined]
 
 
+def test_a_first_rebalance_begins_anew_though_the_one_who_came_asks_for_no_topic_yet() -> None:
+    world = World({"foo": 2})
+    waiting = world.send(join())
+    world.join("n", subscribed_topic_regex="nothing.*")
+    old = world.replies[waiting].member_id
+    assert world.replies[waiting].error == REBALANCE_IN_PROGRESS
+    joined = world.ask(join(old))
+    assert (joined.error, joined.generation) == (0, 1)
+    assert read_assignment(world.ask(sync(old, 1)).assignment) == {"foo": {0, 1}}
+
+
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
 def test_a_policy_without_upgrade_keeps_consumer_members_out(policy: MigrationPolicy) -> None:
     world = World({"foo": 2}, migration_policy=policy)
