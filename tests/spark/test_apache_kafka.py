@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
+import shlex
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,8 @@ from penstock import arrow
 from pyspark_penstock.errors import PenstockSparkError
 from tests.spark.log import Log
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.certificate import make_certificate
 from tests.support.java_tools import JavaMissing
-from tests.support.ports import HOST
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,19 +36,7 @@ SECRETS = ["held"] * 3
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One self-signed certificate and its key, in one PEM file."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not there to make a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    key, alone, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={HOST}",
-         "-addext", f"subjectAltName=IP:{HOST}", "-keyout", key, "-out", alone],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    both.write_text(key.read_text() + alone.read_text())
-    return both
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +114,34 @@ def test_a_wrong_password_and_an_unknown_certificate_are_told(
         arrow.read(secrets, bootstrap=peer.address("SASL_PLAINTEXT"), settings=wrong)
     with pytest.raises(PenstockSparkError, match=r"TLS with .* failed.*Check kafka\.ssl\.truststore\.location"):
         arrow.read(secrets, bootstrap=peer.address("SSL"), settings={"security.protocol": "SSL"})
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("topic list", "secrets"),
+        ("consume secrets --from earliest", "held"),
+        ("cluster status", "up, controller"),
+        ("quota list", ""),
+        ("sql 'SELECT name FROM Topic'", "secrets"),
+        ("doctor", "every partition has a leader"),
+    ],
+)
+def test_the_commands_get_in_with_the_file_of_kafkas_tools(
+    peer: ApacheKafka, secrets: str, certificate: Path, tmp_path: Path, words: str, expected: str
+) -> None:
+    file = tmp_path / "client.properties"
+    login = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="{USER}" password="{PASSWORD}";'
+    file.write_text(
+        f"security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={login}\n"
+        f"ssl.truststore.type=PEM\nssl.truststore.location={certificate}\n"
+    )
+    command = [sys.executable, "-m", "penstock.cli.main", *shlex.split(words), "-b", peer.address("SASL_SSL")]
+    done = subprocess.run(
+        [*command, "--command-config", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
 
 
 def test_rows_go_through_apache_kafka_once(

@@ -7,8 +7,9 @@ Refuses: ClusterError when nobody answers, or when an answer carries an error.
 
 import socket
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
@@ -29,6 +30,10 @@ DEFAULT_PORT: Final = 9092
 _API_VERSIONS_VERSION: Final = 0
 
 
+PLAIN: Final[Mapping[str, str]] = MappingProxyType({})
+"""Nothing is secured."""
+
+
 class ClusterError(PenstockError):
     """Nobody answers, or the answer is an error; says what to do."""
 
@@ -36,11 +41,10 @@ class ClusterError(PenstockError):
 class Connection:
     """One broker; answers come in the order of the questions."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, settings: Mapping[str, str] = PLAIN) -> None:
         self._where = f"{host}:{port}"
         try:
-            self._socket = socket.create_connection((host, port), timeout=TIMEOUT_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = _secured(host, port, settings) if settings else _plain(host, port)
         except OSError as error:
             raise ClusterError(
                 f"{self._where} cannot be reached ({error.strerror or error}): 'penstock doctor' looks for the reason."
@@ -88,8 +92,10 @@ class Connection:
 class Cluster:
     """All brokers of a cluster, and what several tables need to know of it."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._first = _first_that_answers(bootstrap)
+    def __init__(self, bootstrap: str, settings: Mapping[str, str] = PLAIN) -> None:
+        """`settings` are those of a Kafka client that say how connections are secured: security.protocol ..."""
+        self._settings = settings
+        self._first = _first_that_answers(bootstrap, settings)
         self._connections: dict[int, Connection] = {}
 
     def __enter__(self) -> "Cluster":
@@ -122,7 +128,7 @@ class Cluster:
         connection = self._connections.get(node_id)
         if connection is None:
             broker = next(each for each in self.metadata.brokers if each.node_id == node_id)
-            connection = self._connections[node_id] = Connection(broker.host, broker.port)
+            connection = self._connections[node_id] = Connection(broker.host, broker.port, self._settings)
         return connection.ask(api_key, request, newest=newest)
 
     def coordinators(self, keys: Sequence[str], key_type: int) -> dict[int, list[str]]:
@@ -163,11 +169,27 @@ def split_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _first_that_answers(bootstrap: str) -> Connection:
+def _first_that_answers(bootstrap: str, settings: Mapping[str, str]) -> Connection:
     problem = ClusterError("No address is given: write HOST:PORT.")
     for text in bootstrap.split(","):
         try:
-            return Connection(*split_address(text))
+            return Connection(*split_address(text), settings)
         except ClusterError as error:
             problem = error
     raise problem
+
+
+def _plain(host: str, port: int) -> socket.socket:
+    made = socket.create_connection((host, port), timeout=TIMEOUT_S)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+def _secured(host: str, port: int, settings: Mapping[str, str]) -> socket.socket:
+    from pyspark_penstock.errors import PenstockSparkError
+    from pyspark_penstock.protocol.connection import Connection as Secured
+
+    try:
+        return Secured(host, port, settings, timeout_s=TIMEOUT_S).detach()
+    except PenstockSparkError as problem:
+        raise ClusterError(f"{host}:{port} does not let this client in: {problem}") from None

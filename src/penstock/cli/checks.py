@@ -13,7 +13,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from penstock.cli.client import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, bootstrap_addresses, connect, explain
+from penstock.cli.client import (
+    CONNECT_TIMEOUT_S,
+    REQUEST_TIMEOUT_S,
+    bootstrap_addresses,
+    connect,
+    dial_secured,
+    explain,
+)
+from penstock.cli.errors import CommandError
 from penstock.model.errors import StartupError
 
 API_VERSIONS = 18
@@ -85,7 +93,7 @@ def check_protocol(host: str, port: int) -> Check:
     """Ask for the API versions, which every Kafka broker answers before anything else."""
     name = f"protocol {host}:{port}"
     try:
-        with connect(host, port) as sock:
+        with dial_secured(host, port) as sock:
             sock.sendall(api_versions_request())
             answer = _read_answer(sock)
     except TimeoutError:
@@ -94,8 +102,11 @@ def check_protocol(host: str, port: int) -> Check:
     except (ConnectionError, EOFError):
         step = "the port may want TLS or belong to another service (a controller's port also refuses clients)"
         return Check(name, "wrong", "connected, but it hung up on the first request", step)
+    except CommandError as error:
+        return Check(name, "wrong", str(error), "check the client properties given with --command-config or -X")
     except ValueError as error:
-        return Check(name, "wrong", str(error), "give the address of the broker's Kafka listener")
+        step = "give the address of the broker's Kafka listener, or -X security.protocol=SSL if it speaks TLS"
+        return Check(name, "wrong", str(error), step)
     try:
         ranges = parse_api_versions(answer)
     except (ValueError, struct.error):

@@ -1,7 +1,7 @@
 """How the client commands reach a cluster: addresses, settings for librdkafka, and its errors in words.
 
 Asks first with a plain connection, because "nothing listens there" is worth knowing at once
-and librdkafka only says so after its timeout.
+and librdkafka only says so after its timeout. How a connection is secured, properties.py says.
 """
 
 import socket
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from penstock.cli import properties
 from penstock.cli.errors import CommandError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
+
+    from penstock.admin.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -83,6 +86,20 @@ def connect(host: str, port: int) -> socket.socket:
     return socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S)
 
 
+def dial_secured(host: str, port: int) -> socket.socket:
+    """Connect as the command's client properties say; over what is returned the first request can be sent."""
+    settings = properties.security()
+    if settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+        return connect(host, port)
+    from pyspark_penstock.errors import PenstockSparkError
+    from pyspark_penstock.protocol.connection import Connection
+
+    try:
+        return Connection(host, port, settings, timeout_s=CONNECT_TIMEOUT_S).detach()
+    except PenstockSparkError as problem:
+        raise CommandError(f"{host}:{port} does not let this client in: {problem}") from None
+
+
 def reach(bootstrap: str, *, dial: Callable[[str, int], socket.socket] = connect) -> None:
     """Return if any of the addresses takes a connection; else say why the last did not."""
     why = ""
@@ -104,9 +121,13 @@ def reach(bootstrap: str, *, dial: Callable[[str, int], socket.socket] = connect
     raise CommandError(why)
 
 
-def client_settings(bootstrap: str, **more: object) -> dict[str, Any]:
-    """Return librdkafka's configuration, after making sure that somebody is there."""
+def client_settings(bootstrap: str, given: Mapping[str, str] | None = None, /, **more: object) -> dict[str, Any]:
+    """Return librdkafka's configuration, after making sure that somebody is there.
+
+    `given` are client properties that win over the rest: those of the command unless others are named.
+    """
     reach(bootstrap)
+    secured = properties.for_librdkafka(properties.given() if given is None else given)
     return {
         "bootstrap.servers": bootstrap,
         "client.id": "penstock-cli",
@@ -114,7 +135,15 @@ def client_settings(bootstrap: str, **more: object) -> dict[str, Any]:
         "error_cb": lambda error: None,
         "socket.timeout.ms": int(REQUEST_TIMEOUT_S * 1000),
         **more,
+        **secured,
     }
+
+
+def open_cluster(bootstrap: str) -> "Cluster":
+    """All brokers of the cluster, for what librdkafka has no name for."""
+    from penstock.admin.cluster import Cluster
+
+    return Cluster(bootstrap, properties.security())
 
 
 def open_admin(bootstrap: str) -> "AdminClient":

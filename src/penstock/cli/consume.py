@@ -85,13 +85,14 @@ def consume(
         consumer.close()
 
 
-def open_consumer(bootstrap: str, isolation: Isolation) -> "Consumer":
-    """Open a consumer that is assigned by hand."""
+def open_consumer(bootstrap: str, isolation: Isolation, given: Mapping[str, str] | None = None) -> "Consumer":
+    """Open a consumer that is assigned by hand; `given` are client properties other than the command's."""
     from confluent_kafka import Consumer
 
     return Consumer(
         client_settings(
             bootstrap,
+            given,
             **{
                 # librdkafka asks for a name, but nothing joins or commits under it.
                 "group.id": "penstock-cli",

@@ -1,10 +1,10 @@
-"""Requests that the client library has no name for, over a plain connection with the broker's own codecs."""
+"""Requests that the client library has no name for, over a connection of their own with the broker's codecs."""
 
 import struct
 from typing import Any, Final
 
 from penstock.cli.checks import ANSWER_SIZE_MAX, read_exactly
-from penstock.cli.client import REQUEST_TIMEOUT_S, bootstrap_addresses, connect, reach
+from penstock.cli.client import REQUEST_TIMEOUT_S, bootstrap_addresses, dial_secured, reach
 from penstock.cli.errors import CommandError
 from penstock.wire.codec import read_response, write_request
 from penstock.wire.frame import parse_response_header, request_head
@@ -21,7 +21,7 @@ def ask(bootstrap: str, api_key: int, version: int, request: Any) -> Any:
 def ask_broker(host: str, port: int, api_key: int, version: int, request: Any) -> Any:
     body = write_request(api_key, version, request)
     try:
-        with connect(host, port) as sock:
+        with dial_secured(host, port) as sock:
             sock.settimeout(REQUEST_TIMEOUT_S)
             sock.sendall(request_head(api_key, version, 1, CLIENT_ID, len(body)) + body)
             (size,) = struct.unpack(">i", read_exactly(sock, 4))

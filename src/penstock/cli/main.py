@@ -22,6 +22,7 @@ from penstock.cli import (
     log,
     pipeline,
     produce,
+    properties,
     quota,
     sql,
     start,
@@ -58,6 +59,8 @@ app.command(
 )(demo.demo)
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
+
+properties.add_to(app)
 
 
 @app.callback(invoke_without_command=True)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli import properties
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -45,7 +46,12 @@ ProviderOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting of the spec's configuration; repeatable."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="A setting of the spec's configuration, as penstock.kafka.security.protocol=SSL; repeatable.",
+    ),
 ]
 ContinuousOption = Annotated[
     bool, typer.Option("--continuous", help="Go on until SIGTERM or Ctrl-C; else end when all that is there is done.")
@@ -142,30 +148,39 @@ def lag(
     folder: Folder,
     storage: StorageOption = None,
     bootstrap: BrokersOption = None,
+    settings: SetOption = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Show how far each flow is behind its topics, from Spark's checkpoints."""
     with _plain_errors():
         from penstock_spark.pipelines.lag import lag_rows
 
-        spec = _spec(folder, storage, bootstrap, None, None)
+        spec = _spec(folder, storage, bootstrap, None, settings)
         rows = lag_rows(spec)
         show(rows, ["flow", "batch", "topic", "partition", "offset", "end", "lag"], format)
         if not rows and format is Format.TABLE:
             print("no flow has done a batch yet; 'penstock pipeline run' starts them", file=sys.stderr)
 
 
-@app.command("dlq", epilog="Example: penstock pipeline dlq examples/pipelines/orders -n 20")
+@app.command(
+    "dlq",
+    epilog="Example: penstock pipeline dlq examples/pipelines/orders -n 20   and where clients must log in   "
+    "penstock pipeline dlq examples/pipelines/orders --command-config client.properties",
+)
 def dlq(
     folder: Folder,
     count: Annotated[int, typer.Option("--count", "-n", min=1, help="The last so many of each topic.")] = 10,
     storage: StorageOption = None,
     bootstrap: BrokersOption = None,
+    settings: SetOption = None,
     format: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the last dead letters of a pipeline. 'penstock dlq' filters them and sends them back."""
+    """Show the last dead letters of a pipeline. 'penstock dlq' filters them and sends them back.
+
+    The client settings are those of the pipeline (penstock.kafka.*), as its sources and sinks have them.
+    """
     with _plain_errors():
-        spec = _spec(folder, storage, bootstrap, None, None)
+        spec = _spec(folder, storage, bootstrap, None, settings)
         state = _state(spec)
     from penstock.cli.consume import Isolation, Reader, open_consumer
     from penstock.cli.dlq import SUFFIX, letters_in
@@ -178,7 +193,7 @@ def dlq(
     for name in topics:
         if format is Format.TABLE:
             print(f"{name} (more: penstock dlq show {name}; send back: penstock dlq replay {name})")
-        consumer = open_consumer(spec.bootstrap, Isolation.COMMITTED)
+        consumer = open_consumer(spec.bootstrap, Isolation.COMMITTED, properties.security(spec.client))
         try:
             # Read whole and keep the end: a transaction's marks stand between letters, so offsets do not count them.
             found = deque(letters_in(Reader(consumer, name, None, Earliest(), follow=False), Filter()), maxlen=count)
@@ -216,7 +231,8 @@ def _spec(
     from penstock.cli.client import parse_pairs
     from penstock_spark.pipelines.spec import load_spec
 
-    pairs = parse_pairs(settings or [], option="--set spark.master=local[4]")
+    given = {f"penstock.kafka.{name}": value for name, value in properties.given().items()}
+    pairs = given | parse_pairs(settings or [], option="--set spark.master=local[4]")
     return load_spec(folder, pairs).with_changes(storage=storage, bootstrap=bootstrap, provider=provider)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, client_settings, reach
+from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, client_settings, open_cluster, reach
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 from penstock.cli.position import parse_duration_ms
@@ -86,10 +86,9 @@ def skew(
 
 
 def _measure(bootstrap: str, topic: str, window_ms: int) -> list[Partition]:
-    from penstock.admin.cluster import Cluster
     from penstock.sqlview.topics import EARLIEST, LATEST, list_offsets, sizes
 
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         found = [each for each in cluster.topics if each.name == topic]
         if not found:
             raise CommandError(f"There is no topic {topic}: 'penstock topic list' shows the topics there are.")

@@ -11,6 +11,7 @@ import typer
 from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, reach
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, show, write_rows
+from penstock.cli.properties import security
 
 if TYPE_CHECKING:
     from penstock.sqlview import Stream
@@ -56,7 +57,7 @@ def sql(
     reach(bootstrap)
     # The engines take an interrupt for an error of the query. There is nothing to clean up: let it end the command.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with stream(text, bootstrap=bootstrap, timeout_s=timeout_s) as rows:
+    with stream(text, bootstrap=bootstrap, timeout_s=timeout_s, settings=security()) as rows:
         if format is SqlFormat.ARROW:
             _write_arrow(rows.arrow())
         elif format is SqlFormat.TABLE:

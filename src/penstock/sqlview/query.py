@@ -5,11 +5,12 @@ DuckDB, where the same tables are there too. Goes to metadata_engine.py and reco
 """
 
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
-from penstock.admin.cluster import Cluster
+from penstock.admin.cluster import PLAIN, Cluster
 from penstock.sqlview import metadata_engine
 from penstock.sqlview.result import Result, Stream
 
@@ -18,18 +19,28 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 _READS_RECORDS: Final = re.compile(r"\btopic\s*\(", re.IGNORECASE)
 
 
-def query(sql: str, *, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = DEFAULT_TIMEOUT_S) -> Result:
+def query(
+    sql: str,
+    *,
+    bootstrap: str = DEFAULT_BOOTSTRAP,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    settings: Mapping[str, str] = PLAIN,
+) -> Result:
     """Run one SELECT on the cluster as it is now. Raises QueryError, with what to do in it."""
-    with stream(sql, bootstrap=bootstrap, timeout_s=timeout_s) as rows:
+    with stream(sql, bootstrap=bootstrap, timeout_s=timeout_s, settings=settings) as rows:
         return rows.result()
 
 
 def stream(
-    sql: str, *, bootstrap: str = DEFAULT_BOOTSTRAP, timeout_s: float = DEFAULT_TIMEOUT_S
+    sql: str,
+    *,
+    bootstrap: str = DEFAULT_BOOTSTRAP,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    settings: Mapping[str, str] = PLAIN,
 ) -> AbstractContextManager[Stream]:
     """The same, row by row, in memory that does not grow with the rows. The time counts up to the last of them."""
     if _READS_RECORDS.search(sql):
         from penstock.sqlview import record_engine
 
-        return record_engine.run(sql, bootstrap, timeout_s=timeout_s)
-    return metadata_engine.run(sql, partial(Cluster, bootstrap), timeout_s=timeout_s)
+        return record_engine.run(sql, bootstrap, settings, timeout_s=timeout_s)
+    return metadata_engine.run(sql, partial(Cluster, bootstrap, settings), timeout_s=timeout_s)

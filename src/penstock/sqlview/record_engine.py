@@ -6,14 +6,15 @@ one SELECT (only those have a tree), files and other outside sources, unknown to
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from threading import Timer
 from typing import Any, Final
 
 from penstock.admin.cluster import Cluster
 from penstock.sqlview.errors import QueryError
-from penstock.sqlview.pushdown import Bounds, Node, TopicCall, topic_calls
+from penstock.sqlview.pushdown import Node, TopicCall, topic_calls
 from penstock.sqlview.result import Cursor, Stream
 from penstock.sqlview.tables import BY_NAME
 
@@ -27,6 +28,8 @@ except ImportError:
         "Reading records with SQL needs DuckDB and Arrow: pip install 'penstock[sql]', then try again."
     ) from None
 
+Read = Callable[..., arrow.Records]
+
 # Text where it is text, as most keys and values are; other bytes as DuckDB spells them. The bytes are there too.
 _VIEW: Final = """
 CREATE TEMP VIEW "{name}" AS SELECT topic, partition, "offset", timestamp, timestamp_type,
@@ -37,7 +40,7 @@ FROM "{name}_records"
 
 
 @contextmanager
-def run(sql: str, bootstrap: str, *, timeout_s: float) -> Iterator[Stream]:
+def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, timeout_s: float) -> Iterator[Stream]:
     connection = duckdb.connect(":memory:")
     watch = Timer(timeout_s, connection.interrupt)
     watch.daemon = True
@@ -45,9 +48,9 @@ def run(sql: str, bootstrap: str, *, timeout_s: float) -> Iterator[Stream]:
     try:
         connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'")
         tree = _tree(connection, sql)
-        with Cluster(bootstrap) as cluster:
+        with Cluster(bootstrap, settings) as cluster:
             _fill_tables(connection, tree, cluster)
-        _attach_topics(connection, tree, bootstrap)
+        _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
         connection.execute("SET lock_configuration = true")
         yield _rows(connection, _text(connection, tree))
     except duckdb.InterruptException:
@@ -117,7 +120,7 @@ def _table_names(node: Any) -> Iterator[str]:
             yield from _table_names(child)
 
 
-def _attach_topics(connection: Any, tree: Node, bootstrap: str) -> None:
+def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
     """Put a table of Arrow batches in the place of each topic() call."""
 
     def evaluate(node: Node, kind: str) -> int | None:
@@ -134,7 +137,7 @@ def _attach_topics(connection: Any, tree: Node, bootstrap: str) -> None:
 
     for count, call in enumerate(topic_calls(tree, evaluate)):
         name = f"topic_{count}"
-        connection.register(f"{name}_records", _records(call, bootstrap))
+        connection.register(f"{name}_records", _records(call, read))
         connection.execute(_VIEW.format(name=name))
         shell = _tree(connection, f'SELECT * FROM "{name}"')
         table: Node = shell["statements"][0]["node"]["from_table"]
@@ -142,25 +145,20 @@ def _attach_topics(connection: Any, tree: Node, bootstrap: str) -> None:
         call.holder[call.key] = table
 
 
-def _records(call: TopicCall, bootstrap: str) -> Any:
+def _records(call: TopicCall, read: Read) -> Any:
     unknown = set(call.options) - {"isolation"}
     if unknown:
         raise QueryError(f"topic() has no option {', '.join(sorted(unknown))}: it takes isolation => 'read_committed'.")
     bounds = call.bounds
     try:
-        return _read(call, bounds, bootstrap)
+        return read(
+            call.name,
+            partitions=bounds.wants_partition,
+            first_offset=bounds.offset.least,
+            last_offset=bounds.offset.most,
+            first_timestamp=bounds.timestamp.least,
+            last_timestamp=bounds.timestamp.most,
+            isolation=call.options.get("isolation", "read_uncommitted"),
+        )
     except PenstockSparkError as error:
         raise QueryError(str(error)) from None
-
-
-def _read(call: TopicCall, bounds: Bounds, bootstrap: str) -> arrow.Records:
-    return arrow.read(
-        call.name,
-        bootstrap=bootstrap,
-        partitions=bounds.wants_partition,
-        first_offset=bounds.offset.least,
-        last_offset=bounds.offset.most,
-        first_timestamp=bounds.timestamp.least,
-        last_timestamp=bounds.timestamp.most,
-        isolation=call.options.get("isolation", "read_uncommitted"),
-    )

@@ -66,6 +66,11 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
+    def detach(self) -> socket.socket:
+        """Give the socket, secured and logged in, to somebody who speaks over it without this."""
+        assert not self._waiting, "replies are outstanding"
+        return self._socket
+
     def send(self, api: int, version: int, body: Writer) -> None:
         self._correlation += 1
         client = CLIENT_ID.encode()

@@ -8,13 +8,14 @@ from typing import Any
 from penstock.admin import cluster_changes as changes
 from penstock.admin.cluster import Cluster, ClusterError
 from penstock.admin.replica_plan import Move, TooFewNodes, drain, spread
+from penstock.cli.client import open_cluster
 from penstock.cli.errors import CommandError
 
 LOOK_S = 0.5
 
 
 def for_topic(bootstrap: str, topic: str, number: int, targets: tuple[int, ...]) -> list[Move]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         found = [each for each in changes.partitions(cluster) if each.topic == topic]
     if not found:
         raise CommandError(f"There is no topic {topic}: 'penstock topic list' shows the topics there are.")
@@ -25,7 +26,7 @@ def for_topic(bootstrap: str, topic: str, number: int, targets: tuple[int, ...])
 
 
 def off_node(bootstrap: str, node: int) -> list[Move]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         known = {each.node_id: each for each in changes.brokers(cluster)}
         partitions = changes.partitions(cluster)
     if node not in known:
@@ -38,18 +39,18 @@ def off_node(bootstrap: str, node: int) -> list[Move]:
 
 
 def spread_evenly(bootstrap: str) -> list[Move]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         racks = {each.node_id: each.rack for each in changes.brokers(cluster) if not each.is_fenced}
         return spread(changes.partitions(cluster), racks)
 
 
 def elect_preferred(bootstrap: str) -> int:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         return len(changes.elect_preferred(cluster))
 
 
 def forget(bootstrap: str, node: int) -> None:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         known = {each.node_id: each for each in changes.brokers(cluster)}
         if node not in known:
             raise CommandError(f"There is no node {node}: 'penstock cluster nodes' shows the nodes there are.")
@@ -67,7 +68,7 @@ def carry_out(bootstrap: str, moves: Sequence[Move], *, wait: bool) -> None:
     if not moves:
         print("nothing has to move")
         return
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         changes.reassign(cluster, moves)
     print(f"moving {len(moves)} partitions", file=sys.stderr)
     if wait:
@@ -85,7 +86,7 @@ def _watch(bootstrap: str, moves: Sequence[Move]) -> None:
         task = progress.add_task("moving", total=None)
         while True:
             try:
-                with Cluster(bootstrap) as cluster:
+                with open_cluster(bootstrap) as cluster:
                     left = places & set(changes.under_way(cluster))
                     done, total = _bytes(cluster, moves)
             except ClusterError:

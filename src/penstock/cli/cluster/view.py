@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.admin.cluster import Cluster, ClusterError
 from penstock.admin.cluster_changes import BrokerState, Voter, brokers, quorum, under_way
+from penstock.cli.client import open_cluster
 
 NO_NODE = -1
 SILENT_S = 5.0
@@ -13,7 +14,7 @@ Row = dict[str, Any]
 
 
 def broker_rows(bootstrap: str) -> list[Row]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         known = brokers(cluster)
         leads: Counter[int] = Counter()
         holds: Counter[int] = Counter()
@@ -39,7 +40,7 @@ def broker_rows(bootstrap: str) -> list[Row]:
 
 def health(bootstrap: str) -> list[str]:
     """What is not in order, in sentences; nothing if all is well."""
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         partitions = [each for topic in cluster.topics for each in topic.partitions]
         moving = len(under_way(cluster))
         fenced = [each.node_id for each in brokers(cluster) if each.is_fenced]
@@ -58,7 +59,7 @@ def health(bootstrap: str) -> list[str]:
 
 
 def node_rows(bootstrap: str) -> list[Row]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         known = {each.node_id: each for each in brokers(cluster)}
         try:
             state = quorum(cluster)
@@ -84,7 +85,7 @@ def node_rows(bootstrap: str) -> list[Row]:
 
 
 def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
-    with Cluster(bootstrap) as cluster:
+    with open_cluster(bootstrap) as cluster:
         state = quorum(cluster)
     now_ms = time.time() * 1000
     rows = [
