@@ -131,7 +131,8 @@ class Engine:
         """Bring the work on these partitions (None: all) to rest; return whether it came to rest in time.
 
         What lies before a record that has begun is finished too: it would hold the commit back, and
-        all that is done behind it would be repeated. The rest is let go, unless `finish_all`.
+        all that is done behind it would be repeated. The rest is let go, unless `finish_all`: also
+        what waits for its next attempt, which may be far away.
         """
 
         def belongs(task: Task) -> bool:
@@ -139,8 +140,8 @@ class Engine:
 
         def is_needless(task: Task) -> bool:
             # After a failure nothing that waits will run any more.
-            not_begun = task.record.offset > task.progress.begun and not finish_all
-            return belongs(task) and task not in self._lanes.running and (not_begun or self.failure is not None)
+            is_last = task.record.offset >= task.progress.begun and not finish_all
+            return belongs(task) and task not in self._lanes.running and (is_last or self.failure is not None)
 
         deadline = self._clock() + timeout_s
         with self._changed:

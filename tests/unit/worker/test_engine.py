@@ -187,6 +187,22 @@ def test_settling_waits_for_what_runs_and_drops_the_rest(make: Make) -> None:
     assert engine.counts.dropped == 1
 
 
+def test_settling_does_not_wait_for_the_next_attempt_of_a_record_with_nothing_done_behind_it(make: Make) -> None:
+    waits = threading.Event()
+
+    def tried(offset: int) -> None:
+        waits.set()
+        raise ValueError(offset)
+
+    engine = make(lambda record: tried(record.offset), retry=Retry(attempts=2, delay_s=60, delay_max_s=60))
+    engine.submit(record(0))
+    engine.submit(record(1))
+    assert waits.wait(WAIT_S)
+    assert engine.settle(None, timeout_s=WAIT_S, finish_all=False, hurry=lambda: False)
+    assert engine.positions() == {}
+    assert engine.counts.dropped == 2
+
+
 def test_settling_without_dropping_runs_all_that_was_taken_over(make: Make) -> None:
     seen: list[int] = []
     engine = make(lambda record: seen.append(record.offset))
