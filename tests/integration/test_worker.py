@@ -138,6 +138,21 @@ def test_many_topics_can_share_one_dead_letter_topic(group_broker: Broker, fill:
     assert sources == {first: 2, second: 3}
 
 
+def test_dead_letters_that_a_pattern_finds_are_passed_over(group_broker: Broker, fill: Fill) -> None:
+    def handle(record: Record) -> None:
+        raise Reject("each time")
+
+    topic = fill(numbered(1))
+    fast = {"topic.metadata.refresh.interval.ms": 100}
+    patterns, bootstrap = [rf"^{topic}(\.dlq)*$"], group_broker.bootstrap
+    worker = Worker(handle, topics=patterns, group=topic, bootstrap=bootstrap, consumer=fast)
+    with running(worker):
+        eventually(lambda: worker.counts.succeeded == 1, seconds_max=WAIT_S)
+    assert worker.counts.dead_lettered == 1
+    topics = AdminClient({"bootstrap.servers": group_broker.bootstrap}).list_topics(timeout=WAIT_S).topics
+    assert f"{topic}.dlq" in topics and f"{topic}.dlq.dlq" not in topics
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_partitions_move_between_workers_without_a_repetition(protocol: str, group_broker: Broker, fill: Fill) -> None:
     seen: list[tuple[int, int]] = []

@@ -82,3 +82,10 @@ class DeadLetters:
 
     def topic_for(self, source: str) -> str:
         return self.topic.replace("{topic}", source)
+
+    def may_hold(self, topic: str) -> bool:
+        """Say whether a topic of this name is one that dead letters go to."""
+        before, place, behind = self.topic.partition("{topic}")
+        if not place:
+            return topic == self.topic
+        return len(topic) > len(before + behind) and topic.startswith(before) and topic.endswith(behind)

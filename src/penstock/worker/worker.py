@@ -48,6 +48,7 @@ class Worker:
     A record is done when `handle` returns (or its coroutine ends). An exception is retried as
     `retry` says; then the record goes to the dead-letter topic and is done too. Only what is done
     is committed. `dead_letters=None` stops the worker at the first record that stays unhandled.
+    A name that begins with ^ is a pattern; dead-letter topics that it matches are passed over.
 
     concurrency: how many records are handled at a time, each on a thread. `order` says which wait
     for each other. in_flight_max: how many records are held in memory; beyond it the partitions
@@ -79,6 +80,8 @@ class Worker:
             raise ValueError("topics is a list of names, for example ['orders']")
         if not 1 <= concurrency <= in_flight_max:
             raise ValueError("concurrency lies between 1 and in_flight_max")
+        if dead_letters is not None and any(dead_letters.topic_for(name) == name for name in topics):
+            raise ValueError(f"dead letters cannot go to a topic that the worker reads: {dead_letters.topic}")
         self._topics = list(topics)
         self._group = group
         self._delivery = Delivery(delivery)
@@ -89,8 +92,10 @@ class Worker:
         self._client = {"bootstrap.servers": bootstrap, **(client or {})}
         self._consumer_settings = dict(consumer or {})
         once = self._delivery is Delivery.AT_MOST_ONCE
+        self._passed_over: set[str] = set()
+        has_patterns = any(name.startswith("^") for name in topics)
         self._engine = Engine(
-            handler,
+            self._but_letters(handler, dead_letters) if has_patterns and dead_letters is not None else handler,
             give_up=self._give_up,
             # A second attempt would be a second delivery.
             retry=Retry(attempts=1) if once else retry or Retry(),
@@ -232,6 +237,22 @@ class Worker:
             self._consumer.pause([_partition(place) for place in self._owned - self._paused])
             self._paused |= self._owned
             log.debug("paused: %d records in flight", self._engine.in_flight)
+
+    def _but_letters(self, handler: Handler, dead_letters: DeadLetters) -> Handler:
+        """Pass over what a pattern finds in dead-letter topics.
+
+        A record that always fails would else be written to one such topic after another for ever.
+        """
+
+        def handle(record: Record) -> Any:
+            if not dead_letters.may_hold(record.topic) or record.topic in self._topics:
+                return handler(record)
+            if record.topic not in self._passed_over:
+                self._passed_over.add(record.topic)
+                log.warning("%s matches a pattern but holds dead letters: passed over", record.topic)
+            return None
+
+        return handle
 
     def _give_up(self, task: Task, error: Exception, now_ms: int) -> None:
         record = task.record

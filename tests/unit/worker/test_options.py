@@ -1,6 +1,6 @@
 import pytest
 
-from penstock.worker import DeadLetters, Reject, Retry
+from penstock.worker import DeadLetters, Reject, Retry, Worker
 
 
 def test_the_wait_grows_to_its_bound() -> None:
@@ -41,3 +41,26 @@ def test_a_retry_that_cannot_be_is_refused(wrong: dict[str, float]) -> None:
 def test_the_dead_letter_topic_follows_the_source_unless_it_is_named() -> None:
     assert DeadLetters().topic_for("orders") == "orders.dlq"
     assert DeadLetters(topic="graveyard").topic_for("orders") == "graveyard"
+
+
+@pytest.mark.parametrize(
+    ("template", "topic", "expected"),
+    [
+        ("{topic}.dlq", "orders.dlq", True),
+        ("{topic}.dlq", "orders.dlq.dlq", True),
+        ("{topic}.dlq", "orders", False),
+        ("{topic}.dlq", ".dlq", False),
+        ("dead-{topic}", "dead-orders", True),
+        ("dead-{topic}", "orders", False),
+        ("graveyard", "graveyard", True),
+        ("graveyard", "graveyards", False),
+    ],
+)
+def test_the_topics_of_dead_letters_are_known_by_their_names(template: str, topic: str, expected: bool) -> None:
+    assert DeadLetters(topic=template).may_hold(topic) is expected
+
+
+@pytest.mark.parametrize("template", ["{topic}", "orders"])
+def test_dead_letters_do_not_go_back_to_where_they_come_from(template: str) -> None:
+    with pytest.raises(ValueError, match="cannot go to a topic that the worker reads"):
+        Worker(print, topics=["orders"], group="g", bootstrap="b", dead_letters=DeadLetters(topic=template))
