@@ -12,6 +12,7 @@ import pytest
 
 from penstock.testing import BrokerProcess
 from tests.integration.command import COMMAND, penstock, penstock_process
+from tests.support.ports import HOST, free_ports
 
 
 @pytest.fixture
@@ -42,6 +43,23 @@ def test_it_says_ready_once_and_ends_cleanly_when_told(tmp_path: Path, number: s
             rest, said = process.communicate(timeout=20)
     assert process.returncode == 0
     assert rest == ""
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_told_while_it_waits_for_its_quorum(tmp_path: Path, number: signal.Signals) -> None:
+    port, *others = free_ports(3)
+    voters = ",".join(f"{index}@{HOST}:{each}" for index, each in enumerate((port, *others), 1))
+    settings = ["--set", f"controller.quorum.voters={voters}", "--set", "cluster.id=tests-cluster-abcdefgh"]
+    words = [*COMMAND, "start", "--data", str(tmp_path / "data"), "--host", HOST, "--port", str(port), *settings]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (tmp_path / "data" / "__cluster_metadata-0").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        time.sleep(0.2)
+        process.send_signal(number)
+        out, said = process.communicate(timeout=10)
+    assert (process.returncode, out) == (0, "")
     assert "Traceback" not in said
 
 

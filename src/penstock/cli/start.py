@@ -134,19 +134,26 @@ async def _serve(settings: "BrokerSettings") -> None:
         children=RealChildren(),
         instruments=real_instruments(disk, network),
     )
+    asked = asyncio.ensure_future(asked_to_stop.wait())
     try:
-        await node.start()
+        starting = asyncio.ensure_future(node.start())
+        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            # It may wait for a quorum that is not there, for as long as it takes.
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        await starting
         print(f"ready {node.bootstrap}", flush=True)
         broken = asyncio.ensure_future(node.broken.wait())
-        asked = asyncio.ensure_future(asked_to_stop.wait())
         await asyncio.wait((broken, asked), return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
         if broken.done():
             node.abandon()
             raise CommandError("The disk failed this node: look at its log, and start it again once the disk is well.")
         broken.cancel()
         await node.stop()
     finally:
+        asked.cancel()
         network.stop()
         disk.stop()
 
