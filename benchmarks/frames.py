@@ -8,14 +8,14 @@ from tests.differential.batches import START, Batch, record
 from tests.differential.entities import request_frame
 
 
-def produce_frame(topic: str, *, size: int, acks: int = 1) -> bytes:
+def produce_frame(topic: str, *, size: int, acks: int = 1, partition: int = 0) -> bytes:
     """A Produce request whose one batch takes about `size` bytes."""
     value_size = min(1000, size)
     noise = random.Random(7)
     values = [noise.randbytes(value_size) for _ in range(max(1, size // value_size))]
     records = tuple(record(index, key=None, value=value) for index, value in enumerate(values))
     data = Batch(records=records, base_timestamp=START, max_timestamp=START).encode()
-    rows = [{"name": topic, "partition_data": [{"index": 0, "records": data}]}]
+    rows = [{"name": topic, "partition_data": [{"index": partition, "records": data}]}]
     return request_frame("produce", 7, {"acks": acks, "timeout": 5000, "topic_data": rows})
 
 

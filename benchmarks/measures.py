@@ -29,8 +29,8 @@ class Measure:
 
 
 @contextmanager
-def topic_of(target: Target) -> Iterator[str]:
-    topic = target.new_topic()
+def topic_of(target: Target, partitions: int = 1) -> Iterator[str]:
+    topic = target.new_topic(partitions)
     try:
         yield topic
     finally:
@@ -77,15 +77,19 @@ def consume(size: int, count: int) -> Callable[[Load, Target, float], Figures]:
 
 
 def raw_produce(
-    size: int, *, connections: int, depth: int, count: int, acks: int = 1
+    size: int, *, connections: int, depth: int, count: int, acks: int = 1, partitions: int = 1
 ) -> Callable[[Load, Target, float], Figures]:
+    """Each connection writes to one partition; there are as many as partitions, or there is one partition."""
+
     def run(load: Load, target: Target, scale: float) -> Figures:
-        with topic_of(target) as topic:
-            frame = produce_frame(topic, size=size, acks=acks)
+        with topic_of(target, partitions) as topic:
+            frames = b"".join(produce_frame(topic, size=size, acks=acks, partition=each) for each in range(partitions))
             many = max(connections, int(count * scale))
             return _with_cpu(
                 target,
-                lambda: load.requests(target.server.bootstrap, frame, connections=connections, depth=depth, count=many),
+                lambda: load.requests(
+                    target.server.bootstrap, frames, connections=connections, depth=depth, count=many
+                ),
                 amount="sent_bytes",
             )
 
@@ -157,6 +161,11 @@ MEASURES = (
     Measure(
         f"{SMALL.replace('acks=1', 'acks=all')}",
         raw_produce(100, connections=4, depth=16, count=40_000, acks=-1),
+        "requests/s",
+    ),
+    Measure(
+        "100 B requests, 64 partitions, one at a time, acks=all",
+        raw_produce(100, connections=64, depth=1, count=100_000, acks=-1, partitions=64),
         "requests/s",
     ),
     Measure(DEPTH_1, raw_produce(100, connections=1, depth=1, count=20_000), "p50_us", higher_is_better=False),

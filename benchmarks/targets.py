@@ -37,13 +37,13 @@ class Target:
     def title(self) -> str:
         return f"{self.name} ({self.durability})"
 
-    def new_topic(self) -> str:
-        """Make a topic of one partition and wait until its log can be written."""
+    def new_topic(self, partitions: int = 1) -> str:
+        """Make a topic and wait until its logs can be written."""
         admin = self._admin()
         name = f"bench-{next(_numbers)}"
         # The records of the raw load have a fixed time, long past any retention.
         config = {"retention.ms": "-1", "file.delete.delay.ms": "100", **dict(self.topic_config)}
-        admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(timeout=15)
+        admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(timeout=15)
         time.sleep(0.3)  # Kafka makes the log a moment after it has acknowledged the topic
         return name
 
