@@ -16,8 +16,9 @@ async def majority_is_gone(peers: Peers, voters: Collection[NodeId], *, own: Nod
     """Whether so many of the other voters are gone that those who may be left cannot elect a controller."""
     # In their order: the simulator must see the same one every time.
     others = [voter for voter in sorted(voters) if voter != own]
-    gone = await asyncio.gather(*(_is_gone(peers, voter, timeout_s) for voter in others))
-    lost = {voter for voter, is_gone in zip(others, gone, strict=True) if is_gone}
+    async with asyncio.TaskGroup() as group:
+        probes = {voter: group.create_task(_is_gone(peers, voter, timeout_s)) for voter in others}
+    lost = {voter for voter, probe in probes.items() if probe.result()}
     return not is_majority(set(voters) - lost, voters)
 
 
