@@ -106,6 +106,7 @@ class Worker:
         self._letters: LetterWriter | None = None
         self._stopping = threading.Event()
         self._hurry = threading.Event()
+        self._has_run = False
         self._joined = False
         self._owned: set[Place] = set()
         self._paused: set[Place] = set()
@@ -133,6 +134,9 @@ class Worker:
         """
         from confluent_kafka import Consumer
 
+        if self._has_run:
+            raise RuntimeError("a worker runs once: make another to go on")
+        self._has_run = True
         self._consumer = Consumer(self._settings())
         if self._dead_letters is not None:
             self._letters = LetterWriter(self._client, self._dead_letters)

@@ -140,6 +140,12 @@ def test_what_is_done_is_committed(script: Script) -> None:
     assert script.commits[-1] == {ZERO: 2}
 
 
+def test_a_worker_that_has_ended_does_not_run_again(script: Script) -> None:
+    worker = run(script, lambda record: None)
+    with pytest.raises(RuntimeError, match="runs once"):
+        worker.run(signals=False)
+
+
 def test_a_commit_that_nobody_waited_for_and_that_failed_is_said_again(script: Script) -> None:
     script.commit_errors = [KafkaError(KafkaError.REBALANCE_IN_PROGRESS)]
     script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), script.drain, None, None]
