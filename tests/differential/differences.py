@@ -278,6 +278,14 @@ DIFFERENCES: tuple[Difference, ...] = (
         penstock="*is not a valid regular expression*",
     ),
     Difference(
+        "patterns of every kind",
+        "*a broken pattern*",
+        "error_message",
+        "as above",
+        kafka="*is not a valid regular expression*",
+        penstock="*is not a valid regular expression*",
+    ),
+    Difference(
         "a consumer joins a classic group",
         "*cannot be read",
         "error_message",
