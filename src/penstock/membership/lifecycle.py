@@ -137,7 +137,6 @@ class Lifecycle:
             log.warning("stopping without a handover: %s", problem)
         finally:
             listening.cancel()
-            await asyncio.wait({listening})
 
     async def _stop_unheard(self) -> None:
         """The last of a cluster has nobody to ask; where that can be seen, it need not wait long to know."""
