@@ -6,11 +6,13 @@
  *   load latency LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE [name=value ...]
  *   load requests HOST PORT FRAME_FILE CONNECTIONS DEPTH COUNT
  *   load paced HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT
+ *   load echo HOST
  *
  * The first three go through librdkafka, loaded at run time from the path given, so that no headers are
  * needed. The others send prepared frames over raw sockets: `requests` as fast as they are answered, DEPTH at
  * a time, each connection one frame of the file again and again; `paced` each frame of the file on a
- * connection of its own once per PERIOD seconds. Each prints one JSON object.
+ * connection of its own once per PERIOD seconds. Each prints one JSON object. `echo` is a server that only sends back
+ * what it gets: it prints its port and ends with its standard input.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -513,9 +515,49 @@ static int paced(int argc, char **argv) {
     return wrong || answered < sent ? 2 : 0;
 }
 
+/* What the machine and the client can do when the server has nothing to do. */
+static int echo(char **argv) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t address_size = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), ready = epoll_create1(0), yes = 1;
+    inet_pton(AF_INET, argv[0], &address.sin_addr);
+    if (bind(listener, (struct sockaddr *)&address, sizeof address) || listen(listener, 1000))
+        die("echo", NULL);
+    getsockname(listener, (struct sockaddr *)&address, &address_size);
+    int watched[] = {listener, STDIN_FILENO};
+    for (int index = 0; index < 2; index++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.fd = watched[index]};
+        epoll_ctl(ready, EPOLL_CTL_ADD, watched[index], &event);
+    }
+    printf("%d\n", ntohs(address.sin_port));
+    fflush(stdout);
+    while (1) {
+        struct epoll_event events[256];
+        int found = epoll_wait(ready, events, 256, -1);
+        for (int index = 0; index < found; index++) {
+            int from = events[index].data.fd;
+            if (from == STDIN_FILENO)
+                return 0;
+            if (from == listener) {
+                struct epoll_event event = {.events = EPOLLIN, .data.fd = accept(listener, NULL, NULL)};
+                setsockopt(event.data.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                epoll_ctl(ready, EPOLL_CTL_ADD, event.data.fd, &event);
+                continue;
+            }
+            ssize_t size = recv(from, scratch, sizeof scratch, 0);
+            if (size <= 0)
+                close(from);
+            else if (send(from, scratch, (size_t)size, MSG_NOSIGNAL) != size)
+                die("echo", "the client does not read");
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     if (argc < 3)
-        die("usage", "load produce|consume|latency|requests|paced ...");
+        die("usage", "load produce|consume|latency|requests|paced|echo ...");
+    if (strcmp(argv[1], "echo") == 0)
+        return echo(argv + 2);
     if (strcmp(argv[1], "requests") == 0)
         return requests(argc - 2, argv + 2);
     if (strcmp(argv[1], "paced") == 0)

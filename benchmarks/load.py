@@ -1,7 +1,7 @@
 """The load generator: `load.c` compiled on first use, or a slower one in Python where there is no compiler.
 
 `Load.produce`, `consume`, `latency` go through librdkafka, `requests` and `paced` over raw sockets. Each returns the
-numbers that the generator printed.
+numbers that the generator printed. `echo` is a server to hold the others against.
 """
 
 from __future__ import annotations
@@ -92,6 +92,15 @@ class Load:
                 return numbers
 
             yield run
+
+    @contextmanager
+    def echo(self) -> Iterator[str]:
+        """The address of a server that only sends back what it gets. The slower generator has none."""
+        words = [*self._command, "echo", "127.0.0.1"]
+        with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            yield f"127.0.0.1:{process.stdout.readline().strip()}"
+            process.communicate(timeout=SECONDS_MAX)
 
     def _run(self, *words: object) -> dict[str, Any]:
         done = subprocess.run(

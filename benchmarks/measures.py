@@ -26,6 +26,9 @@ class Measure:
     higher_is_better: bool = True
     only: str = ""
     """The one target whose figure is wanted, where a row takes long and is not held against Kafka. Measured once."""
+    connections: int = 0
+    depth: int = 0
+    """The shape of a row of small requests: a server that only echoes them is measured in it, too."""
 
 
 @contextmanager
@@ -157,24 +160,28 @@ MEASURES = (
     Measure(PRODUCE_1K, produce(1000, "none", 1_000_000), "records/s"),
     Measure(f"{PRODUCE_1K}, lz4", produce(1000, "lz4", 1_000_000), "records/s"),
     Measure(CONSUME_1K, consume(1000, 3_000_000), "records/s"),
-    Measure(SMALL, raw_produce(100, connections=4, depth=16, count=200_000), "requests/s"),
+    Measure(SMALL, raw_produce(100, connections=4, depth=16, count=200_000), "requests/s", connections=4, depth=16),
     Measure(
         f"{SMALL.replace('acks=1', 'acks=all')}",
         raw_produce(100, connections=4, depth=16, count=40_000, acks=-1),
         "requests/s",
+        connections=4,
+        depth=16,
     ),
     Measure(
         "100 B requests, 64 partitions, one at a time, acks=all",
         raw_produce(100, connections=64, depth=1, count=100_000, acks=-1, partitions=64),
         "requests/s",
+        connections=64,
+        depth=1,
     ),
     Measure(DEPTH_1, raw_produce(100, connections=1, depth=1, count=20_000), "p50_us", higher_is_better=False),
     Measure(RAW_16K, raw_produce(16_000, connections=4, depth=8, count=60_000), "CPU s/GB", higher_is_better=False),
     Measure(RAW_256K, raw_produce(256_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
     Measure(FETCH_1M, raw_fetch(1_000_000, connections=4, depth=4, count=4_000), "CPU s/GB", higher_is_better=False),
-    Measure(COMMITS_ONE, groups.commits(1, depth=1), "commits/s"),
-    Measure(COMMITS, groups.commits(4, depth=16), "commits/s"),
-    Measure(COMMITS_MANY, groups.commits(64, depth=1), "commits/s"),
+    Measure(COMMITS_ONE, groups.commits(1, depth=1), "commits/s", connections=1, depth=1),
+    Measure(COMMITS, groups.commits(4, depth=16), "commits/s", connections=4, depth=16),
+    Measure(COMMITS_MANY, groups.commits(64, depth=1), "commits/s", connections=64, depth=1),
     Measure(TRANSACTIONS, transactions.small_transactions, "transactions/s"),
     Measure(STREAM, transactions.stream(transactional=False), "records/s"),
     Measure(STREAM_IN_TRANSACTIONS, transactions.stream(transactional=True), "records/s"),
