@@ -297,7 +297,10 @@ class ConsumerGroup:
         return False
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.subscribed_names()
+        # Asked for each of the group's offsets: the names are not put together anew each time.
+        return any(topic in names for names in self.subscriptions) or any(
+            topic in resolved.topics for regex, resolved in self.resolved.items() if regex in self.regexes
+        )
 
     # -- checks ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ record, its removal a tombstone. What is committed in a transaction waits in pen
 Refuses what the group refuses, notes that are too long, and, on demand, offsets that may be about to change.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -92,10 +92,25 @@ class Offsets:
     def everything(self) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
         """Of all groups, each partition with what is committed for it and what may be."""
         for group_id in dict.fromkeys([*self.by_group, *self.pending.groups]):
-            values = {key: [value] for key, value in self.all_of(group_id)}
-            for key, by_producer in self.pending.of(group_id).items():
+            topics = self.of(group_id).keys() | {key.topic for key in self.pending.of(group_id)}
+            yield from self._values(group_id, topics)
+
+    def of_topics(self, topics: Set[str]) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
+        """The same of a few topics; the others, which may be many, are not looked at."""
+        for group_id in dict.fromkeys([*self.by_group, *self.pending.groups]):
+            yield from self._values(group_id, topics)
+
+    def _values(self, group_id: str, topics: Set[str]) -> Iterable[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
+        committed = self.of(group_id)
+        values = {
+            OffsetCommitKey(group_id, topic, partition): [value]
+            for topic in sorted(committed.keys() & topics)
+            for partition, value in committed[topic].items()
+        }
+        for key, by_producer in self.pending.of(group_id).items():
+            if key.topic in topics:
                 values.setdefault(key, []).extend(value for value in by_producer.values() if value is not None)
-            yield from values.items()
+        return values.items()
 
     def keys_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
         """What a tombstone is needed for if the group is deleted."""
@@ -258,16 +273,15 @@ def delete(offsets: Offsets, group: Group | None, command: OffsetDelete, turn: T
 def forget_topics(offsets: Offsets, command: ForgetTopics, turn: Turn) -> None:
     """Remove the offsets of deleted topics, but not those of a new topic of the same name."""
     turn.decision.is_atomic = False
-    deleted = dict(command.topics)
-    for key, values in offsets.everything():
+    # A name may have been given to several topics, one after the other, all of them gone.
+    deleted: dict[str, set[UUID]] = {}
+    for name, topic_id in command.topics:
+        deleted.setdefault(name, {ZERO_UUID}).add(topic_id)
+    for key, values in offsets.of_topics(deleted.keys()):
         # A tombstone takes everything along, so one value of a new topic keeps the others for a while.
-        if all(_is_of(value, deleted.get(key.topic)) for value in values):
+        if all(value.topic_id in deleted[key.topic] for value in values):
             turn.write(GroupRecord(key, None))
     turn.answer(len(turn.decision.records))
-
-
-def _is_of(value: OffsetCommitValue, topic_id: UUID | None) -> bool:
-    return topic_id is not None and value.topic_id in (ZERO_UUID, topic_id)
 
 
 def is_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:

@@ -191,14 +191,14 @@ class Groups:
         if shard is None:
             return
         names, ids = self._image.topics, self._image.topics_by_id
-        gone = {
-            key.topic: value.topic_id
+        gone = dict.fromkeys(
+            (key.topic, value.topic_id)
             for key, values in shard.offsets.everything()
             for value in values
             if (value.topic_id not in ids if value.topic_id.int else key.topic not in names)
-        }
+        )
         if gone:
-            self._run_quietly(index, ForgetTopics(tuple(gone.items())))
+            self._run_quietly(index, ForgetTopics(tuple(gone)))
 
     def _forget(self, topics: Iterable[TopicImage]) -> None:
         command = ForgetTopics(tuple((topic.name, topic.id) for topic in topics))

@@ -179,6 +179,14 @@ def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor(host: Harn
     assert host.committed("one", "other") == 5
 
 
+def test_topics_that_had_one_name_after_another_are_forgotten_together(host: Harness) -> None:
+    ids = {"one": TOPIC_ID, "two": UUID(int=8), "three": UUID(int=9)}
+    for group_id, topic_id in ids.items():
+        commit_to(host, "orders", topic_id=topic_id, group_id=group_id)
+    assert host.ask(ForgetTopics((("orders", TOPIC_ID), ("orders", UUID(int=8))))) == 2
+    assert [host.committed(group_id) for group_id in ids] == [None, None, 5]
+
+
 def test_single_offsets_are_deleted(host: Harness) -> None:
     host.commit(1)
     reply = host.ask(OffsetDelete(group_id=GROUP, topics=(("orders", (0, 9)), ("nope", (0,)))))
