@@ -5,14 +5,18 @@ the options. Nothing of the broker is imported here: a Spark cluster needs this 
 the decoder work without Spark too, so Spark's part is loaded when it is asked for.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from pyspark_penstock.errors import PenstockSparkError
+from pyspark_penstock.hanging_up import hush
 
 if TYPE_CHECKING:
     from pyspark_penstock.source import DefaultSource
 
 __all__ = ["DefaultSource", "PenstockSparkError"]
+
+hush(sys.modules["__main__"])
 
 
 def __getattr__(name: str) -> Any:

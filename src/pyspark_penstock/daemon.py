@@ -3,15 +3,16 @@
 Each worker of a task is a fork of it and would load Arrow, numpy, pandas (which Arrow asks for by itself) and Spark's
 own worker anew. Loaded here once, they are there in every fork. They are also put out of the garbage collector's
 sight: Spark collects after each task, before the worker can take the next, and looking at all of these modules'
-objects takes longer than a small task. A worker that Spark has hung up on ends without a word.
+objects takes longer than a small task. A worker that Spark has hung up on ends without a word (hanging_up.py).
 session.py turns it on with `spark.python.daemon.module`; without it everything works the same, a little later.
 """
 
 import gc
 import importlib
 import sys
-from collections.abc import Callable
 from typing import Any, Final
+
+from pyspark_penstock.hanging_up import without_complaint
 
 _LOADED_AHEAD: Final = (
     "numpy",
@@ -25,25 +26,6 @@ _LOADED_AHEAD: Final = (
     "pyspark_penstock.sink_task",
     "pyspark_penstock.writers",
 )
-
-
-HUNG_UP: Final = 1
-
-
-def without_complaint(worker: Callable[..., int]) -> Callable[..., int]:
-    """Spark's own loop of a worker; nobody reads what it could not send.
-
-    Spark hangs up on workers that were idle for a minute or whose task is no longer wanted. Over a Unix socket the
-    last words then fail at once, and Spark's daemon would print a trace that says nothing of the job.
-    """
-
-    def run(*arguments: Any) -> int:
-        try:
-            return worker(*arguments)
-        except (BrokenPipeError, ConnectionResetError):
-            return HUNG_UP
-
-    return run
 
 
 def main() -> None:
