@@ -300,9 +300,11 @@ class Replicas:
             return
         if self.by_name.get(hosted.name_bytes) is hosted:
             del self.by_name[hosted.name_bytes]
-        for index, partition in hosted.partitions.items():
+        places = [TopicPartition(hosted.name, PartitionIndex(index)) for index in hosted.partitions]
+        for partition in hosted.partitions.values():
             self._part_with(partition, UnknownTopicOrPartition.code)
-            self._chores.append(partial(self._delete, TopicPartition(hosted.name, PartitionIndex(index)), hosted.id))
+        self._chores.append(partial(self._store.about_to_delete, places, hosted.id))
+        self._chores.extend(partial(self._delete, place, hosted.id) for place in places)
 
     def _delete(self, place: TopicPartition, topic_id: UUID) -> None:
         try:

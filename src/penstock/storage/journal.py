@@ -2,17 +2,18 @@
 
 Each log has a file of its own, and a sync costs as much for a hundred bytes as for many thousand. A small tail is
 therefore written once more, into the journal, and the journal is synced: one write and one sync for all who asked
-while the last one ran. Two files take turns: one is written over when all that it names has been synced itself.
+while the last one ran. Two files take turns: one is erased and written over when all that it names has been synced.
 `redo`, at a start, puts back what a power loss took. `strike` comes before a file is cut, renamed or removed, so
 that nothing comes back that is gone. Formats and states are in docs/internals/journal.md.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import Enum
 from functools import partial
 from typing import Final, NamedTuple
 
 from penstock.ports.disk import Disk, File
-from penstock.storage.journal_format import GROUP, Entry, Pass, encode_entries, read_pass, seal_group
+from penstock.storage.journal_format import ENTRY, GROUP, Entry, Pass, encode_entries, read_pass, seal_group
 
 Done = Callable[[OSError | None], None]
 
@@ -35,15 +36,47 @@ class _Asked(NamedTuple):
     done: Done
 
 
+class _Use(Enum):
+    """What becomes of a half, in this order; then from the beginning."""
+
+    FREE = "has no group that a start would read"
+    CURRENT = "is written"
+    FULL = "waits for its files to be synced"
+    ERASED = "waits for its first group to be gone"
+
+
 class _Half:
     """One of the two files: the paths that its groups name, and those of them that were not synced since."""
 
-    __slots__ = ("file", "named", "unsynced")
+    __slots__ = ("file", "named", "pass_id", "unsynced", "use")
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.named: set[str] = set()
+        self.use = _Use.FREE
+        self.pass_id = 0
+        # By folder, so that a strike need not look at all of them.
+        self.named: dict[str, set[str]] = {}
         self.unsynced: dict[str, File] = {}
+
+    def name(self, file: File) -> None:
+        path = file.path
+        self.named.setdefault(_folder_of(path), set()).add(path)
+        self.unsynced[path] = file
+
+    def named_within(self, place: str) -> Iterable[str]:
+        """The named files that a place is: itself, or those of this folder."""
+        found = self.named.get(place)
+        if found is not None:
+            return found
+        return (place,) if place in self.named.get(_folder_of(place), ()) else ()
+
+    def forget(self, path: str) -> None:
+        """A start puts nothing back into this file any more."""
+        folder = _folder_of(path)
+        files = self.named.get(folder, set())
+        files.discard(path)
+        if not files:
+            self.named.pop(folder, None)
 
 
 class Journal:
@@ -58,13 +91,12 @@ class Journal:
         self._folder = folder
         self._size = size
         self._crowd = crowd
+        self._is_open = size > 0
         # The half that is written, and the other one; none before the first group.
         self._halves: list[_Half] = []
         self._position = 0
         self._pass = secret & _PASS_MASK
         self._number = 0
-        # Paths in groups that are being written over: they count until the first group of the new pass is synced.
-        self._overwritten: set[str] = set()
         self._waiting: list[_Asked] = []
         self._is_syncing = False
         # Files that are being synced by themselves; and how many groups it takes until others are, too.
@@ -79,30 +111,40 @@ class Journal:
         """Put back what the last process wrote down; return what people should know. Raises OSError."""
         passes = sorted((self._read_pass(name) for name in FILE_NAMES), key=lambda one: one.last_number)
         notes = _complaints(passes)
-        entries = [entry for each in passes for entry in each.entries]
-        struck = {entry.path: index for index, entry in enumerate(entries) if entry.data is None}
-        files: dict[str, File | None] = {}
-        for index, (path, position, data) in enumerate(entries):
-            if data is None or index < struck.get(path, -1):
-                continue
-            if path not in files:
-                files[path] = self._open_existing(f"{self._folder}/{path}")
-            file = files[path]
-            if file is None:
-                continue
+        tails: dict[str, list[Entry]] = {}
+        for entry in (entry for each in passes for entry in each.entries):
+            if entry.data is None:
+                tails.pop(entry.path, None)
+            else:
+                tails.setdefault(entry.path, []).append(entry)
+        for path, entries in tails.items():
+            notes += self._put_back(path, entries)
+        self._remove_files([each.name for each in passes])
+        return notes
+
+    def _put_back(self, path: str, entries: Iterable[Entry]) -> list[str]:
+        """Write a file's tails to their places, and sync it; return what people should know."""
+        file = self._open_existing(f"{self._folder}/{path}")
+        if file is None:
+            return []
+        notes: list[str] = []
+        for _, position, data in entries:
             if position > file.size():
                 notes.append(f"{path} ends before {position}, where the journal has its next bytes: they are left out")
-                files[path] = None
-                continue
+                break
+            assert data is not None, "what is struck out is left out"
             file.write((data,), position)
-        for file in files.values():
-            if file is not None:
-                file.sync()
-        self._remove_files([each.name for each in passes])
+        file.sync()
+        file.close()
         return notes
 
     def close(self) -> None:
         """Sync all that only the journal vouches for, and leave none behind. Raises OSError."""
+        # A sync may still be under way, and whoever waits for it must not begin another journal.
+        self._is_open = False
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            self._disk.sync_later(each.file, each.done)
         if self._halves:
             self._empty()
             self._halves.clear()
@@ -138,7 +180,7 @@ class Journal:
 
     def sync_tail_later(self, file: File, position: int, size: int, done: Done) -> None:
         """Make bytes durable, the only ones that were written to the file since its last sync."""
-        if size > TAIL_SIZE_MAX or size > self._size:
+        if size > TAIL_SIZE_MAX or not self._is_open:
             self._disk.sync_later(file, done)
         elif self._groups_left == 0 and self._alone < self._crowd:
             self._alone += 1
@@ -153,31 +195,42 @@ class Journal:
         done(error)
 
     def _write_group(self) -> None:
-        """Write down all that waits. What cannot be written is synced file by file."""
-        asked, self._waiting = self._waiting, []
+        """Write down what waits. What cannot be written is synced file by file."""
+        asked = self._next_asked()
         self._groups_left = PATIENCE if len(asked) >= self._crowd else max(self._groups_left - 1, 0)
         try:
             entries = [Entry(each.file.path, each.position, each.file.read(each.size, each.position)) for each in asked]
             encoded = self._encode(entries)
             half = self._half_with_room(GROUP.size + len(encoded))
             if half is not None:
+                # Named first: even of a write that fails, a start may find all.
+                for each in asked:
+                    half.name(each.file)
                 self._append(half, encoded)
         except OSError:
             half = None
         if half is None:
+            asked, self._waiting = [*asked, *self._waiting], []
             for each in asked:
                 self._disk.sync_later(each.file, each.done)
             return
-        for each in asked:
-            half.named.add(each.file.path)
-            half.unsynced[each.file.path] = each.file
         self._is_syncing = True
         self._disk.sync_later(half.file, partial(self._synced, asked))
+
+    def _next_asked(self) -> list[_Asked]:
+        """Take those who waited longest, as many as a half could hold: a slow disk may gather more."""
+        room, count = self._size - GROUP.size, 0
+        for each in self._waiting:
+            room -= ENTRY.size + len(each.file.path) + each.size
+            if room < 0 and count:
+                break
+            count += 1
+        asked, self._waiting = self._waiting[:count], self._waiting[count:]
+        return asked
 
     def _synced(self, asked: Sequence[_Asked], error: OSError | None) -> None:
         self._is_syncing = False
         if error is None:
-            self._overwritten.clear()
             if self._waiting:
                 # The next sync runs while this one is acknowledged.
                 self._write_group()
@@ -193,22 +246,64 @@ class Journal:
         half, other = self._halves
         if self._position + size <= self._size:
             return half
-        if other.unsynced or size > self._size:
+        if other.use is not _Use.FREE or size > self._size:
+            self._erase_if_synced(other)
             return None
-        for path, file in list(half.unsynced.items()):
-            self._disk.sync_later(file, partial(self._file_synced, half, path))
-        self._overwritten |= other.named
-        other.named.clear()
         self._halves = [other, half]
-        self._position = 0
-        self._pass = (self._pass + 1) & _PASS_MASK
+        self._begin(other)
+        half.use = _Use.FULL
+        for path, file in list(half.unsynced.items()):
+            self._disk.sync_later(file, partial(self._file_synced, half, half.pass_id, path))
         return other
+
+    def _begin(self, half: _Half) -> None:
+        """Make a half that no start would read anything of the current one."""
+        self._pass = (self._pass + 1) & _PASS_MASK
+        self._position = 0
+        half.use = _Use.CURRENT
+        half.pass_id = self._pass
+
+    def _file_synced(self, half: _Half, pass_id: int, path: str, error: OSError | None) -> None:
+        if error is not None:
+            self.on_failure(error)
+        elif half.pass_id == pass_id:
+            # Otherwise the half is in use again: its file was struck out meanwhile, and may have grown since.
+            half.unsynced.pop(path, None)
+            self._erase_if_synced(half)
+
+    def _erase_if_synced(self, half: _Half) -> None:
+        """Let a start find nothing in a full half, so that it can be written over.
+
+        Without that, a power loss in the midst of the next pass's first group could leave the beginning of this one
+        without its end, where a file may have been struck out.
+        """
+        if half.use is not _Use.FULL or half.unsynced:
+            return
+        try:
+            half.file.write((bytes(GROUP.size),), 0)
+        except OSError:
+            # It stays full; the next group that needs room tries again.
+            return
+        half.use = _Use.ERASED
+        self._disk.sync_later(half.file, partial(self._erased, half, half.pass_id))
+
+    def _erased(self, half: _Half, pass_id: int, error: OSError | None) -> None:
+        if error is not None:
+            self.on_failure(error)
+        elif half.pass_id == pass_id:
+            half.named.clear()
+            half.use = _Use.FREE
 
     def _open_halves(self) -> None:
         """Make the two files. Raises OSError."""
         files = [self._disk.open(f"{self._folder}/{name}", create=True) for name in FILE_NAMES]
-        self._disk.sync_folder(self._folder)
+        try:
+            self._disk.sync_folder(self._folder)
+        except OSError as error:
+            self.on_failure(error)
+            raise
         self._halves = [_Half(file) for file in files]
+        self._begin(self._halves[0])
 
     def _encode(self, entries: Iterable[Entry]) -> bytes:
         """Paths are written down as seen from the folder, which may have moved when they are read."""
@@ -221,33 +316,32 @@ class Journal:
         self._number += 1
         self._position += len(group)
 
-    def _file_synced(self, half: _Half, path: str, error: OSError | None) -> None:
-        if error is not None:
-            self.on_failure(error)
-        else:
-            half.unsynced.pop(path, None)
-
     # Striking out
 
-    def strike(self, *paths: str) -> None:
+    def strike(self, *places: str) -> None:
         """Let nothing be put back into these files, or into those of these folders. Raises OSError; blocks.
 
         They are synced first: until the caller has done what it is about to do, they are what they were.
         """
-        left: list[_Asked] = []
-        for each in self._waiting:
-            if _is_within(each.file.path, paths):
+        self._strike(places, self._sync_named)
+
+    def forget(self, *places: str) -> None:
+        """`strike` for files whose bytes nobody wants any more: they are not synced. Raises OSError; blocks."""
+        self._strike(frozenset(places), self._drop_named)
+
+    def _strike(self, places: Collection[str], settle: Callable[[str], None]) -> None:
+        leaving = [each for each in self._waiting if _is_within(each.file.path, places)]
+        if leaving:
+            self._waiting = [each for each in self._waiting if not _is_within(each.file.path, places)]
+            for each in leaving:
                 self._disk.sync_later(each.file, each.done)
-            else:
-                left.append(each)
-        self._waiting = left
-        struck = {path for names in self._named() for path in names if _is_within(path, paths)}
+        struck = sorted({path for half in self._halves for place in places for path in half.named_within(place)})
         if not struck:
             return
         try:
-            for path in sorted(struck):
-                self._sync_named(path)
-            self._write_down_as_struck(sorted(struck))
+            for path in struck:
+                settle(path)
+            self._write_down_as_struck(struck)
         except OSError as error:
             self.on_failure(error)
             raise
@@ -260,18 +354,19 @@ class Journal:
             self._empty()
             return
         self._halves[0].file.sync()
-        for names in self._named():
-            names.difference_update(paths)
-
-    def _named(self) -> tuple[set[str], ...]:
-        """The paths that a start might put something back into."""
-        return (self._overwritten, *(half.named for half in self._halves))
+        for half in self._halves:
+            for path in paths:
+                half.forget(path)
 
     def _sync_named(self, path: str) -> None:
         for half in self._halves:
             file = half.unsynced.pop(path, None)
             if file is not None:
                 file.sync()
+
+    def _drop_named(self, path: str) -> None:
+        for half in self._halves:
+            half.unsynced.pop(path, None)
 
     def _empty(self) -> None:
         """Sync every file that is named, and begin both halves anew. Raises OSError; blocks."""
@@ -282,13 +377,17 @@ class Journal:
             half.file.truncate(0)
             half.file.sync()
             half.named.clear()
-        self._overwritten.clear()
-        self._position = 0
-        self._pass = (self._pass + 1) & _PASS_MASK
+            # Of no pass: what is under way for the one that it had is no news any more.
+            half.use, half.pass_id = _Use.FREE, -1
+        self._begin(self._halves[0])
 
 
-def _is_within(path: str, places: Sequence[str]) -> bool:
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+def _is_within(path: str, places: Collection[str]) -> bool:
+    return path in places or _folder_of(path) in places
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _complaints(passes: Sequence[Pass]) -> list[str]:

@@ -68,8 +68,8 @@ def read_pass(name: str, content: bytes) -> Pass:
         found.entries += group.entries
         found.last_number = group.number
         at = group.end
-        group = _group_at(content, at)
-        if group is None or group.pass_id != first.pass_id:
+        group = _group_at(content, at, pass_id=first.pass_id)
+        if group is None:
             # The end, most likely. Behind a group that has rotted there are others.
             group = _find_group(content, at, pass_id=first.pass_id)
             found.has_gaps |= group is not None
@@ -78,21 +78,25 @@ def read_pass(name: str, content: bytes) -> Pass:
 
 def _find_group(content: bytes, at: int, *, pass_id: int) -> Group | None:
     while (at := content.find(MAGIC, at)) >= 0:
-        group = _group_at(content, at)
-        if group is not None and group.pass_id == pass_id:
+        group = _group_at(content, at, pass_id=pass_id)
+        if group is not None:
             return group
         at += 1
     return None
 
 
-def _group_at(content: bytes, at: int) -> Group | None:
+def _group_at(content: bytes, at: int, *, pass_id: int | None = None) -> Group | None:
+    """Return the group that begins here, None if there is none, or none of that pass."""
     if len(content) - at < GROUP.size:
         return None
-    magic, crc, size, pass_id, number = GROUP.unpack_from(content, at)
-    end = at + GROUP.size + size
-    if magic != MAGIC or end > len(content) or crc32c(memoryview(content)[at + _CHECKED_FROM : end]) != crc:
+    magic, crc, size, found_id, number = GROUP.unpack_from(content, at)
+    # The pass comes before the checksum: bytes that look like many long groups would be read over and over.
+    if magic != MAGIC or (pass_id is not None and found_id != pass_id):
         return None
-    return Group(pass_id, number, _read_entries(content, at + GROUP.size, end), end)
+    end = at + GROUP.size + size
+    if end > len(content) or crc32c(memoryview(content)[at + _CHECKED_FROM : end]) != crc:
+        return None
+    return Group(found_id, number, _read_entries(content, at + GROUP.size, end), end)
 
 
 def _read_entries(content: bytes, at: int, end: int) -> list[Entry]:

@@ -1,11 +1,27 @@
 """The disk of a data folder: the tails of logs are made durable by its journal, everything else goes straight on."""
 
+import logging
 from collections.abc import Callable
 
+from penstock.model.errors import StartupError
 from penstock.ports.disk import Disk, File, FolderLock
-from penstock.storage.journal import Journal
+from penstock.storage.journal import FILE_NAMES, Journal
+
+logger = logging.getLogger(__name__)
 
 Done = Callable[[OSError | None], None]
+
+
+def redo(journal: Journal, folder: str) -> None:
+    """Put back what the last process had in the journal. Raises StartupError: without it, records would be missing."""
+    try:
+        for note in journal.redo():
+            logger.warning("%s", note)
+    except OSError as error:
+        raise StartupError(
+            f"the journal of {folder} ({', '.join(FILE_NAMES)}) cannot be put back into the logs: {error}. "
+            "It holds acknowledged records: do not remove it, but see to it that it can be, and start again"
+        ) from None
 
 
 class JournaledDisk:

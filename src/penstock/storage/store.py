@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -35,7 +35,7 @@ from penstock.storage.checkpoint import (
 )
 from penstock.storage.directory import LogDirectory
 from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
-from penstock.storage.journaled_disk import JournaledDisk
+from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
 from penstock.storage.retention_clock import RetentionClock
@@ -141,8 +141,7 @@ class LogStore:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
                 disk.sync_folder(folder)
             journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
-            for note in journal.redo():
-                logger.warning("%s", note)
+            redo(journal, folder)
             directory = LogDirectory(JournaledDisk(disk, journal), folder)
             store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
             store.previous_broker_epoch = broker_epoch
@@ -263,10 +262,18 @@ class LogStore:
         target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
+            self._journal.forget(folder)
             self._disk.rename(folder, target)
             delay_ms = log.settings.file_delete_delay_ms if log is not None else 0
             self._doomed.append((self._clock.wall_ms() + delay_ms, target))
             self._sync_names_later()
+
+    def about_to_delete(self, places: Iterable[TopicPartition], topic_id: UUID) -> None:
+        """Spare `delete`, which must follow, a sync for each of many partitions of a topic."""
+        logs = [self.logs[place] for place in places if place in self.logs]
+        # A disk that fails has told so, and each deletion asks it again.
+        with suppress(OSError):
+            self._journal.forget(*(log.folder for log in logs if log.topic_id == topic_id))
 
     def _sync_names_later(self) -> None:
         """Make the new names of deleted folders durable, many at a time. Until then a start may find strays."""

@@ -7,6 +7,7 @@ import pytest
 from penstock.ports.disk import File
 from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.journal import FILE_NAMES, TAIL_SIZE_MAX, Journal
+from penstock.storage.journal_format import GROUP
 
 FOLDER = "/data"
 
@@ -41,6 +42,34 @@ class Tail:
 
     def content(self, disk: SimDisk) -> bytes:
         return disk.read_file(self.file.path)
+
+
+class LateDisk(SimDisk):
+    """A disk on which the syncs of one file end when they are told to."""
+
+    late = ""
+
+    def __init__(self, *, syncs_at_once: bool) -> None:
+        super().__init__(syncs_at_once=syncs_at_once)
+        self._late: list[Callable[[OSError | None], None]] = []
+
+    def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
+        if file.path == self.late:
+            self._late.append(done)
+        else:
+            super().sync_later(file, done)
+
+    def end_late(self) -> None:
+        self.late = ""
+        for done in self._late:
+            done(None)
+
+
+class WholeWrites(Random):
+    """Writes that fail have written everything nonetheless."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return start - 1 if stop is None else super().randrange(start, stop, step)
 
 
 def begin(disk: SimDisk, *, size: int = 100_000, crowd: int = 0) -> Journal:
@@ -313,6 +342,133 @@ def test_closing_leaves_files_that_need_no_journal() -> None:
     assert not any(disk.exists(f"{FOLDER}/{name}") for name in FILE_NAMES)
     disk.crash(kept=0.0)
     assert tail.content(disk) == b"acknowledged"
+
+
+def test_closing_while_a_sync_is_under_way_answers_everybody_and_leaves_no_journal() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(3)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    journal.close()
+    while disk.finish_sync():
+        pass
+    assert [tail.durable for tail in tails] == [4, 4, 4]
+    tails[0].grow(journal, b"late")
+    disk.finish_sync()
+    assert tails[0].durable == 8
+    assert not any(disk.exists(f"{FOLDER}/{name}") for name in FILE_NAMES)
+
+
+def test_more_than_a_half_holds_goes_in_several_groups() -> None:
+    disk = SimDisk(syncs_at_once=False)
+    journal = begin(disk, size=1000)
+    tails = [Tail(disk, str(index)) for index in range(40)]
+    for tail in tails:
+        tail.grow(journal, b"x" * 60)
+    disk.finish_sync()
+    assert [(kind, path) for kind, path in disk.trace if kind == "write"][-1][1].startswith(f"{FOLDER}/journal.")
+    while disk.finish_sync():
+        pass
+    assert [tail.durable for tail in tails] == [60] * 40
+
+
+def test_a_sync_that_was_asked_for_before_a_cut_does_not_stand_for_what_grew_after_it() -> None:
+    disk = LateDisk(syncs_at_once=False)
+    journal = begin(disk, size=300)
+    tail, other = Tail(disk, "a"), Tail(disk, "b")
+    tail.grow(journal, b"x" * 150)
+    disk.finish_sync()
+    disk.late = tail.file.path
+    other.grow(journal, b"x" * 150)
+    # The halves have changed, and the sync of the first file takes long. Nobody waits for it any more after a cut.
+    while disk.finish_sync():
+        pass
+    journal.strike(tail.file.path)
+    tail.file.truncate(0)
+    tail.file.sync()
+    tail.size = tail.durable = 0
+    while tail.durable == 0:
+        other.grow(journal, b"x" * 150)
+        while disk.finish_sync():
+            pass
+        if f"{FOLDER}/{FILE_NAMES[0]}" == [path for kind, path in disk.trace if kind == "write"][-1]:
+            tail.grow(journal, b"y" * 20)
+            while disk.finish_sync():
+                pass
+    disk.end_late()
+    for _ in range(5):
+        other.grow(journal, b"x" * 150)
+        while disk.finish_sync():
+            pass
+    disk.crash(kept=0.0)
+    disk.syncs_at_once = True
+    begin(disk)
+    assert tail.content(disk) == b"y" * 20
+
+
+@pytest.mark.parametrize("luck", range(20))
+def test_half_of_a_pass_that_is_written_over_brings_nothing_back(luck: int) -> None:
+    disk = SimDisk(luck, syncs_at_once=False)
+    journal = begin(disk, size=3000)
+    cut, other = Tail(disk, "cut"), Tail(disk, "other")
+    # The bytes end in the first sector of the journal, and the entry that strikes them out in the second.
+    cut.grow(journal, b"x" * 450)
+    disk.finish_sync()
+    journal.strike(cut.file.path)
+    cut.file.truncate(10)
+    cut.file.sync()
+    first = disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}")[: GROUP.size]
+    while disk.read_file(f"{FOLDER}/{FILE_NAMES[0]}")[: GROUP.size] in (first, bytes(GROUP.size)):
+        while disk.finish_sync():
+            pass
+        other.grow(journal, b"y" * 1100)
+    disk.crash(Random(luck), kept=0.5)
+    begin(disk)
+    assert len(cut.content(disk)) == 10
+
+
+def test_what_a_failed_write_has_left_is_struck_out_too() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tail = Tail(disk, "a")
+    # Part of the group is written, which may be all of it; the file is synced by itself.
+    disk.random = WholeWrites()
+    disk.fail_at[disk.calls + 6] = errno.EIO
+    tail.grow(journal, b"x" * 10)
+    assert tail.durable == 10
+    assert disk.trace[-2:] == [("write", f"{FOLDER}/{FILE_NAMES[0]}"), ("sync", tail.file.path)]
+    journal.strike(tail.file.path)
+    tail.file.truncate(5)
+    tail.file.sync()
+    disk.crash(kept=1.0)
+    begin(disk)
+    assert tail.content(disk) == b"x" * 5
+
+
+def test_a_folder_that_cannot_be_synced_is_told() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    told: list[OSError] = []
+    journal.on_failure = told.append
+    tail = Tail(disk, "a")
+    disk.failing["sync_folder"] = errno.EIO
+    tail.grow(journal, b"data")
+    assert len(told) == 1
+
+
+def test_files_that_nobody_wants_are_struck_out_with_one_sync() -> None:
+    disk = SimDisk()
+    journal = begin(disk)
+    tails = [Tail(disk, str(index)) for index in range(20)]
+    for tail in tails:
+        tail.grow(journal, b"data")
+    before = len(synced_paths(disk))
+    journal.forget(f"{FOLDER}/logs")
+    assert synced_paths(disk)[before:] == [f"{FOLDER}/{FILE_NAMES[0]}"]
+    disk.crash(kept=0.0)
+    begin(disk)
+    assert [tail.content(disk) for tail in tails] == [b""] * 20
 
 
 @pytest.mark.parametrize("luck", range(4))

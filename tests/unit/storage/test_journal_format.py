@@ -1,3 +1,7 @@
+import pytest
+from crc32c import crc32c
+
+from penstock.storage import journal_format
 from penstock.storage.journal_format import GROUP, Entry, encode_entries, read_pass, seal_group
 
 ENTRIES = [Entry("orders-0/00000000000000000000.log", 61, b"bytes"), Entry("orders-1/00000000000000000007.log", 0, b"")]
@@ -59,3 +63,17 @@ def test_a_client_cannot_smuggle_in_a_group() -> None:
     for size in range(len(forged), len(torn)):
         found = read_pass("journal.0", group(1, ENTRIES[0]) + torn[:size] + bytes(len(torn) - size))
         assert found.entries == [ENTRIES[0]]
+
+
+def test_bytes_that_look_like_many_long_groups_are_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = b"".join(GROUP.pack(b"PsJ1", 0, 28 * left, 8, 1) for left in range(999, 0, -1)) + bytes(28)
+    checked: list[int] = []
+
+    def counted(data: bytes, value: int = 0) -> int:
+        checked.append(len(data))
+        return crc32c(data, value)
+
+    content = group(1, ENTRIES[0]) + headers
+    monkeypatch.setattr(journal_format, "crc32c", counted)
+    assert read_pass("journal.0", content).entries == [ENTRIES[0]]
+    assert sum(checked) < len(content)

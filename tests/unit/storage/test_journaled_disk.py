@@ -1,11 +1,13 @@
+import errno
 from collections.abc import Callable
 
 import pytest
 
+from penstock.model.errors import StartupError
 from penstock.ports.disk import Disk, File
 from penstock.sim.disk import SimDisk
 from penstock.storage.journal import Journal
-from penstock.storage.journaled_disk import JournaledDisk
+from penstock.storage.journaled_disk import JournaledDisk, redo
 
 LOG = "/data/orders-0/a.log"
 OTHER = "/data/orders-0/b.log"
@@ -51,3 +53,11 @@ def test_a_file_that_takes_the_place_of_another_gets_nothing_of_it(change: str) 
     raw.crash(kept=0.0)
     Journal(raw, "/data", secret=6).redo()
     assert raw.read_file(LOG) == b"new"
+
+
+def test_a_journal_that_cannot_be_read_keeps_the_node_from_starting_and_is_named() -> None:
+    raw = SimDisk()
+    raw.make_folder("/data")
+    raw.failing["read"] = errno.EACCES
+    with pytest.raises(StartupError, match=r"journal.0, journal.1\).*Permission denied.*start again"):
+        redo(Journal(raw, "/data", secret=5), "/data")

@@ -45,10 +45,21 @@ class Ids:
 
 
 def load(
-    disk: SimDisk, *, cluster_id: str | None = None, node_id: int = 1, clock: StillClock | None = None
+    disk: SimDisk,
+    *,
+    cluster_id: str | None = None,
+    node_id: int = 1,
+    clock: StillClock | None = None,
+    journal_crowd: int = 8,
 ) -> LogStore:
     return LogStore.load(
-        disk, "/data", cluster_id=cluster_id, node_id=node_id, clock=clock or StillClock(), entropy=Ids()
+        disk,
+        "/data",
+        cluster_id=cluster_id,
+        node_id=node_id,
+        clock=clock or StillClock(),
+        entropy=Ids(),
+        journal_crowd=journal_crowd,
     )
 
 
@@ -194,6 +205,33 @@ def test_deleting_another_topic_of_the_same_name_changes_nothing() -> None:
     append(store.open(PLACE, FIRST_ID, small_settings()), batch())
     store.delete(PLACE, SECOND_ID)
     assert store.get(PLACE) is not None and disk.exists("/data/orders-3")
+
+
+def test_the_logs_of_a_deleted_topic_leave_the_journal_with_one_sync() -> None:
+    disk = SimDisk()
+    store = load(disk, journal_crowd=0)
+    places = [TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(20)]
+    for place in places:
+        log = store.open(place, FIRST_ID, small_settings())
+        append(log, batch())
+        append(log, batch())
+    before = len(disk.trace)
+    store.about_to_delete(places, FIRST_ID)
+    for place in places:
+        store.delete(place, FIRST_ID)
+    assert [path for kind, path in disk.trace[before:] if kind == "sync"] == ["/data/journal.0"]
+
+
+def test_a_deletion_leaves_a_namesake_in_the_journal() -> None:
+    disk = SimDisk()
+    store = load(disk, journal_crowd=0)
+    log = store.open(PLACE, SECOND_ID, small_settings())
+    append(log, batch(3))
+    append(log, batch(2))
+    store.about_to_delete([PLACE], FIRST_ID)
+    store.delete(PLACE, FIRST_ID)
+    disk.crash(kept=0.0)
+    assert load(disk).open(PLACE, SECOND_ID, small_settings()).end_offset == 5
 
 
 def test_a_folder_of_another_topic_id_is_set_aside_and_never_deleted() -> None:
