@@ -4,6 +4,7 @@ Asks through the client library's admin client. `lag_rows` and `totals` put the 
 and do no I/O.
 """
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -64,9 +65,9 @@ def list_groups(admin: "AdminClient", *, states: Collection[str] = (), types: Co
 
     filters: dict[str, Any] = {}
     if states:
-        filters["states"] = {_named(ConsumerGroupState, text, "--state") for text in states}
+        filters["states"] = {named(ConsumerGroupState, text, "--state") for text in states}
     if types:
-        filters["types"] = {_named(ConsumerGroupType, text, "--type") for text in types}
+        filters["types"] = {named(ConsumerGroupType, text, "--type") for text in types}
     listed = wait(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S, **filters), about="groups")
     if listed.errors:
         raise CommandError(explain(listed.errors[0].args[0], about="groups"))
@@ -165,9 +166,12 @@ def _word(state: Any) -> str:
     return str(state.name).lower().replace("_", " ")
 
 
-def _named(kind: Any, text: str, option: str) -> Any:
+def named(kind: Any, text: str, option: str) -> Any:
+    """Return the state or type that is meant."""
     names = {_word(entry): entry for entry in kind if entry.name != "UNKNOWN"}
-    wished = text.strip().lower().replace("-", " ").replace("_", " ")
-    if wished not in names:
+    # Spaces and dashes do not count, and PreparingRebalance is what Kafka's own tools call it.
+    by_letters = {word.replace(" ", ""): entry for word, entry in names.items()}
+    wished = re.sub("[ _-]", "", text.lower()).replace("rebalance", "rebalancing")
+    if wished not in by_letters:
         raise CommandError(f"{option} does not know '{text}': choose one of {', '.join(names)}.")
-    return names[wished]
+    return by_letters[wished]

@@ -1,7 +1,8 @@
 import pytest
+from confluent_kafka import ConsumerGroupState
 
 from penstock.cli.errors import CommandError
-from penstock.cli.group_view import Group, Member, demand, lag_rows, total
+from penstock.cli.group_view import Group, Member, demand, lag_rows, named, total
 
 MEMBER = Member("member-1", None, "client-1", "10.0.0.1", (("orders", 0), ("orders", 2)))
 GROUP = Group("billing", "stable", "classic", "range", "1 (b:9092)", (MEMBER,))
@@ -32,3 +33,15 @@ def test_a_log_that_ends_before_the_commit_has_no_negative_lag() -> None:
 def test_a_group_that_is_not_there_is_named() -> None:
     with pytest.raises(CommandError, match="no group nope: 'penstock group list'"):
         demand([GROUP, GROUP._replace(name="nope", state="dead")])
+
+
+@pytest.mark.parametrize(
+    "text", ["PreparingRebalance", "preparing rebalancing", "PREPARING_REBALANCING", "preparing-rebalance"]
+)
+def test_a_state_is_known_by_kafkas_name_and_by_ours(text: str) -> None:
+    assert named(ConsumerGroupState, text, "--state") is ConsumerGroupState.PREPARING_REBALANCING
+
+
+def test_a_state_that_is_none_is_answered_with_those_there_are() -> None:
+    with pytest.raises(CommandError, match=r"--state does not know 'busy': choose one of .*stable"):
+        named(ConsumerGroupState, "busy", "--state")
