@@ -19,8 +19,8 @@ def redo(journal: Journal, folder: str) -> None:
             logger.warning("%s", note)
     except OSError as error:
         raise StartupError(
-            f"the journal of {folder} ({', '.join(FILE_NAMES)}) cannot be put back into the logs: {error}. "
-            "It holds acknowledged records: do not remove it, but see to it that it can be, and start again"
+            f"{folder} cannot be used: its journal ({', '.join(FILE_NAMES)}) cannot be put back into the logs: "
+            f"{error}. It may hold acknowledged records: do not remove it, but mend that, and start again"
         ) from None
 
 
