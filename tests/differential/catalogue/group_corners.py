@@ -137,7 +137,7 @@ def protocols_change_while_members_join(s: Session) -> None:
     modern.join("in the middle of a rebalance", "m", topic)
     waiting.answer("dismissed")
     beat(s, group, 1, one, label="the first")
-    s.call("consumer_group_describe", 1, group_ids=[group])
+    # Not described: whether the second member or "m" gets a partition depends on ids that are drawn.
     s.call("describe_groups", 6, groups=[group])
     join(s, group, two, metadata=subscription(topic), label="the second again")
     join(s, group, one, metadata=owning(topic, 0, 1), label="the first again")
