@@ -123,7 +123,7 @@ def journal_not_redone() -> list[Patch]:
 @bug
 def cuts_not_struck_out() -> list[Patch]:
     """The journal is not told of files that are cut, renamed or removed."""
-    return [patch.object(Journal, "strike", lambda self, *paths: None)]
+    return [patch.object(Journal, "_strike", lambda self, places, settle: None)]
 
 
 @bug
