@@ -104,8 +104,8 @@ class LogStore:
         self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
-        # Partitions that are deleted, while a mark of theirs may still be on disk.
-        self._dead_marks: set[TopicPartition] = set()
+        # Partitions that are deleted, while a mark or a recovery point of theirs may still be on disk.
+        self._dead_marks, self._dead_points = set[TopicPartition](), set[TopicPartition]()
         self._syncing_names = self._names_changed = False
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
@@ -211,7 +211,6 @@ class LogStore:
             self._set_aside(place)
         is_new = not self._disk.exists(folder)
         if is_new:
-            self._recovery_points.pop(place, None)
             self._forget_namesake(place)
             self._disk.make_folder(folder)
         log = Log.open(
@@ -253,7 +252,7 @@ class LogStore:
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
             return
-        self._recovery_points.pop(place, None)
+        self._forget_point(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
         if place in self.high_watermarks:
@@ -270,10 +269,10 @@ class LogStore:
 
     def about_to_delete(self, places: Iterable[TopicPartition], topic_id: UUID) -> None:
         """Spare `delete`, which must follow, a sync for each of many partitions of a topic."""
-        logs = [self.logs[place] for place in places if place in self.logs]
+        logs = map(self.logs.get, places)
         # A disk that fails has told so, and each deletion asks it again.
         with suppress(OSError):
-            self._journal.forget(*(log.folder for log in logs if log.topic_id == topic_id))
+            self._journal.forget(*(log.folder for log in logs if log and log.topic_id == topic_id))
 
     def _sync_names_later(self) -> None:
         """Make the new names of deleted folders durable, many at a time. Until then a start may find strays."""
@@ -293,10 +292,17 @@ class LogStore:
         """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
         self.log_starts.begin_anew(place)
         self.clean_offsets.begin_anew(place)
+        self._forget_point(place)
+        if place in self._dead_points:
+            self._write_points(self._recovery_points)
         if place in self._dead_marks or place in self.high_watermarks:
             left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
             self._dead_marks.clear()
+
+    def _forget_point(self, place: TopicPartition) -> None:
+        if self._recovery_points.pop(place, None):
+            self._dead_points.add(place)
 
     def set_damaged_aside(self, place: TopicPartition) -> str:
         """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
@@ -305,7 +311,7 @@ class LogStore:
         self._disk.rename(log.folder, target)
         del self.logs[place]
         log.abandon()
-        self._recovery_points.pop(place, None)
+        self._forget_point(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
         self._disk.sync_folder(self.folder)
@@ -380,7 +386,12 @@ class LogStore:
             if log.recovery_point < points.get(place, 0) or log.save_epochs():
                 points[place] = log.recovery_point
                 self._checked_sizes[place] = log.active.size
-        self._recovery_points = self._write(RECOVERY_POINTS, self._recovery_points, points)
+        self._write_points(points)
+
+    def _write_points(self, points: Mapping[TopicPartition, int]) -> None:
+        old = None if self._dead_points else self._recovery_points
+        self._recovery_points = self._write(RECOVERY_POINTS, old, points)
+        self._dead_points.clear()
 
     def checkpoint_log_starts(self) -> None:
         """Write down what deletion has hidden, before returning."""

@@ -418,6 +418,35 @@ def test_the_mark_of_a_partition_deleted_before_a_crash_is_not_given_to_its_name
     assert load(disk).high_watermarks == {}
 
 
+@pytest.mark.parametrize("kept", [0.0, 1.0])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_recovery_point_of_a_deleted_partition_is_not_given_to_its_namesake(kept: float, restarts: bool) -> None:
+    disk = SimDisk()
+    store = load(disk)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    append(log, batch(5))
+    append(log, batch(5))
+    store.checkpoint_recovery_points()
+    store.delete(PLACE, FIRST_ID)
+    if restarts:
+        disk.crash(kept=1.0)
+        store = load(disk)
+    append(store.open(PLACE, SECOND_ID, small_settings()), batch(1))
+    disk.crash(kept=kept)
+    log = load(disk).open(PLACE, SECOND_ID, small_settings())
+    assert (log.damage, log.end_offset) == (None, 1)
+
+
+def test_a_checkpoint_writes_that_a_partition_is_deleted() -> None:
+    disk = SimDisk()
+    store = load(disk)
+    append(store.open(PLACE, FIRST_ID, small_settings()), batch(5))
+    store.checkpoint_recovery_points()
+    store.delete(PLACE, FIRST_ID)
+    store.checkpoint_recovery_points()
+    assert str(PLACE.topic) not in disk.read_file("/data/recovery-point-offset-checkpoint").decode()
+
+
 def test_the_start_of_a_deleted_partition_is_not_given_to_its_namesake() -> None:
     disk = SimDisk()
     store = load(disk)
