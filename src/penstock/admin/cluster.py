@@ -44,7 +44,7 @@ class Connection:
     def __init__(self, host: str, port: int, settings: Mapping[str, str] = PLAIN) -> None:
         self._where = f"{host}:{port}"
         try:
-            self._socket = _secured(host, port, settings) if settings else _plain(host, port)
+            self._socket = dial_secured(host, port, settings, timeout_s=TIMEOUT_S) if settings else _plain(host, port)
         except OSError as error:
             raise ClusterError(
                 f"{self._where} cannot be reached ({error.strerror or error}): 'penstock doctor' looks for the reason."
@@ -185,11 +185,12 @@ def _plain(host: str, port: int) -> socket.socket:
     return made
 
 
-def _secured(host: str, port: int, settings: Mapping[str, str]) -> socket.socket:
+def dial_secured(host: str, port: int, settings: Mapping[str, str], *, timeout_s: float) -> socket.socket:
+    """Connect as a client's settings say; over what is returned the first request can be sent."""
     from pyspark_penstock.errors import PenstockSparkError
     from pyspark_penstock.protocol.connection import Connection as Secured
 
     try:
-        return Secured(host, port, settings, timeout_s=TIMEOUT_S).detach()
+        return Secured(host, port, settings, timeout_s=timeout_s).detach()
     except PenstockSparkError as problem:
         raise ClusterError(f"{host}:{port} does not let this client in: {problem}") from None

@@ -91,13 +91,12 @@ def dial_secured(host: str, port: int) -> socket.socket:
     settings = properties.security()
     if settings.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         return connect(host, port)
-    from pyspark_penstock.errors import PenstockSparkError
-    from pyspark_penstock.protocol.connection import Connection
+    from penstock.admin import cluster
 
     try:
-        return Connection(host, port, settings, timeout_s=CONNECT_TIMEOUT_S).detach()
-    except PenstockSparkError as problem:
-        raise CommandError(f"{host}:{port} does not let this client in: {problem}") from None
+        return cluster.dial_secured(host, port, settings, timeout_s=CONNECT_TIMEOUT_S)
+    except cluster.ClusterError as problem:
+        raise CommandError(str(problem)) from None
 
 
 def reach(bootstrap: str, *, dial: Callable[[str, int], socket.socket] = connect) -> None:

@@ -96,24 +96,24 @@ def read(file: Path | None, pairs: list[str]) -> dict[str, str]:
     """The properties of a file, and over them those of the command line."""
     from penstock.cli.client import parse_pairs
 
-    found = {name: value for name, value in _read_file(file).items() if name not in _OWNED} if file else {}
+    found = {} if file is None else read_file(file, option="--command-config")
     own = parse_pairs(pairs, option="-X security.protocol=SSL")
     for name in own:
         if name in _OWNED:
             raise CommandError(f"-X {name} cannot be given: the command sets it by itself, see its other options.")
-    return {**found, **own}
+    return {**{name: value for name, value in found.items() if name not in _OWNED}, **own}
 
 
-def _read_file(path: Path) -> dict[str, str]:
+def read_file(path: Path, *, option: str) -> dict[str, str]:
+    """The properties in a file that was given with an option."""
     from penstock.config.properties import parse_properties
 
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is not text: give a file of name=value lines to --command-config.") from None
+        raise CommandError(f"{path} is not text: give a file of key=value lines to {option}.") from None
     except OSError as error:
-        why = error.strerror
-        raise CommandError(f"{path} cannot be read ({why}): check the path given to --command-config.") from None
+        raise CommandError(f"{path} cannot be read ({error.strerror}): check the path given to {option}.") from None
 
 
 def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:

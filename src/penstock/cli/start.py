@@ -13,6 +13,7 @@ import typer
 from penstock.cli.client import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.log_format import LogFormat
+from penstock.cli.properties import read_file
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -62,7 +63,7 @@ def start(
     ] = None,
 ) -> None:
     """Run a broker in the foreground. SIGTERM or Ctrl-C ends it cleanly."""
-    file = _read_config(config) if config is not None else {}
+    file = read_file(config, option="--config") if config is not None else {}
     pairs = parse_pairs(settings or [], option="--set num.partitions=3")
     if cluster_id is not None:
         pairs["cluster.id"] = cluster_id
@@ -165,17 +166,6 @@ def _allow_many_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-def _read_config(path: Path) -> dict[str, str]:
-    from penstock.config.properties import parse_properties
-
-    try:
-        return parse_properties(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise CommandError(f"{path} is not text: give a file of key=value lines to --config.") from None
-    except OSError as error:
-        raise CommandError(f"{path} cannot be read ({error.strerror}): check the path given to --config.") from None
 
 
 def _configure_logging(level: str, style: LogFormat) -> None:

@@ -3,7 +3,7 @@
 A group in the middle of a rebalance is not in the log as such; then only its past can be compared.
 """
 
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.shard import GroupShard
 
@@ -30,7 +30,7 @@ def differences(live: GroupShard, replayed: GroupShard) -> list[str]:
 
 
 def _classic_differences(live: ClassicGroup, replayed: ClassicGroup) -> list[str]:
-    if live.state in (State.PREPARING, State.COMPLETING):
+    if live.is_rebalancing:
         if replayed.generation > live.generation:
             return [f"{live.id}: generation {live.generation} and {replayed.generation}"]
         return []

@@ -176,7 +176,7 @@ class ClassicGroup:
                 self.members[kept.member_id] = replace(self.members[kept.member_id], assignment=kept.assignment)
             self.move_to(State.STABLE, value.current_state_timestamp)
             return self
-        if self.state in (State.PREPARING, State.COMPLETING) or self.to_value() == value:
+        if self.is_rebalancing or self.to_value() == value:
             return self
         return ClassicGroup.restore(self.id, value)
 
@@ -289,6 +289,10 @@ class ClassicGroup:
     @property
     def is_empty(self) -> bool:
         return self.state is State.EMPTY and not self.pending
+
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (State.PREPARING, State.COMPLETING)
 
     @property
     def awaiting_join_count(self) -> int:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from penstock.coordinator.decision import Decision
 from penstock.groups import consumer_classic, consumer_heartbeat
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic_group import ClassicGroup
 from penstock.groups.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -96,8 +96,7 @@ class ConsumerGroups:
             return Update(ConsumerGroup(command.group_id), turn, settings, self.topics, is_new=True)
         if command.member_epoch == JOIN_EPOCH and isinstance(group, ClassicGroup):
             upgraded = upgrade(group, turn, settings, self.topics)
-            was_rebalancing = group.state in (State.PREPARING, State.COMPLETING)
-            return Update(upgraded, turn, settings, self.topics, is_new=True, was_rebalancing=was_rebalancing)
+            return Update(upgraded, turn, settings, self.topics, is_new=True, was_rebalancing=group.is_rebalancing)
         if group is None:
             what = "Group" if command.member_epoch < JOIN_EPOCH else "Consumer group"
             raise GroupIdNotFound(f"{what} {command.group_id} not found.")

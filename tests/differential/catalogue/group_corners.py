@@ -122,16 +122,23 @@ def patterns_of_every_kind(s: Session) -> None:
         one.join(f"a broken pattern? {label}, and names", "m2", topic, subscribed_topic_regex=pattern)
 
 
-@scenario
-def protocols_change_while_members_join(s: Session) -> None:
-    topic = s.topic(partitions=2)
+def classic_group_of_one(s: Session, *, partitions: int) -> tuple[str, str, bytes, str]:
+    """Make a stable classic group whose member owns a whole topic: topic, group, the subscription, the member."""
+    topic = s.topic(partitions=partitions)
     group = s.name("g")
     ready(s, group)
-    one = new_member(s, group, metadata=subscription(topic))
-    join(s, group, one, metadata=subscription(topic), label="with the id")
-    sync(s, group, 1, one, {one: assignment(topic, 0, 1)})
-    two = new_member(s, group, metadata=subscription(topic))
-    waiting = begin_join(s, group, two, metadata=subscription(topic), label="the second")
+    said = subscription(topic)
+    one = new_member(s, group, metadata=said)
+    join(s, group, one, metadata=said, label="with the id")
+    sync(s, group, 1, one, {one: assignment(topic, *range(partitions))})
+    return topic, group, said, one
+
+
+@scenario
+def protocols_change_while_members_join(s: Session) -> None:
+    topic, group, said, one = classic_group_of_one(s, partitions=2)
+    two = new_member(s, group, metadata=said)
+    waiting = begin_join(s, group, two, metadata=said, label="the second")
     until_rebalancing(s, group, 1, one)
     modern = Members(s, group)
     modern.join("in the middle of a rebalance", "m", topic)
@@ -139,19 +146,13 @@ def protocols_change_while_members_join(s: Session) -> None:
     beat(s, group, 1, one, label="the first")
     # Not described: whether the second member or "m" gets a partition depends on ids that are drawn.
     s.call("describe_groups", 6, groups=[group])
-    join(s, group, two, metadata=subscription(topic), label="the second again")
+    join(s, group, two, metadata=said, label="the second again")
     join(s, group, one, metadata=owning(topic, 0, 1), label="the first again")
 
 
 @scenario
 def protocols_change_while_members_sync(s: Session) -> None:
-    topic = s.topic(partitions=2)
-    group = s.name("g")
-    ready(s, group)
-    said = subscription(topic)
-    one = new_member(s, group, metadata=said)
-    join(s, group, one, metadata=said, label="with the id")
-    sync(s, group, 1, one, {one: assignment(topic, 0, 1)})
+    topic, group, said, one = classic_group_of_one(s, partitions=2)
     two = new_member(s, group, metadata=said)
     waiting = begin_join(s, group, two, metadata=said, label="the second")
     until_rebalancing(s, group, 1, one)
@@ -169,13 +170,7 @@ def protocols_change_while_members_sync(s: Session) -> None:
 
 @scenario
 def classic_members_in_a_consumer_group(s: Session) -> None:
-    topic = s.topic(partitions=4)
-    group = s.name("g")
-    ready(s, group)
-    said = subscription(topic)
-    one = new_member(s, group, metadata=said)
-    join(s, group, one, metadata=said, label="with the id")
-    sync(s, group, 1, one, {one: assignment(topic, 0, 1, 2, 3)})
+    topic, group, said, one = classic_group_of_one(s, partitions=4)
     commit(s, group, (0, 1), topic=topic, generation=1, member=one, version=8, label="before")
     modern = Members(s, group)
     epoch = int(modern.join("m joins", "m", topic)["member_epoch"])
