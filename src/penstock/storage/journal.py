@@ -148,7 +148,8 @@ class Journal:
         if self._halves:
             self._empty()
             self._halves.clear()
-        self._remove_files(FILE_NAMES)
+        for name in FILE_NAMES:
+            self._disk.remove(f"{self._folder}/{name}")
 
     def _read_pass(self, name: str) -> Pass:
         try:
