@@ -51,9 +51,7 @@ def test_no_budget_for_requests_means_no_bound() -> None:
 
 def test_sockets_are_asked_for_as_they_are_set_and_otherwise_left_to_the_system() -> None:
     limits = network_limits(
-        settings(
-            socket_listen_backlog_size="7", socket_receive_buffer_bytes="65536", socket_send_buffer_bytes="131072"
-        )
+        settings(socket_listen_backlog_size="7", socket_receive_buffer_bytes="65536", socket_send_buffer_bytes="131072")
     )
     assert (limits.backlog, limits.receive_buffer_size, limits.send_buffer_size) == (7, 65536, 131072)
     assert (network_limits(settings()).receive_buffer_size, network_limits(settings()).send_buffer_size) == (-1, -1)
