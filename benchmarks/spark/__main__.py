@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.spark.work import TUNED, Bench, Cost, decode_ratio
 from penstock.testing import BrokerProcess
-from pyspark_penstock.session import builder
+from penstock_spark.session import builder
 from tests.spark.connector import ConnectorMissing, connector_jars
 from tests.spark.log import Log
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.wire.records import Record, decode_batch, encode_batch
-from pyspark_penstock.protocol.connection import PAD
-from pyspark_penstock.records.batches import scan
-from pyspark_penstock.records.decode import decode
+from penstock_client.protocol.connection import PAD
+from penstock_client.records.batches import scan
+from penstock_client.records.decode import decode
 
 # What one would set after reading the connector's guide: larger fetches, larger polls.
 TUNED = {

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from pyspark_penstock.protocol.connection import Connection, ConnectionLost
-from pyspark_penstock.protocol.wire import Writer
+from penstock_client.protocol.connection import Connection, ConnectionLost
+from penstock_client.protocol.wire import Writer
 
 
 @contextmanager

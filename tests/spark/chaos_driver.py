@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_penstock.session import builder
+from penstock_spark.session import builder
 
 
 def main(bootstrap: str, checkpoint: str, *words: str) -> int:

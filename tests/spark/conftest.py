@@ -51,7 +51,7 @@ def connector() -> list[str]:
 def spark(connector: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of two cores that tries a task three times."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
-    from pyspark_penstock.session import builder
+    from penstock_spark.session import builder
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     made = (

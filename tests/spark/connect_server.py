@@ -13,8 +13,8 @@ from types import TracebackType
 
 import pyspark
 
-from pyspark_penstock.java import ensure_java
-from pyspark_penstock.session import SETTINGS
+from penstock_spark.java import ensure_java
+from penstock_spark.session import SETTINGS
 from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent

@@ -14,11 +14,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_penstock import writers
-from pyspark_penstock.options import SinkOptions, sink_options
-from pyspark_penstock.protocol import coordination
-from pyspark_penstock.protocol.coordination import Transaction, init_producer
-from pyspark_penstock.writers import PenstockStreamWriter
+from penstock_client.protocol import coordination
+from penstock_client.protocol.coordination import Transaction, init_producer
+from penstock_spark.topics import writers
+from penstock_spark.topics.options import SinkOptions, sink_options
+from penstock_spark.topics.writers import PenstockStreamWriter
 
 FAULTS = (
     "task dies with its transaction open",

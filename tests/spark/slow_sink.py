@@ -18,9 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from pyspark_penstock.options import SinkOptions, sink_options
-from pyspark_penstock.source import DefaultSource
-from pyspark_penstock.writers import PenstockStreamWriter
+from penstock_spark.topics.options import SinkOptions, sink_options
+from penstock_spark.topics.source import DefaultSource
+from penstock_spark.topics.writers import PenstockStreamWriter
 
 HANGS_S = 90.0
 

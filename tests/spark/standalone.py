@@ -16,7 +16,7 @@ from typing import Any
 
 import pyspark
 
-from pyspark_penstock.java import ensure_java
+from penstock_spark.java import ensure_java
 from tests.support.ports import HOST, free_ports
 
 SPARK = Path(pyspark.__file__).parent

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from penstock import arrow
-from pyspark_penstock.errors import PenstockSparkError
+from penstock_client.errors import PenstockClientError
 from tests.spark.log import Log
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.certificate import make_certificate
@@ -110,9 +110,9 @@ def test_a_wrong_password_and_an_unknown_certificate_are_told(
     peer: ApacheKafka, secrets: str, certificate: Path
 ) -> None:
     wrong = settings("SASL_PLAINTEXT", "PLAIN", certificate) | {"sasl.password": "guessed"}
-    with pytest.raises(PenstockSparkError, match=f"SASL login of '{USER}'"):
+    with pytest.raises(PenstockClientError, match=f"SASL login of '{USER}'"):
         arrow.read(secrets, bootstrap=peer.address("SASL_PLAINTEXT"), settings=wrong)
-    with pytest.raises(PenstockSparkError, match=r"TLS with .* failed.*Check kafka\.ssl\.truststore\.location"):
+    with pytest.raises(PenstockClientError, match=r"TLS with .* failed.*Check kafka\.ssl\.truststore\.location"):
         arrow.read(secrets, bootstrap=peer.address("SSL"), settings={"security.protocol": "SSL"})
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile, remove_files, write_file
 from penstock_spark.lake.options import FORMATS, LakeOptions, lake_options
 from penstock_spark.lake.tables import LakeTable, open_table
-from pyspark_penstock.errors import PenstockSparkError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
 Stage = Callable[[Iterable[int]], list[StagedFile]]
@@ -77,7 +77,7 @@ def test_columns_are_added_and_old_rows_have_none(folder: Folder) -> None:
 def test_a_column_of_another_type_is_refused_before_anything_is_committed(folder: Folder) -> None:
     folder.table.commit(folder.stage(range(5)), SCHEMA, Fence("q", 0), overwrite=False)
     other = pa.schema([("id", pa.int64()), ("name", pa.int64())])
-    with pytest.raises(PenstockSparkError, match=r"column name is .*string in the table .* and int64 in the rows"):
+    with pytest.raises(PenstockClientError, match=r"column name is .*string in the table .* and int64 in the rows"):
         folder.table.commit([], other, Fence("q", 1), overwrite=False)
     assert folder.ids() == list(range(5))
 
@@ -164,5 +164,5 @@ def test_a_compaction_that_dies_half_way_is_finished_by_the_next_commit(
     ],
 )
 def test_wrong_options_are_named_with_the_nearest(options: dict[str, str], expected: str) -> None:
-    with pytest.raises(PenstockSparkError, match=expected):
+    with pytest.raises(PenstockClientError, match=expected):
         lake_options(options)

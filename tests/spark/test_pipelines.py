@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.pipelines.lag import lag_rows
 from penstock_spark.pipelines.progress import FlowProgress
 from penstock_spark.pipelines.run import Wish, run
 from penstock_spark.pipelines.sources import Replay
 from penstock_spark.pipelines.spec import Spec, load_spec
 from penstock_spark.pipelines.store import Store
-from pyspark_penstock.errors import PenstockSparkError
 from tests.spark.log import Log
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_failing_flow_stops_the_run_and_says_why(project: Project, log: Log, n
         .replace("cast(cast(value as string) as long) n", "raise_error('no such number') n"),
     )
     log.fill(topic, ["1"])
-    with pytest.raises(PenstockSparkError, match=r"the flow 'numbers' failed: .*no such number"):
+    with pytest.raises(PenstockClientError, match=r"the flow 'numbers' failed: .*no such number"):
         project.run()
     state = Store(project.spec.storage).state()
     assert state is not None and state["state"] == "failed"
@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_topic_is_refused(project: Project, log: Log, ne
     project.write("flows.py", text.replace("TOPIC", one))
     project.run()
     project.write("flows.py", text.replace("TOPIC", other))
-    with pytest.raises(PenstockSparkError, match="the checkpoint is of another query: it holds offsets of"):
+    with pytest.raises(PenstockClientError, match="the checkpoint is of another query: it holds offsets of"):
         project.run()
 
 
@@ -160,7 +160,7 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
 )  # fmt: skip
 def test_definitions_that_cannot_work_are_told_with_their_place(project: Project, text: str, expected: str) -> None:
     project.write("flows.py", HEAD + text)
-    with pytest.raises(PenstockSparkError, match=expected):
+    with pytest.raises(PenstockClientError, match=expected):
         project.run()
 
 
@@ -178,10 +178,10 @@ def test_definitions_that_cannot_work_are_told_with_their_place(project: Project
 )
 def test_a_spec_with_a_mistake_is_told_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.replace(*change))
-    with pytest.raises(PenstockSparkError, match=expected):
+    with pytest.raises(PenstockClientError, match=expected):
         load_spec(tmp_path)
 
 
 def test_a_folder_without_a_spec_is_no_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(PenstockSparkError, match=r"has no spark-pipeline.yml"):
+    with pytest.raises(PenstockClientError, match=r"has no spark-pipeline.yml"):
         load_spec(tmp_path)

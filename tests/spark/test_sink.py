@@ -156,8 +156,8 @@ def test_each_row_is_there_once_though(
 
 
 def open_transactions(log: Log) -> list[str]:
-    from pyspark_penstock.protocol.cluster import Cluster
-    from pyspark_penstock.protocol.coordination import open_transactions
+    from penstock_client.protocol.cluster import Cluster
+    from penstock_client.protocol.coordination import open_transactions
 
     with Cluster(log.bootstrap) as cluster:
         return open_transactions(cluster, "penstock-spark")

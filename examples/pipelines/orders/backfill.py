@@ -12,7 +12,7 @@ import argparse
 from order_logic import latest_customers, once_each, parsed, sales, with_customers
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_penstock.session import builder
+from penstock_spark.session import builder
 
 
 def backfill(spark: SparkSession, bootstrap: str, path: str) -> tuple[int, int]:

@@ -187,10 +187,10 @@ def _plain(host: str, port: int) -> socket.socket:
 
 def dial_secured(host: str, port: int, settings: Mapping[str, str], *, timeout_s: float) -> socket.socket:
     """Connect as a client's settings say; over what is returned the first request can be sent."""
-    from pyspark_penstock.errors import PenstockSparkError
-    from pyspark_penstock.protocol.connection import Connection as Secured
+    from penstock_client.errors import PenstockClientError
+    from penstock_client.protocol.connection import Connection as Secured
 
     try:
         return Secured(host, port, settings, timeout_s=timeout_s).detach()
-    except PenstockSparkError as problem:
+    except PenstockClientError as problem:
         raise ClusterError(f"{host}:{port} does not let this client in: {problem}") from None

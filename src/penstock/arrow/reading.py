@@ -2,7 +2,7 @@
 
 The ends are those at the time of the call, so a read of a busy topic comes to an end. Times choose where to begin by
 ListOffsets; where to stop is checked row by row, because a producer may write an old time behind a new one.
-Goes to pyspark_penstock's client and decoder, which need no Spark. Refuses with its errors.
+Goes to penstock_client. Raises its errors.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -13,11 +13,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_penstock.columns import Columns
-from pyspark_penstock.offsets import Range
-from pyspark_penstock.options import SourceOptions, source_options
-from pyspark_penstock.protocol.cluster import EARLIEST, LATEST, Cluster
-from pyspark_penstock.scan import fetch_rows
+from penstock_client.columns import Columns
+from penstock_client.connect import connection_options
+from penstock_client.errors import PenstockClientError
+from penstock_client.offsets import Range
+from penstock_client.protocol.cluster import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED, Cluster
+from penstock_client.scan import ScanOptions, fetch_rows
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 _HEADERS: Final = pa.list_(
@@ -37,6 +38,8 @@ COLUMNS: Final = {
 # How the decoder calls them, where the names differ.
 _DECODED: Final = {"timestamp_type": "timestampType"}
 
+ISOLATION_LEVELS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
+
 Time = int | datetime
 Partitions = Collection[int] | Callable[[int], bool]
 
@@ -45,7 +48,7 @@ Partitions = Collection[int] | Callable[[int], bool]
 class Records:
     """A read that has not begun. Each `reader()`, and each use as an Arrow stream, reads from the start."""
 
-    options: SourceOptions
+    options: ScanOptions
     topic: str
     topic_id: bytes
     ranges: tuple[Range, ...]
@@ -119,16 +122,12 @@ def read(
     Times are milliseconds since 1970 or datetimes. `settings` are those of a Kafka client (security.protocol ...).
     """
     chosen = _checked(columns)
-    options = source_options(
-        {
-            "kafka.bootstrap.servers": bootstrap,
-            "subscribe": topic,
-            "isolation": isolation,
-            "includeHeaders": "true",
-            "failOnDataLoss": "false",
-            **{f"kafka.{name}": value for name, value in (settings or {}).items()},
-        },
-        streaming=False,
+    if isolation not in ISOLATION_LEVELS:
+        raise PenstockClientError(f"isolation {isolation!r} is not one of {', '.join(ISOLATION_LEVELS)}")
+    options = ScanOptions(
+        connect=connection_options({"bootstrap.servers": bootstrap, **(settings or {})}),
+        isolation=ISOLATION_LEVELS[isolation],
+        fail_on_data_loss=False,
     )
     first_ms, last_ms = _milliseconds(first_timestamp), _milliseconds(last_timestamp)
     with options.connect.cluster() as cluster:

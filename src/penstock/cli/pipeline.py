@@ -62,12 +62,12 @@ ContinuousOption = Annotated[
 def _plain_errors() -> Iterator[None]:
     """What penstock_spark refuses is for the person who called."""
     try:
-        from pyspark_penstock.errors import PenstockSparkError
+        from penstock_client.errors import PenstockClientError
     except ImportError as error:
         raise _not_installed(error) from error
     try:
         yield
-    except PenstockSparkError as error:
+    except PenstockClientError as error:
         raise CommandError(str(error)) from error
     except ImportError as error:
         raise _not_installed(error) from error
@@ -271,7 +271,7 @@ def _replay(timestamp: str | None, offsets: list[str]) -> Any:
 
 
 def _run(spec: "Spec", wish: "Wish") -> None:
-    from penstock_spark.pipelines.display import Display
+    from penstock.cli.pipeline_display import Display
     from penstock_spark.pipelines.run import reach, run, session
     from penstock_spark.pipelines.runner import Runner
 

@@ -144,12 +144,12 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _credentials(properties: Mapping[str, str]) -> tuple[str, str]:
-    from pyspark_penstock.errors import PenstockSparkError
-    from pyspark_penstock.protocol.sasl import credentials
+    from penstock_client.errors import PenstockClientError
+    from penstock_client.protocol.sasl import credentials
 
     try:
         return credentials(properties)
-    except PenstockSparkError:
+    except PenstockClientError:
         raise CommandError(
             'sasl.jaas.config names no user: write username="..." password="...", or set sasl.username and '
             "sasl.password."

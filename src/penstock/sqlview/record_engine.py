@@ -22,7 +22,7 @@ try:
     import duckdb
 
     from penstock import arrow
-    from pyspark_penstock.errors import PenstockSparkError
+    from penstock_client.errors import PenstockClientError
 except ImportError:
     raise QueryError(
         "Reading records with SQL needs DuckDB and Arrow: pip install 'penstock[sql]', then try again."
@@ -160,5 +160,5 @@ def _records(call: TopicCall, read: Read) -> Any:
             last_timestamp=bounds.timestamp.most,
             isolation=call.options.get("isolation", "read_uncommitted"),
         )
-    except PenstockSparkError as error:
+    except PenstockClientError as error:
         raise QueryError(str(error)) from None

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.codecs.schemas import Schemas, opened, sealed
 from penstock_spark.codecs.vectors import struct_type
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -73,7 +73,7 @@ class Avro:
 
         kind = struct_type(_ddl(json.loads(self._text()), {}))
         if not isinstance(kind, StructType):
-            raise PenstockSparkError("the Avro schema must be of a record: its fields become columns")
+            raise PenstockClientError("the Avro schema must be of a record: its fields become columns")
         return kind
 
     def decoder(self) -> Callable[[bytes], dict[str, Any]]:
@@ -106,7 +106,7 @@ class Avro:
             return given
         path = Path(given)
         if not path.is_file():
-            raise PenstockSparkError(f"there is no schema file {given}; give its path, or the schema itself as JSON")
+            raise PenstockClientError(f"there is no schema file {given}; give its path, or the schema itself as JSON")
         return path.read_text(encoding="utf-8")
 
 
@@ -117,11 +117,11 @@ def _ddl(kind: Any, named: dict[str, str]) -> str:
             return _PLAIN[kind]
         if kind in named:
             return named[kind]
-        raise PenstockSparkError(f"the Avro schema names {kind!r}, which it does not define")
+        raise PenstockClientError(f"the Avro schema names {kind!r}, which it does not define")
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         if len(others) != 1:
-            raise PenstockSparkError("a union of several types has no column type: only unions with null are read")
+            raise PenstockClientError("a union of several types has no column type: only unions with null are read")
         return _ddl(others[0], named)
     return _complex(kind, named)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.codecs.schemas import BadRow, opened
 from penstock_spark.codecs.vectors import struct_type
-from pyspark_penstock.errors import PenstockSparkError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -56,7 +56,7 @@ class Protobuf:
         try:
             return Path(self.descriptors).read_bytes()
         except OSError:
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 f"there is no descriptor set {self.descriptors}: make one with "
                 "protoc --include_imports --descriptor_set_out=FILE your.proto"
             ) from None
@@ -74,7 +74,7 @@ def _message_class(content: bytes, name: str) -> Any:
     try:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
     except KeyError:
-        raise PenstockSparkError(f"the descriptor set has no message {name!r}.{nearest(name, known)}") from None
+        raise PenstockClientError(f"the descriptor set has no message {name!r}.{nearest(name, known)}") from None
 
 
 def _decoder(content: bytes, name: str, is_wire_format: bool) -> Callable[[bytes], dict[str, Any]]:
@@ -109,7 +109,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _struct(descriptor: Any, above: tuple[str, ...]) -> str:
     if descriptor.full_name in above:
-        raise PenstockSparkError(f"the message {descriptor.full_name} holds itself: columns cannot")
+        raise PenstockClientError(f"the message {descriptor.full_name} holds itself: columns cannot")
     inside = (*above, descriptor.full_name)
     return "struct<" + ", ".join(f"`{one.name}`: {_ddl(one, inside)}" for one in descriptor.fields) + ">"
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark_penstock.errors import PenstockSparkError
+from penstock_client.errors import PenstockClientError
 
 MAGIC: Final = 0
 _TIMEOUT_S: Final = 10
@@ -42,7 +42,7 @@ class Schemas:
     def _from_folder(self, schema_id: int) -> str:
         folder = Path(self.where)
         if not folder.is_dir():
-            raise PenstockSparkError(f"the folder of schemas {self.where} is not there on this machine")
+            raise PenstockClientError(f"the folder of schemas {self.where} is not there on this machine")
         for path in folder.glob(f"{schema_id}.*"):
             return path.read_text(encoding="utf-8")
         raise BadRow(f"no schema {schema_id} in {self.where}")
@@ -55,9 +55,9 @@ class Schemas:
         except urllib.error.HTTPError as error:
             if error.code == 404:
                 raise BadRow(f"the registry knows no schema {schema_id}") from None
-            raise PenstockSparkError(f"the registry answers {error.code} for {url}") from error
+            raise PenstockClientError(f"the registry answers {error.code} for {url}") from error
         except (OSError, ValueError, KeyError) as error:
-            raise PenstockSparkError(f"the schema registry at {self.where} does not answer: {error}") from error
+            raise PenstockClientError(f"the schema registry at {self.where} does not answer: {error}") from error
 
 
 def opened(value: bytes) -> tuple[int, bytes]:

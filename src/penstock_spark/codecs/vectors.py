@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.codecs.schemas import BadRow
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -49,7 +49,7 @@ def decode_all(
         else:
             try:
                 row = decode(value)
-            except PenstockSparkError:
+            except PenstockClientError:
                 raise
             except BadRow as bad:
                 error = f"BadRow: {bad}"

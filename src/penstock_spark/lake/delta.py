@@ -11,10 +11,10 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile, file_system
 from penstock_spark.lake.options import LakeOptions
 from penstock_spark.lake.tables import new_columns
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +65,7 @@ class Delta:
                 return True
             except CommitFailedError:
                 time.sleep(0.05)
-        raise PenstockSparkError(f"{self._uri}: other writers were quicker {ATTEMPTS} times; the batch is tried again")
+        raise PenstockClientError(f"{self._uri}: other writers were quicker {ATTEMPTS} times; the batch is tried again")
 
     def committed(self, fence: Fence) -> bool:
         table = self._open()
@@ -79,7 +79,7 @@ class Delta:
     def compact(self, *, size: int) -> tuple[int, int]:
         table = self._open()
         if table is None:
-            raise PenstockSparkError(f"there is no Delta table at {self._uri}")
+            raise PenstockClientError(f"there is no Delta table at {self._uri}")
         done = table.optimize.compact(target_size=size)
         return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
@@ -89,7 +89,7 @@ class Delta:
         except TableNotFoundError:
             return None
         except DeltaError as error:
-            raise PenstockSparkError(f"the Delta table at {self._uri} cannot be read: {error}") from error
+            raise PenstockClientError(f"the Delta table at {self._uri} cannot be read: {error}") from error
 
     def _create(self, schema: pa.Schema) -> DeltaTable:
         return DeltaTable.create(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark_penstock.errors import PenstockSparkError
+from penstock_client.errors import PenstockClientError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if kind in ("variant", "void", "interval"):
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 f"the column {field.name} is {kind}, which lake tables cannot hold: cast it, "
                 f"as in to_json({field.name}), or leave it out"
             )

@@ -16,10 +16,10 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile, file_system, write_file
 from penstock_spark.lake.options import LakeOptions
 from penstock_spark.lake.tables import new_columns
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -69,7 +69,7 @@ class Iceberg:
                 return True
             except CommitFailedException:
                 time.sleep(0.05)
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"{self._options.table}: other writers were quicker {ATTEMPTS} times; the batch is tried again"
         )
 
@@ -84,7 +84,7 @@ class Iceberg:
     def compact(self, *, size: int) -> tuple[int, int]:
         table = self._open()
         if table is None:
-            raise PenstockSparkError(f"there is no Iceberg table {self._options.table} in the catalog")
+            raise PenstockClientError(f"there is no Iceberg table {self._options.table} in the catalog")
         small = [file for file in _data_files(table) if file.file_size_in_bytes < size]
         if len(small) < 2:
             return 0, 0
@@ -148,7 +148,7 @@ def _catalog(options: LakeOptions, root: str) -> Catalog:
         return load_catalog(options.catalog.get("name", "penstock"), **dict(options.catalog))
     system, folder = file_system(options.path.rpartition("/")[0] or ".")
     if system.type_name != "local":
-        raise PenstockSparkError(
+        raise PenstockClientError(
             "an Iceberg table outside this machine needs a catalog: set catalog.type and catalog.uri, and the rest "
             "that pyiceberg wants, as options catalog.*"
         )

@@ -1,6 +1,6 @@
 """The options of the data source `lake`, checked once and held as values.
 
-Refuses with a PenstockSparkError an unknown option or format, naming the nearest one.
+Refuses with a PenstockClientError an unknown option or format, naming the nearest one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from pyspark_penstock.errors import PenstockSparkError, nearest
+from penstock_client.errors import PenstockClientError, nearest
 
 FORMATS: Final = ("parquet", "delta", "iceberg")
 OPTIONS: Final = ("format", "path", "table", "mergeSchema", "compression")
@@ -38,17 +38,17 @@ def lake_options(given: Mapping[str, str]) -> LakeOptions:
     known = {name.lower() for name in OPTIONS}
     for name in options:
         if name not in known and name not in _OF_SPARK and not name.startswith(_PREFIXES):
-            raise PenstockSparkError(f"the lake has no option '{name}'.{nearest(name, OPTIONS)}")
+            raise PenstockClientError(f"the lake has no option '{name}'.{nearest(name, OPTIONS)}")
     kind = options.get("format", "parquet").lower()
     if kind not in FORMATS:
-        raise PenstockSparkError(f"the lake has no format '{kind}': say {', '.join(FORMATS)}.{nearest(kind, FORMATS)}")
+        raise PenstockClientError(f"the lake has no format '{kind}': say {', '.join(FORMATS)}.{nearest(kind, FORMATS)}")
     path = options.get("path", "").rstrip("/")
     if not path:
-        raise PenstockSparkError("say where the table is with the option path, as in start('/data/orders')")
+        raise PenstockClientError("say where the table is with the option path, as in start('/data/orders')")
     compression = options.get("compression", "zstd").lower()
     if compression not in _COMPRESSIONS:
         near = nearest(compression, _COMPRESSIONS)
-        raise PenstockSparkError(f"compression {compression!r} is not one of {', '.join(_COMPRESSIONS)}.{near}")
+        raise PenstockClientError(f"compression {compression!r} is not one of {', '.join(_COMPRESSIONS)}.{near}")
     return LakeOptions(
         format=kind,
         path=path,
@@ -67,5 +67,5 @@ def _section(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     text = options.get(name.lower(), str(default)).lower()
     if text not in ("true", "false"):
-        raise PenstockSparkError(f"the option {name} is {text!r}: say true or false")
+        raise PenstockClientError(f"the option {name} is {text!r}: say true or false")
     return text == "true"

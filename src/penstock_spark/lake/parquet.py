@@ -17,10 +17,10 @@ import secrets
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile, file_system, write_file
 from penstock_spark.lake.options import LakeOptions
 from penstock_spark.lake.tables import new_columns
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ class ParquetFolder:
 
     def commit(self, staged: Sequence[StagedFile], schema: pa.Schema, fence: Fence, *, overwrite: bool) -> bool:
         if overwrite:
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 "a folder of Parquet files cannot be overwritten in one step: write to a new path, or use "
                 "format=delta or format=iceberg"
             )
@@ -95,7 +95,7 @@ class ParquetFolder:
         from penstock_spark.lake.reading import fitted
 
         if self._exists(f"{self._root}/_spark_metadata"):
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 f"{self._options.path} is kept by Spark's own file sink, which forbids changes beside it; "
                 "a table with format=delta can be compacted"
             )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamWriter, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.options import lake_options
-from pyspark_penstock.errors import PenstockSparkError
 
 
 class DefaultSource(DataSource):
@@ -24,7 +24,7 @@ class DefaultSource(DataSource):
         options = lake_options(self.options)
         found = open_table(options).schema()
         if found is None:
-            raise PenstockSparkError(f"there is no {options.format} table at {options.path} yet")
+            raise PenstockClientError(f"there is no {options.format} table at {options.path} yet")
         return from_arrow_schema(found)
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile
 from penstock_spark.lake.options import LakeOptions
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ def open_table(options: LakeOptions) -> LakeTable:
 
             return Iceberg(options)
     except ImportError as error:
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"the format {options.format} needs the package {error.name}: pip install 'penstock[spark]'"
         ) from error
     from penstock_spark.lake.parquet import ParquetFolder
@@ -70,13 +70,13 @@ def new_columns(table: pa.Schema, rows: pa.Schema, options: LakeOptions) -> list
         if index < 0:
             missing.append(field)
         elif not _same(table.field(index).type, field.type):
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 f"the column {field.name} is {table.field(index).type} in the table {options.path} and {field.type} in "
                 "the rows: cast it to the table's type, or write to another table (columns may be added, not changed)"
             )
     if missing and not options.merge_schema:
         names = ", ".join(field.name for field in missing)
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"the table {options.path} has no column {names}, and mergeSchema is false: set it to true to add it"
         )
     return missing

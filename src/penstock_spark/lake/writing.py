@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.lake.files import Fence, StagedFile, arrow_schema, gathered, remove_files, write_file
 from penstock_spark.lake.options import LakeOptions
 from penstock_spark.lake.tables import new_columns, open_table
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,7 +75,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         if not query or batch is None:
-            raise PenstockSparkError("Spark does not say which query this is; the lake cannot keep its rows apart")
+            raise PenstockClientError("Spark does not say which query this is; the lake cannot keep its rows apart")
         return _write(self._options, self._schema, query, batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.pipelines.graph_element_registry import GraphElementRegistry, graph_element_registration_context
 from pyspark.pipelines.output import MaterializedView, Output, Sink, StreamingTable, TemporaryView
 
+from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.sqlfile import Definition, definitions
-from pyspark_penstock.errors import PenstockSparkError, nearest
 
 if TYPE_CHECKING:
     from pyspark.pipelines.flow import AutoCdcFlow, Flow
@@ -58,13 +58,13 @@ class Graph:
 
     def add_output(self, output: OutputDefinition) -> None:
         if output.name in self.outputs:
-            raise PenstockSparkError(f"{output.place}: {output.name!r} is defined twice, first at "
+            raise PenstockClientError(f"{output.place}: {output.name!r} is defined twice, first at "
                                      f"{self.outputs[output.name].place}")  # fmt: skip
         self.outputs[output.name] = output
 
     def add_flow(self, flow: FlowDefinition) -> None:
         if flow.name in self.flows:
-            raise PenstockSparkError(f"{flow.place}: the flow {flow.name!r} is defined twice, first at "
+            raise PenstockClientError(f"{flow.place}: the flow {flow.name!r} is defined twice, first at "
                                      f"{self.flows[flow.name].place}")  # fmt: skip
         self.flows[flow.name] = flow
 
@@ -72,14 +72,15 @@ class Graph:
         for flow in self.flows.values():
             if flow.target not in self.outputs:
                 near = nearest(flow.target, self.outputs)
-                raise PenstockSparkError(f"{flow.place}: the flow {flow.name!r} goes to {flow.target!r}, which nothing "
-                                         f"defines.{near}")  # fmt: skip
+                raise PenstockClientError(
+                    f"{flow.place}: the target {flow.target!r} of flow {flow.name!r} is not defined.{near}"
+                )
         filled = {flow.target for flow in self.flows.values()}
         for name, output in self.outputs.items():
             if name not in filled:
-                raise PenstockSparkError(f"{output.place}: nothing flows into {name!r}: add an append_flow to it")
+                raise PenstockClientError(f"{output.place}: nothing flows into {name!r}: add an append_flow to it")
         if not self.flows:
-            raise PenstockSparkError("the pipeline defines nothing: check the globs under 'libraries'")
+            raise PenstockClientError("the pipeline defines nothing: check the globs under 'libraries'")
 
 
 class _Registry(GraphElementRegistry):
@@ -98,14 +99,14 @@ class _Registry(GraphElementRegistry):
             kind = "view" if isinstance(output, MaterializedView) else "table"
             made = OutputDefinition(output.name, kind, output.format, dict(output.table_properties), place)
         else:
-            raise PenstockSparkError(f"{place}: this runner knows no output of kind {type(output).__name__}")
+            raise PenstockClientError(f"{place}: this runner knows no output of kind {type(output).__name__}")
         self._graph.add_output(made)
 
     def register_flow(self, flow: Flow) -> None:
         self._graph.add_flow(FlowDefinition(flow.name, flow.target, flow.func, dict(flow.spark_conf), _place(flow)))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
-        raise PenstockSparkError(f"{_place(flow)}: AUTO CDC needs Spark's own runner: spark-pipelines run")
+        raise PenstockClientError(f"{_place(flow)}: AUTO CDC needs Spark's own runner: spark-pipelines run")
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         for one in definitions(sql_text, str(file_path)):
@@ -131,7 +132,7 @@ def load(spec: Spec, spark: SparkSession) -> Graph:
         for pattern in spec.globs:
             files = [path for path in sorted(spec.folder.glob(pattern)) if _is_definition(path)]
             if not files:
-                raise PenstockSparkError(f"no file in {spec.folder} matches '{pattern}' (libraries of the spec)")
+                raise PenstockClientError(f"no file in {spec.folder} matches '{pattern}' (libraries of the spec)")
             for path in files:
                 _read(path, spec, registry, spark)
     graph.check()
@@ -153,13 +154,13 @@ def _read(path: Path, spec: Spec, registry: _Registry, spark: SparkSession) -> N
         module.__dict__["spark"] = spark
         try:
             found.loader.exec_module(module)
-        except PenstockSparkError:
+        except PenstockClientError:
             raise
         except Exception as error:
             line = _line(error, path)
-            raise PenstockSparkError(f"{relative}{line}: {type(error).__name__}: {error}") from error
+            raise PenstockClientError(f"{relative}{line}: {type(error).__name__}: {error}") from error
     else:
-        raise PenstockSparkError(f"{relative}: a pipeline is made of .py and .sql files; narrow the globs")
+        raise PenstockClientError(f"{relative}: a pipeline is made of .py and .sql files; narrow the globs")
 
 
 def _line(error: BaseException, path: Path) -> str:

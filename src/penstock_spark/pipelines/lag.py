@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock_client.offsets import Offsets
+from penstock_client.protocol.cluster import LATEST, READ_COMMITTED
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
-from pyspark_penstock.offsets import Offsets
-from pyspark_penstock.protocol.cluster import LATEST, READ_COMMITTED
 
 
 def lag_rows(spec: Spec) -> list[dict[str, Any]]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
 
+from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.pipelines.graph import FlowDefinition, Graph, OutputDefinition
 from penstock_spark.pipelines.sources import Completion, completed
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
-from pyspark_penstock.errors import PenstockSparkError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -102,7 +102,7 @@ class Plan:
             return
         if name in self._under_way:
             circle = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
-            raise PenstockSparkError(f"the pipeline goes in a circle: {circle}")
+            raise PenstockClientError(f"the pipeline goes in a circle: {circle}")
         self._under_way.append(name)
         output = self._graph.outputs[name]
         frames = [(flow, self._frame(flow)) for flow in self._into(name)]
@@ -123,7 +123,7 @@ class Plan:
             try:
                 frame = flow.query()
                 if not hasattr(frame, "isStreaming"):
-                    raise PenstockSparkError(f"{flow.place}: {flow.name!r} must return a DataFrame, not {frame!r}")
+                    raise PenstockClientError(f"{flow.place}: {flow.name!r} must return a DataFrame, not {frame!r}")
                 # Spark Connect looks at a query only when something is asked of it.
                 _ = frame.schema
                 return frame
@@ -133,20 +133,20 @@ class Plan:
                     raise self._refused(flow, error, missing) from error
                 self._output(missing)
 
-    def _refused(self, flow: FlowDefinition, error: AnalysisException, missing: str | None) -> PenstockSparkError:
+    def _refused(self, flow: FlowDefinition, error: AnalysisException, missing: str | None) -> PenstockClientError:
         said = " ".join(str(error).split())
         if "Failed to find data source: kafka" in said or "Failed to find the data source: kafka" in said:
-            return PenstockSparkError(
+            return PenstockClientError(
                 "provider jvm needs the jars of Spark's Kafka connector: name them with spark.jars, or let Spark fetch "
                 "them with spark.jars.packages: org.apache.spark:spark-sql-kafka-0-10_2.13:<version>, or use provider "
                 "python"
             )
         if missing is not None and missing in self._graph.outputs:
-            return PenstockSparkError(
+            return PenstockClientError(
                 f"{flow.place}: {missing!r} cannot be read here: it is a sink, or has no rows yet"
             )
         near = nearest(missing, self._graph.outputs) if missing else ""
-        return PenstockSparkError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {said[:400]}{near}")
+        return PenstockClientError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {said[:400]}{near}")
 
     def _make_table(self, output: OutputDefinition, frame: DataFrame) -> None:
         if (output.format or "parquet").lower() in LAKE_FORMATS:
@@ -171,12 +171,12 @@ class Plan:
 
 def _check_kind(flow: FlowDefinition, output: OutputDefinition, frame: DataFrame) -> None:
     if output.kind == "view" and frame.isStreaming:
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"{flow.place}: the materialized view {output.name!r} is computed from a stream: use spark.read in place "
             "of spark.readStream, or make it a table"
         )
     if output.kind in ("table", "sink") and not frame.isStreaming:
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"{flow.place}: {output.name!r} is a streaming {output.kind} and its query is not a stream: use "
             "spark.readStream (in SQL: FROM STREAM name), or make it a materialized view"
         )

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from pyspark_penstock.offsets import IDS
+from penstock_client.offsets import IDS
 
 _PYTHON_ERROR: Final = re.compile(
     r"^(?:[\w.]*\.)?(\w*(?:Error|Exception|DataLoss|NoBroker|Corrupt)): (.+)$", re.MULTILINE
 )
-_OURS: Final = re.compile(r"pyspark_penstock\.errors\.\w+: (.+)")
+_OURS: Final = re.compile(r"penstock_client\.errors\.\w+: (.+)")
 
 
 @dataclass(slots=True)

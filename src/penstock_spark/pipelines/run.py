@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock_client.errors import PenstockClientError, nearest
 from penstock_spark.lake.files import file_system
 from penstock_spark.pipelines.sources import Completion, Replay, completed
 from penstock_spark.pipelines.spec import CLIENT, OWN, Spec
 from penstock_spark.pipelines.store import Store
-from pyspark_penstock.errors import PenstockSparkError, nearest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +47,7 @@ def session(spec: Spec) -> SparkSession:
     """A session with the settings of the spec: local, on a cluster (spark.master), or remote (spark.remote)."""
     from pyspark.sql import SparkSession
 
-    from pyspark_penstock.session import builder
+    from penstock_spark.session import builder
 
     remote = spec.spark.get("spark.remote") or os.environ.get("SPARK_REMOTE")
     settings = {name: value for name, value in spec.spark.items() if not name.startswith(OWN)}
@@ -74,7 +74,7 @@ def session(spec: Spec) -> SparkSession:
 def _register(spark: SparkSession) -> None:
     """A server of Spark Connect does not look for data sources by itself; it needs the packages all the same."""
     from penstock_spark.lake.source import DefaultSource as Lake
-    from pyspark_penstock.source import DefaultSource as Topics
+    from penstock_spark.topics.source import DefaultSource as Topics
 
     for source in (Topics, Lake):
         spark.dataSource.register(source)
@@ -138,7 +138,7 @@ def _begin_anew(plan: Plan, store: Store, names: Sequence[str]) -> None:
     known = [flow.name for flow in plan.flows]
     for name in names:
         if name not in known:
-            raise PenstockSparkError(
+            raise PenstockClientError(
                 f"the pipeline has no flow {name!r}.{nearest(name, known)} It has {', '.join(known)}"
             )
     for name in plan.downstream(set(names or known)):

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.pipelines.plan import LAKE_FORMATS, Plan, PlannedFlow
 from penstock_spark.pipelines.progress import FlowProgress, reason
 from penstock_spark.pipelines.sources import FORMAT, client_options, sink_for_jvm
 from penstock_spark.pipelines.spec import Spec
 from penstock_spark.pipelines.store import Store
-from pyspark_penstock.errors import PenstockSparkError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ TRIGGER: Final = "penstock.trigger"
 Report = Callable[[list[FlowProgress]], None]
 
 
-class FlowFailed(PenstockSparkError):
+class FlowFailed(PenstockClientError):
     """A flow ended with an error; the others were stopped."""
 
 

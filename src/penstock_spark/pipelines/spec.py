@@ -1,7 +1,7 @@
 """`spark-pipeline.yml`, read and checked: the fields are Spark's, so that `spark-pipelines` runs the same file.
 
 What is ours stands in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh, kafka.*.
-Refuses with a PenstockSparkError that names the file, what is wrong in it and what to write.
+Refuses with a PenstockClientError that names the file, what is wrong in it and what to write.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark_penstock.errors import PenstockSparkError, nearest
-from pyspark_penstock.protocol.cluster import Cluster
+from penstock_client.errors import PenstockClientError, nearest
+from penstock_client.protocol.cluster import Cluster
 
 FILES: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 FIELDS: Final = ("name", "storage", "catalog", "database", "schema", "configuration", "libraries")
@@ -76,9 +76,9 @@ def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise PenstockSparkError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise PenstockClientError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
-        raise PenstockSparkError(f"{path} says nothing: a pipeline needs name, storage and libraries ({EXAMPLE})")
+        raise PenstockClientError(f"{path} says nothing: a pipeline needs name, storage and libraries ({EXAMPLE})")
     if settings:
         given["configuration"] = {**(given.get("configuration") or {}), **settings}
     return _unpack(given, path)
@@ -86,24 +86,24 @@ def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
 
 def _find(folder: Path) -> Path:
     if not folder.is_dir():
-        raise PenstockSparkError(f"there is no folder {folder}")
+        raise PenstockClientError(f"there is no folder {folder}")
     found = [folder / name for name in FILES if (folder / name).is_file()]
     if not found:
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"{folder} has no spark-pipeline.yml. Name the folder of a pipeline, or write one ({EXAMPLE})"
         )
     if len(found) > 1:
-        raise PenstockSparkError(f"{folder} has both {' and '.join(FILES)}: keep one")
+        raise PenstockClientError(f"{folder} has both {' and '.join(FILES)}: keep one")
     return found[0]
 
 
 def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
     for name in given:
         if name not in FIELDS:
-            raise PenstockSparkError(f"{path}: there is no field '{name}'.{nearest(str(name), FIELDS)}")
+            raise PenstockClientError(f"{path}: there is no field '{name}'.{nearest(str(name), FIELDS)}")
     for name in ("name", "storage"):
         if not isinstance(given.get(name), str) or not given[name]:
-            raise PenstockSparkError(f"{path}: the field '{name}' is missing ({EXAMPLE})")
+            raise PenstockClientError(f"{path}: the field '{name}' is missing ({EXAMPLE})")
     own, spark = _configuration(given.get("configuration") or {}, path)
     return Spec(
         name=given["name"],
@@ -124,22 +124,22 @@ def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
 def _configuration(given: Any, path: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Our settings without their prefix, and Spark's."""
     if not isinstance(given, dict):
-        raise PenstockSparkError(f"{path}: configuration must be a list of 'name: value' lines")
+        raise PenstockClientError(f"{path}: configuration must be a list of 'name: value' lines")
     for name, value in given.items():
         if not isinstance(value, str):
-            raise PenstockSparkError(f'{path}: configuration {name} must be text: write {name}: "{value}"')
+            raise PenstockClientError(f'{path}: configuration {name} must be text: write {name}: "{value}"')
     own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
     for name in own:
         # Settings that pipeline files read for themselves have a name of their own behind the prefix.
         if name not in SETTINGS and "." not in name:
             known = [OWN + one for one in SETTINGS]
-            raise PenstockSparkError(f"{path}: there is no setting '{OWN}{name}'.{nearest(OWN + name, known)}")
+            raise PenstockClientError(f"{path}: there is no setting '{OWN}{name}'.{nearest(OWN + name, known)}")
     return own, dict(given)
 
 
 def _provider(name: str) -> str:
     if name not in PROVIDERS:
-        raise PenstockSparkError(
+        raise PenstockClientError(
             f"there is no provider '{name}': say python (the one that comes with Penstock) or jvm (Spark's Kafka "
             f"connector, whose jars spark.jars or spark.jars.packages must bring).{nearest(name, PROVIDERS)}"
         )
@@ -157,7 +157,7 @@ def _glob(entry: Any, path: Path) -> str:
     try:
         include = str(entry["glob"]["include"])
     except (TypeError, KeyError):
-        raise PenstockSparkError(f"{path}: libraries must look like - glob: {{include: transformations/**}}") from None
+        raise PenstockClientError(f"{path}: libraries must look like - glob: {{include: transformations/**}}") from None
     return f"{include}/*" if include.endswith("/**") else include
 
 
@@ -165,4 +165,4 @@ def _seconds(text: str, path: Path) -> float:
     try:
         return float(text)
     except ValueError:
-        raise PenstockSparkError(f"{path}: penstock.refresh is {text!r}, and must be seconds") from None
+        raise PenstockClientError(f"{path}: penstock.refresh is {text!r}, and must be seconds") from None

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark_penstock.errors import PenstockSparkError
+from penstock_client.errors import PenstockClientError
 
 _NAME: Final = r"(?P<name>[`\w.]+)"
 _CLAUSES: Final = (
@@ -69,7 +69,7 @@ def _read(statement: str, file: str) -> Definition:
         if match is not None:
             found = match.groupdict()
             if kind in ("view", "temporary") and not found["query"]:
-                raise PenstockSparkError(f"{file}: {found['name']} has no query: write ... AS SELECT ...")
+                raise PenstockClientError(f"{file}: {found['name']} has no query: write ... AS SELECT ...")
             target = found.get("target")
             return Definition(
                 kind,
@@ -79,7 +79,7 @@ def _read(statement: str, file: str) -> Definition:
                 found.get("format"),
             )
     start = " ".join(statement.split())[:80]
-    raise PenstockSparkError(
+    raise PenstockClientError(
         f"{file}: a pipeline cannot hold the statement '{start}'. It may create STREAMING TABLE, MATERIALIZED VIEW, "
         "TEMPORARY VIEW and FLOW, and SET what they need."
     )

@@ -14,9 +14,9 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
+from penstock_client.errors import PenstockClientError
+from penstock_client.offsets import Offsets
 from penstock_spark.lake.files import file_system
-from pyspark_penstock.errors import PenstockSparkError
-from pyspark_penstock.offsets import Offsets
 
 
 class Store:
@@ -78,7 +78,7 @@ class Store:
         try:
             found = self._system.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
         except OSError as error:
-            raise PenstockSparkError(f"the storage {self.storage} cannot be read: {error}") from error
+            raise PenstockClientError(f"the storage {self.storage} cannot be read: {error}") from error
         return [one.base_name for one in found]
 
 

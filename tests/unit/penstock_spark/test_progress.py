@@ -44,7 +44,7 @@ def test_the_sentence_of_ours_is_found_in_pages_of_traces() -> None:
 === Streaming Query ===
 Traceback (most recent call last):
   File "x.py", line 3, in y
-pyspark_penstock.errors.DataLoss: offset 3 of orders-0 is out of range. Set failOnDataLoss=false.
+penstock_client.errors.DataLoss: offset 3 of orders-0 is out of range. Set failOnDataLoss=false.
     at org.apache.spark.X"""
     assert reason(text) == "offset 3 of orders-0 is out of range. Set failOnDataLoss=false."
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from penstock_client.errors import PenstockClientError
 from penstock_spark.pipelines.sqlfile import Definition, definitions, statements
-from pyspark_penstock.errors import PenstockSparkError
 
 
 def test_semicolons_in_quotes_and_comments_end_nothing() -> None:
@@ -46,5 +46,5 @@ def test_each_statement_of_a_pipeline_is_known(text: str, expected: Definition) 
     ],
 )
 def test_what_is_no_definition_is_refused_with_its_text(text: str, expected: str) -> None:
-    with pytest.raises(PenstockSparkError, match=expected):
+    with pytest.raises(PenstockClientError, match=expected):
         list(definitions(text, "file.sql"))

@@ -1,0 +1,32 @@
+"""A cache of cluster connections that outlive a task.
+
+Spark reuses its Python processes, and connecting again would dominate a small task. A cluster leaves the cache while
+it is in use, so that two users never share one. Cached topic metadata is dropped between users because it may be
+stale; coordinators are looked up again when one of them rejects a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from penstock_client.protocol.cluster import Cluster
+
+_idle: Final[dict[Hashable, Cluster]] = {}
+
+
+@contextmanager
+def cached_cluster(key: Hashable, make: Callable[[], Cluster]) -> Iterator[Cluster]:
+    """Return the idle cluster for this key, or a new one. An exception closes the cluster instead of caching it."""
+    cluster = _idle.pop(key, None) or make()
+    try:
+        yield cluster
+    except BaseException:
+        cluster.close()
+        raise
+    cluster.rest()
+    surplus = _idle.pop(key, None)
+    if surplus is not None:
+        surplus.close()
+    _idle[key] = cluster

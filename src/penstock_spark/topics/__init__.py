@@ -1,0 +1,1 @@
+"""The data source `penstock`: read topics, and write them exactly once."""

@@ -1,0 +1,250 @@
+"""The decision log: one record says that a batch of a query is to be committed, and with which transactions.
+
+A topic of one partition, compacted, key = query id. The first record of a (batch, round) in the log is the decision;
+a later one of the same pair lost a race and means nothing. A consumer group's offset remembers where the query's last
+decision stands, so that finding it does not grow with the log. docs/spark.md has the protocol in words.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from penstock_client.errors import OFFSET_OUT_OF_RANGE, TOPIC_EXISTS, UNKNOWN_TOPIC, BrokerError, PenstockClientError
+from penstock_client.protocol.cluster import EARLIEST, LATEST, Cluster
+from penstock_client.protocol.connection import ConnectionLost
+from penstock_client.protocol.coordination import Transaction, commit_offsets, fetch_offsets
+from penstock_client.protocol.producer import PRODUCE
+from penstock_client.protocol.wire import Writer
+from penstock_client.records.simple import decode_all, encode_one
+
+_FETCH: Final = 1
+# How many records a search may have to pass before the query's place is written down anew.
+_HINT_AGE_MAX: Final = 50
+_REPLICAS_MAX: Final = 3
+_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "compact",
+    # Old decisions go within hours, and never while two drivers may still race for the same batch.
+    "segment.ms": "3600000",
+    "segment.bytes": "16777216",
+    "min.compaction.lag.ms": "3600000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Batch `batch` is committed by ending these transactions; `partitions` are the tasks that wrote them."""
+
+    query: str
+    batch: int
+    run: str
+    transactions: tuple[Transaction, ...] = ()
+    partitions: tuple[int, ...] = ()
+    round: int = 0
+
+    def to_json(self) -> bytes:
+        return json.dumps(
+            {
+                "version": 1,
+                "query": self.query,
+                "batch": self.batch,
+                "round": self.round,
+                "run": self.run,
+                "transactions": [
+                    [partition, one.transactional_id, one.producer_id, one.epoch]
+                    for partition, one in zip(self.partitions, self.transactions, strict=True)
+                ],
+            }
+        ).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Decision:
+        given = json.loads(text)
+        return cls(
+            query=given["query"],
+            batch=given["batch"],
+            run=given["run"],
+            transactions=tuple(Transaction(name, pid, epoch) for _, name, pid, epoch in given["transactions"]),
+            partitions=tuple(one[0] for one in given["transactions"]),
+            round=given["round"],
+        )
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.batch, self.round
+
+    def of_partition(self, partition: int) -> list[Transaction]:
+        pairs = zip(self.partitions, self.transactions, strict=True)
+        return [one for index, one in pairs if index == partition]
+
+
+_NONE: Final = Decision(query="", batch=-1, run="")
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Up to `position` this process has read the log of that id; `best` is the query's newest decision there."""
+
+    topic_id: bytes
+    hint: int
+    position: int
+    best: tuple[int, Decision]
+
+
+# By bootstrap address, topic and query. A driver's process decides batch after batch and need not read its own again.
+_seen: Final[dict[tuple[str, str, str], _Seen]] = {}
+
+
+class DecisionLog:
+    """The log as one query sees it."""
+
+    def __init__(self, cluster: Cluster, topic: str, query: str) -> None:
+        self._cluster = cluster
+        self._key = (cluster.bootstrap, topic, query)
+        self._topic = topic
+        self._query = query
+        self._group = f"{topic}.{query}"
+
+    def last(self) -> Decision | None:
+        """The newest decision of the query, if it has any."""
+        if self._topic not in self._cluster.refresh([self._topic]):
+            return None
+        end = self._cluster.list_offsets({(self._topic, 0): LATEST})[self._topic, 0]
+        found = self._search(self._hint(), end)
+        return found[1] if found else None
+
+    def decide(self, decision: Decision) -> Decision:
+        """Append, and return what was decided: this, or what another driver appended before it."""
+        if self._topic not in self._cluster.refresh([self._topic]):
+            self._create()
+        topic_id = self._cluster.topic(self._topic).topic_id
+        seen = _seen.get(self._key)
+        if seen is None or seen.topic_id != topic_id:
+            seen = self._nothing_seen(topic_id)
+        offset = self._append(decision)
+        if offset < seen.position:  # the log was cut, as a leader that was behind may do
+            seen = self._nothing_seen(topic_id)
+        if seen.position == offset:  # nobody else has written meanwhile
+            found = seen.best if seen.best[1].order >= decision.order else (offset, decision)
+        else:
+            found = self._search(seen.position, offset + 1, seen.best) or (-1, _NONE)
+        assert found[0] >= 0, "what was appended can be read"
+        hint = seen.hint
+        if found[0] - hint >= _HINT_AGE_MAX:
+            self._remember(found[0])
+            hint = found[0]
+        _seen[self._key] = _Seen(topic_id, hint, offset + 1, found)
+        return found[1]
+
+    def _nothing_seen(self, topic_id: bytes) -> _Seen:
+        hint = self._hint()
+        return _Seen(topic_id, hint, hint, (-1, _NONE))
+
+    def _hint(self) -> int:
+        return fetch_offsets(self._cluster, self._group, self._topic, [0]).get(0, 0)
+
+    def _remember(self, offset: int) -> None:
+        # Without it the next search is longer, and finds the same.
+        try:
+            commit_offsets(self._cluster, self._group, {(self._topic, 0): offset})
+        except PenstockClientError:
+            return
+
+    def _search(self, start: int, end: int, best: tuple[int, Decision] | None = None) -> tuple[int, Decision] | None:
+        key = self._query.encode()
+        for offset, one_key, value in self._records(start, end):
+            if one_key == key and value:
+                decision = Decision.from_json(value)
+                if best is None or decision.order > best[1].order:
+                    best = offset, decision
+        return best
+
+    def _records(self, position: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        while position < end:
+            before = position
+            try:
+                records = self._cluster.retrying("reading decisions", lambda at=position: self._fetch(at))  # type: ignore[misc]
+            except BrokerError as error:
+                if error.code != OFFSET_OUT_OF_RANGE:
+                    raise
+                position = self._cluster.list_offsets({(self._topic, 0): EARLIEST})[self._topic, 0]
+                continue
+            for offset, key, value in records:
+                if offset >= position:
+                    position = offset + 1
+                    yield offset, key, value
+            if position == before:
+                raise PenstockClientError(f"the decision log {self._topic!r} cannot be read at offset {position}")
+
+    def _fetch(self, position: int) -> list[tuple[int, bytes | None, bytes | None]]:
+        topic = self._cluster.topic(self._topic)
+        body = Writer(compact=True).int32(-1).int32(500).int32(1).int32(1 << 22).int8(0).int32(0).int32(-1)
+        body.raw(b"\x02").raw(topic.topic_id).raw(b"\x02").int32(0).int32(-1).int64(position)
+        body.int32(-1).int64(-1).int32(1 << 22).tags().tags().raw(b"\x01").string("").tags()
+        try:
+            reply = self._cluster.to_node(self._cluster.leader(self._topic, 0)).call(_FETCH, 13, body)
+        except (ConnectionLost, BrokerError):
+            self._cluster.refresh([self._topic])
+            raise
+        reply.int32()
+        code = reply.int16()
+        reply.int32()
+        if not code and reply.count():
+            reply.uuid()
+            reply.count()
+            reply.int32()
+            code = reply.int16()
+        if code:
+            self._cluster.refresh([self._topic])
+            raise BrokerError(code, f"reading the decision log {self._topic!r}")
+        for _ in range(3):
+            reply.int64()
+        for _ in range(reply.count()):
+            reply.int64()
+            reply.int64()
+            reply.tags()
+        reply.int32()
+        start, end = reply.span()
+        return list(decode_all(memoryview(reply.data), start, end))
+
+    def _append(self, decision: Decision) -> int:
+        data = encode_one(self._query.encode(), decision.to_json(), int(time.time() * 1000))
+        body = Writer().string(None).int16(-1).int32(30_000).int32(1).string(self._topic).int32(1).int32(0).bytes_(data)
+
+        def ask() -> int:
+            try:
+                reply = self._cluster.to_node(self._cluster.leader(self._topic, 0)).call(PRODUCE, 8, body)
+            except (ConnectionLost, BrokerError):
+                self._cluster.refresh([self._topic])
+                raise
+            reply.count()
+            reply.string()
+            reply.count()
+            reply.int32()
+            code, offset = reply.int16(), reply.int64()
+            if code:
+                self._cluster.refresh([self._topic])
+                raise BrokerError(code, f"writing to the decision log {self._topic!r}")
+            return offset
+
+        # Sent twice after a fault, it is there twice, and the first counts.
+        return self._cluster.retrying("writing a decision", ask)
+
+    def _create(self) -> None:
+        # Not the cluster's default, which may be one: without this log no batch can be decided.
+        replicas = min(_REPLICAS_MAX, len(self._cluster.nodes()))
+        code = self._cluster.create_topic(self._topic, partitions=1, replicas=replicas, configs=_TOPIC_CONFIGS)
+        if code not in (0, TOPIC_EXISTS):
+            raise BrokerError(
+                code, f"creating the decision log {self._topic!r} (name another with decisionTopic, or create it)"
+            )
+
+        def there() -> None:
+            if self._topic not in self._cluster.refresh([self._topic]):
+                raise BrokerError(5, f"topic {self._topic!r}", f"just created, {UNKNOWN_TOPIC}")
+            self._cluster.leader(self._topic, 0)
+
+        self._cluster.retrying(f"waiting for {self._topic!r}", there)

@@ -1,0 +1,49 @@
+"""The columns of a row, and which schemas may be asked for; loads neither numpy nor Arrow.
+
+A schema given with `.schema("value BINARY, offset BIGINT")` leaves the other columns unmade and unsent.
+Refuses with a PenstockClientError a column that a record does not have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from penstock_client.errors import PenstockClientError, nearest
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+HEADERS_TYPE: Final = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+COLUMNS: Final = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "timestamp": "TIMESTAMP",
+    "timestampType": "INT",
+}
+
+
+def ddl(*, include_headers: bool) -> str:
+    parts = [f"{name} {kind}" for name, kind in COLUMNS.items()]
+    if include_headers:
+        parts.append(f"headers {HEADERS_TYPE}")
+    return ", ".join(parts)
+
+
+def check_schema(schema: StructType, *, include_headers: bool) -> None:
+    known = [*COLUMNS, *(["headers"] if include_headers else [])]
+    for field in schema.fields:
+        if field.name == "headers" and not include_headers:
+            raise PenstockClientError("the column headers needs the option includeHeaders=true")
+        if field.name not in known:
+            raise PenstockClientError(
+                f"a record has no column '{field.name}'; there are {', '.join(known)}.{nearest(field.name, known)}"
+            )
+        kind = field.dataType.simpleString().upper()
+        expected = COLUMNS.get(field.name)
+        if expected is not None and kind != expected:
+            raise PenstockClientError(
+                f"the column {field.name} is {expected}, and the schema says {kind}: read it as it is and cast it after"
+            )

@@ -1,0 +1,195 @@
+"""Reading a broker's segment files directly: a backfill that costs the broker nothing.
+
+`plan` runs on the driver: it finds the files of each range, cuts large ones at entries of their offset index, and adds
+the aborted transactions from the `.txnindex` files. Offsets come from the broker as always, so nothing uncommitted is
+read. Mode `auto` leaves the newest segment of each partition to fetching. Refuses a folder of another topic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from penstock_client.errors import Corrupt, PenstockClientError
+from penstock_client.offsets import Range
+from penstock_client.protocol.cluster import READ_COMMITTED
+from penstock_spark.topics.options import SourceOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock_client.columns import Columns
+
+_INDEX_ENTRY: Final = Struct(">ii")
+_ABORTED_ENTRY: Final = Struct(">hqqqq")
+_PIECE_SIZE: Final = 64 * 1024 * 1024
+_READ_SIZE: Final = 8 * 1024 * 1024
+_HEADER_SIZE: Final = 61
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Part of a file: bytes from `position` on, up to the batch that begins at or behind the range's end."""
+
+    path: str
+    position: int
+    aborted: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A segment: offsets from `base` up to, and without, `next_base`."""
+
+    path: Path
+    base: int
+    next_base: int | None
+
+
+def plan(
+    options: SourceOptions, ranges: list[Range], ids: Mapping[str, str]
+) -> tuple[list[tuple[Range, Piece]], list[Range]]:
+    """What can be read from files, and what is left to fetch."""
+    assert options.data_folder is not None, "the options were checked"
+    pieces: list[tuple[Range, Piece]] = []
+    rest: list[Range] = []
+    for wanted in ranges:
+        folder = Path(options.data_folder) / f"{wanted.topic}-{wanted.partition}"
+        files = _files(folder)
+        if not files and options.mode == "segments":
+            raise PenstockClientError(
+                f"mode 'segments': there is no {folder}. dataFolder must be the broker's log.dirs, seen from the "
+                "driver and from every executor; use mode 'fetch' where it is not."
+            )
+        _check_id(folder, ids.get(wanted.topic, ""))
+        if options.mode == "auto":
+            files = files[:-1]
+        covered = wanted.start
+        for file in files:
+            end = wanted.end if file.next_base is None else min(wanted.end, file.next_base)
+            if covered < end and file.base <= covered:
+                piece = Range(wanted.topic, wanted.partition, covered, end)
+                pieces += _cut(piece, file, _aborted(files, options, piece))
+                covered = end
+        if covered < wanted.end:
+            rest.append(Range(wanted.topic, wanted.partition, covered, wanted.end))
+    return pieces, rest
+
+
+def _files(folder: Path) -> list[_File]:
+    try:
+        names = sorted(path for path in folder.iterdir() if path.suffix == ".log" and path.stem.isdigit())
+    except OSError:
+        return []
+    bases = [int(path.stem) for path in names]
+    return [_File(path, base, after) for path, base, after in zip(names, bases, [*bases[1:], None], strict=True)]
+
+
+def _check_id(folder: Path, topic_id: str) -> None:
+    try:
+        text = (folder / "partition.metadata").read_text()
+    except OSError:
+        return
+    found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line).get("topic_id", "").strip()
+    if found and topic_id and found != topic_id:
+        raise PenstockClientError(
+            f"{folder} holds a topic of the same name and another id ({found}, the cluster has {topic_id}): "
+            "dataFolder is of another broker, or of a topic that was deleted"
+        )
+
+
+def _cut(wanted: Range, file: _File, aborted: tuple[tuple[int, int, int], ...]) -> list[tuple[Range, Piece]]:
+    """Pieces of some tens of megabytes, by the offset index."""
+    start, marks = 0, []
+    next_mark = 0
+    for offset, position in _index(file):
+        if offset <= wanted.start:
+            start, next_mark = position, position + _PIECE_SIZE
+        elif offset < wanted.end and position >= next_mark:
+            marks.append((offset, position))
+            next_mark = position + _PIECE_SIZE
+    edges = [(wanted.start, start), *marks]
+    ends = [offset for offset, _ in edges[1:]] + [wanted.end]
+    return [
+        (Range(wanted.topic, wanted.partition, low, high), Piece(str(file.path), position, _within(aborted, low, high)))
+        for (low, position), high in zip(edges, ends, strict=True)
+    ]
+
+
+def _index(file: _File) -> Iterator[tuple[int, int]]:
+    """Offsets and positions of some batches; an index that is missing or empty only makes the piece larger."""
+    try:
+        data = file.path.with_suffix(".index").read_bytes()
+    except OSError:
+        return
+    last = -1
+    for relative, position in _INDEX_ENTRY.iter_unpack(data[: len(data) // 8 * 8]):
+        if position <= last or (relative == 0 and last >= 0):
+            return  # the tail of an active index is not written yet
+        last = position
+        yield file.base + relative, position
+
+
+def _aborted(files: list[_File], options: SourceOptions, wanted: Range) -> tuple[tuple[int, int, int], ...]:
+    """(producer id, first offset, last offset) of aborted transactions with rows in the range."""
+    if options.isolation != READ_COMMITTED:
+        return ()
+    found = []
+    for file in files:
+        if file.next_base is not None and file.next_base <= wanted.start:
+            continue
+        try:
+            data = file.path.with_suffix(".txnindex").read_bytes()
+        except OSError:
+            continue
+        for _, producer, first, last, _ in _ABORTED_ENTRY.iter_unpack(data[: len(data) // 34 * 34]):
+            if first < wanted.end and last >= wanted.start:
+                found.append((producer, first, last))
+    return tuple(found)
+
+
+def _within(aborted: tuple[tuple[int, int, int], ...], low: int, high: int) -> tuple[tuple[int, int], ...]:
+    return tuple((producer, first) for producer, first, last in aborted if first < high and last >= low)
+
+
+def segment_rows(options: SourceOptions, wanted: Range, piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
+    """Every visible row of the piece, in order."""
+    from penstock_client.protocol.connection import PAD
+    from penstock_client.records.batches import Visible, scan
+    from penstock_client.scan import rows_of
+
+    visible = Visible(piece.aborted, committed_only=options.isolation == READ_COMMITTED)
+    position, size = piece.position, _READ_SIZE
+    # Rows are copied out of it before the next read, so one is enough; fresh memory costs as much as the read.
+    data = bytearray(size + PAD)
+    with open(piece.path, "rb", buffering=0) as file:
+        while True:
+            if len(data) < size + PAD:
+                data = bytearray(size + PAD)
+            view = memoryview(data)
+            count = os.preadv(file.fileno(), [view[:size]], position)
+            consumed, found, done = 0, [], False
+            for batch in scan(view, 0, count):
+                if batch.base_offset >= wanted.end:
+                    done = True
+                    break
+                consumed = batch.end
+                if batch.last_offset >= wanted.start and visible(batch, view) and batch.record_count:
+                    found.append(batch)
+            yield from rows_of(data, found, wanted, columns, options.rows_per_batch)
+            if done or count < size:
+                return
+            if not consumed:
+                size = _size_of_first(view, size)
+            position += consumed
+
+
+def _size_of_first(view: memoryview, size: int) -> int:
+    """A batch larger than what is read at once: read as much as it says it is."""
+    needed = int.from_bytes(view[8:12], "big", signed=True) + 12
+    if needed <= size:
+        raise Corrupt("a segment file holds a batch that cannot be read")
+    return needed + _HEADER_SIZE

@@ -1,0 +1,211 @@
+"""The vectorised codec against the broker's own, record by record."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+np = pytest.importorskip("numpy", reason="the Spark parts are not installed: pip install 'penstock[spark]'")
+pa = pytest.importorskip("pyarrow")
+
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+from penstock.wire.records import Record, decode_batch, encode_batch  # noqa: E402
+from penstock_client.errors import Corrupt  # noqa: E402
+from penstock_client.protocol.connection import PAD  # noqa: E402
+from penstock_client.records import simple  # noqa: E402
+from penstock_client.records.batches import Visible, scan  # noqa: E402
+from penstock_client.records.compression import compress, decompress  # noqa: E402
+from penstock_client.records.decode import Records, decode, headers  # noqa: E402
+from penstock_client.records.encode import payloads, seal  # noqa: E402
+from penstock_client.records.partitioner import murmur2  # noqa: E402
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADER = st.tuples(st.text(max_size=5).map(str.encode), st.none() | st.binary(max_size=5))
+RECORDS = st.lists(
+    st.builds(
+        Record,
+        offset=st.just(-1),
+        timestamp=st.integers(-(2**40), 2**45),
+        key=st.none() | st.binary(max_size=300),
+        value=st.none() | st.binary(max_size=300),
+        headers=st.lists(
+            st.tuples(st.text(max_size=5).map(str.encode), st.none() | st.binary(max_size=5)), max_size=3
+        ).map(tuple),
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def opened(data: bytes) -> Records:
+    padded = bytearray(data + bytes(PAD))
+    return decode(padded, list(scan(memoryview(padded), 0, len(data))))
+
+
+def rows(records: Records) -> list[Record]:
+    """The columns as the records that they stand for."""
+    listed = headers(records, HEADERS).to_pylist()
+    return [
+        Record(offset, stamp, key, value, tuple((one["key"].encode(), one["value"]) for one in some or ()))
+        for offset, stamp, key, value, some in zip(
+            records.offsets.tolist(),
+            records.timestamps.tolist(),
+            records.keys().to_pylist(),
+            records.values().to_pylist(),
+            listed,
+            strict=True,
+        )
+    ]
+
+
+@given(batches=st.lists(RECORDS, min_size=1, max_size=4), codec=st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_records_are_opened_as_the_broker_opens_them(batches: list[list[Record]], codec: int) -> None:
+    data, base = b"", 7
+    expected: list[Record] = []
+    for records in batches:
+        encoded = encode_batch(records, base_offset=base, codec=codec)
+        expected += decode_batch(encoded)
+        data += encoded
+        base += len(records)
+    assert rows(opened(data)) == expected
+
+
+@given(records=RECORDS, codec=st.integers(0, 4), size=st.integers(40, 2000))
+@settings(max_examples=60, deadline=None)
+def test_rows_are_written_as_the_broker_reads_them(records: list[Record], codec: int, size: int) -> None:
+    given_headers = pa.array(
+        [[{"key": name.decode(), "value": value} for name, value in one.headers] or None for one in records], HEADERS
+    )
+    written = payloads(
+        pa.array([one.key for one in records], pa.binary()),
+        pa.array([one.value for one in records], pa.binary()),
+        np.array([one.timestamp for one in records], dtype=np.int64),
+        given_headers,
+        size_max=size,
+    )
+    found: list[Record] = []
+    for payload in written:
+        assert payload.count == 1 or len(payload.data) <= size
+        sealed = b"".join(seal(payload, codec=codec, producer_id=1, epoch=2, sequence=3, transactional=True))
+        found += decode_batch(sealed)
+    assert [one._replace(offset=-1) for one in found] == records
+
+
+@pytest.mark.parametrize("shape", ["text", "zeros", "random", "like records"])
+def test_a_large_batch_is_cut_where_records_really_begin(shape: str) -> None:
+    chosen = random.Random(shape)
+    inner = encode_batch([Record(timestamp=0, key=b"k", value=b"inner" * 5)] * 3)[61:]
+    makers: dict[str, Callable[[int], bytes]] = {
+        "text": lambda size: bytes(chosen.choice(b"abcdefgh{}:,") for _ in range(size)),
+        "zeros": lambda size: bytes(size),
+        "random": chosen.randbytes,
+        "like records": lambda size: b"\x00" + inner * (1 + size // 60),
+    }
+    make = makers[shape]
+    records = [
+        Record(timestamp=index // 7, key=b"%d" % index, value=make(chosen.randrange(200))) for index in range(6000)
+    ]
+    expected = [one._replace(offset=index) for index, one in enumerate(records)]
+    assert rows(opened(encode_batch(records))) == expected
+    small = b"".join(encode_batch(records[start : start + 50], base_offset=start) for start in range(0, 6000, 50))
+    assert rows(opened(small)) == expected
+
+
+@pytest.mark.parametrize("odd", [None, 100, 9000])
+def test_records_of_one_size_are_found_also_where_their_size_changes(odd: int | None) -> None:
+    records = [Record(timestamp=5, key=b"%d" % index, value=b"\x00v" * 20) for index in range(4000)]
+    if odd is not None:
+        records[2500] = records[2500]._replace(value=bytes(odd))
+    expected = [one._replace(offset=index) for index, one in enumerate(records)]
+    halves = encode_batch(records[:2000]) + encode_batch(records[2000:], base_offset=2000)
+    assert rows(opened(halves)) == expected
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_batch_of_equal_records_that_lies_about_their_number_is_refused(change: int) -> None:
+    whole = encode_batch([Record(timestamp=1, value=b"x" * 30)] * 3000)
+    padded = bytearray(whole + bytes(PAD))
+    (batch,) = scan(memoryview(padded), 0, len(whole))
+    with pytest.raises(Corrupt, match=f"holds 3000 records where its header says {3000 + change}"):
+        decode(padded, [batch._replace(record_count=3000 + change)])
+
+
+def test_damage_is_found() -> None:
+    data = bytearray(encode_batch([Record(timestamp=1, key=b"key", value=b"value" * 9)] * 4))
+    data[80] ^= 1
+    with pytest.raises(Corrupt, match="the batch at offset 0 fails its checksum"):
+        opened(bytes(data))
+    for codec in (1, 2, 3, 4):
+        with pytest.raises(Corrupt):
+            decompress(codec, b"\x00garbage\xff" * 3)
+        packed = bytes(compress(codec, b"something" * 100))
+        with pytest.raises(Corrupt):
+            decompress(codec, packed[: len(packed) // 2])
+
+
+def test_a_batch_that_lies_about_its_count_is_refused() -> None:
+    whole = encode_batch([Record(timestamp=1, value=b"x")] * 3)
+    padded = bytearray(whole + bytes(PAD))
+    (batch,) = scan(memoryview(padded), 0, len(whole))
+    with pytest.raises(Corrupt, match="holds 3 records where its header says 5"):
+        decode(padded, [batch._replace(record_count=5)])
+
+
+def test_aborted_transactions_and_markers_are_hidden() -> None:
+    def data(offset: int, producer: int) -> bytes:
+        return encode_batch(
+            [Record(timestamp=0, value=b"%d" % offset)],
+            base_offset=offset,
+            producer_id=producer,
+            producer_epoch=0,
+            base_sequence=0,
+            is_transactional=True,
+        )
+
+    def marker(offset: int, producer: int, *, commit: bool) -> bytes:
+        key = b"\x00\x00\x00" + (b"\x01" if commit else b"\x00")
+        record = Record(timestamp=0, key=key, value=b"\x00\x00\x00\x00\x00\x00")
+        return encode_batch(
+            [record], base_offset=offset, producer_id=producer, producer_epoch=0, is_transactional=True, is_control=True
+        )
+
+    log = data(0, 1) + data(1, 2) + marker(2, 1, commit=False) + data(3, 1) + marker(4, 2, commit=True)
+    log += marker(5, 1, commit=True)
+    view = memoryview(log)
+    aborted = [(1, 0)]
+    seen = Visible(aborted, committed_only=True)
+    assert [batch.base_offset for batch in scan(view, 0, len(log)) if seen(batch, view)] == [1, 3]
+    everything = Visible(aborted, committed_only=False)
+    assert [batch.base_offset for batch in scan(view, 0, len(log)) if everything(batch, view)] == [0, 1, 3]
+
+
+def test_a_batch_cut_off_by_the_fetch_is_left_for_the_next_one() -> None:
+    whole = encode_batch([Record(timestamp=1, value=b"x" * 50)])
+    data = memoryview(whole + whole[:-1])
+    assert [batch.end for batch in scan(data, 0, len(data))] == [len(whole)]
+
+
+def test_murmur2_is_javas() -> None:
+    known = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    keys = pa.array(list(known), pa.binary())
+    assert murmur2(keys).view(np.int32).tolist() == list(known.values())
+    assert murmur2(keys.slice(2, 3)).view(np.int32).tolist() == list(known.values())[2:5]
+
+
+def test_single_records_are_read_back() -> None:
+    data = simple.encode_one(b"query", b"{}" * 100, 1_700_000_000_000)
+    assert [(one.key, one.value) for one in decode_batch(data)] == [(b"query", b"{}" * 100)]
+    both = memoryview(data + data)
+    assert list(simple.decode_all(both, 0, len(both))) == [(0, b"query", b"{}" * 100)] * 2
