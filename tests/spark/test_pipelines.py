@@ -152,7 +152,7 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
          "@dp.materialized_view\ndef b():\n    return spark.table('appels')\n", "Did you mean 'apples'"),
         ("@dp.table\ndef a():\n    return spark.range(1)\n", "its query is not a stream"),
         ("@dp.materialized_view\ndef a():\n    return 3\n", "must return a DataFrame"),
-        ("@dp.append_flow(target='nowhere')\ndef a():\n    return spark.range(1)\n", "'nowhere', which nothing"),
+        ("@dp.append_flow(target='nowhere')\ndef a():\n    return spark.range(1)\n", "the target 'nowhere' of flow 'a' is not defined"),
         ("1 / 0\n", r"flows/flows.py, line 4: ZeroDivisionError"),
         ("dp.create_sink('s', 'penstock', {})\n", "nothing flows into 's'"),
         ("", "the pipeline defines nothing"),
