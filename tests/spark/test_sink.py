@@ -79,7 +79,7 @@ def test_columns_choose_topic_partition_headers_and_time(spark: SparkSession, lo
     [
         ("id as valeu", {"topic": "t"}, "no place for the column 'valeu'. Did you mean 'value'"),
         ("cast(id as string) value", {}, "set the option topic, or add a column topic"),
-        ("id as value", {"topic": "t"}, "the column value is bigint; it must be binary or string"),
+        ("id as value", {"topic": "t"}, "column value is bigint, but must be binary or string"),
         ("cast(id as string) value", {"topic": "missing"}, "topic 'missing' does not exist"),
         ("cast(id as string) value", {"topic": "t", "compression": "ztsd"}, "Did you mean 'zstd'"),
         ("cast(id as string) value", {"topic": "t", "guarantee": "once"}, "exactly-once, at-least-once"),
