@@ -146,6 +146,7 @@ class Node:
             entropy=self._entropy,
             journal_size=self.settings["log.journal.bytes"],
             journal_crowd=self.settings["log.journal.min.logs"],
+            reserve_size=self.settings["log.reserve.bytes"],
         )
         try:
             self._bind()
@@ -166,6 +167,9 @@ class Node:
         bonds = self._join(store, quorum)
         self._context, marker_sender = self._compose(store, quorum, bonds)
         store.on_failure = self._storage_failed
+        store.on_read_only = bonds.lifecycle.read_only_changed
+        if store.is_read_only:
+            bonds.lifecycle.read_only_changed(True)
         if not quorum.is_alone:
             # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
             quorum.on_failure = self.broken.set

@@ -43,6 +43,10 @@ STORAGE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("log.journal.min.logs", 8, least=0, own=True,
          doc="How many logs must wait for an fsync at a time to share one in the journal. Fewer are synced side by "
              "side, which writes nothing twice."),
+    _long("log.reserve.bytes", 16 * MIB, least=0, own=True,
+          doc="How many bytes of the disk the file `reserve` in the data folder occupies. The metadata log and the "
+              "checkpoints use them when the disk is full, so that the node stays up and serves reads. 0 reserves "
+              "nothing: a node of a cluster then stops when its metadata log meets a full disk."),
     _long("log.retention.check.interval.ms", 5 * MINUTE_MS, least=1,
           doc="How often the janitor looks for segments that retention lets go."),
     _long("log.initial.task.delay.ms", 30 * SECOND_MS, least=0, internal=True,

@@ -161,4 +161,6 @@ def _ineligible(image: Image, partition: PartitionImage, member: Member) -> str 
         return f"its broker epoch is {broker.epoch}, not {member.broker_epoch}"
     if not directory_online(broker, partition, member.node_id):
         return "its directory is offline"
+    if broker.read_only and member.node_id not in partition.isr:
+        return "it cannot write to its disk"
     return None

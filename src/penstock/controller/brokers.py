@@ -23,6 +23,7 @@ from penstock.controller.leaders import (
     settle,
     without,
 )
+from penstock.metadata import delta
 from penstock.metadata.image import BrokerImage, Image
 from penstock.metadata.records import (
     LOST_DIRECTORY,
@@ -47,6 +48,8 @@ from penstock.model.ids import NO_NODE, NodeId
 FENCE: Final = 1
 UNFENCE: Final = -1
 LEAVING: Final = 1
+READ_ONLY: Final = 1
+WRITABLE: Final = -1
 NO_BROKER_EPOCH: Final = -1
 FLUSH_FSYNC: Final = "fsync"
 
@@ -89,9 +92,12 @@ def decide_registration(
     records: list[MetadataRecord] = []
     if present is not None and same_process:
         epoch, fenced, leaving = present.epoch, present.fenced, present.in_controlled_shutdown
+        read_only = present.read_only
     else:
         records.extend(_leave_behind(image, registration, present, rules))
         epoch, fenced, leaving = image.offset + 1 + len(records), True, False
+        # Its first heartbeat says whether it can write, before it is unfenced.
+        read_only = False
     records.append(
         RegisterBrokerRecord(
             broker_id=node_id,
@@ -103,6 +109,7 @@ def decide_registration(
             fenced=fenced,
             in_controlled_shutdown=leaving,
             log_dirs=registration.log_dirs,
+            read_only=read_only,
         )
     )
     return Decision(records, epoch)
@@ -146,6 +153,24 @@ def leaving(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRec
         ),
         *moves_away_from(image, broker.node_id, rules),
     ]
+
+
+def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: Rules) -> list[MetadataRecord]:
+    """Note whether the broker can write; partitions with another in-sync replica do without one that cannot."""
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id, broker_epoch=broker.epoch, read_only=READ_ONLY if read_only else WRITABLE
+    )
+    _, noted = delta.apply(image, [record], offset=image.offset, epoch=image.epoch)
+    living = Living(noted)
+    records: list[MetadataRecord] = [record]
+    for topic, index, partition in partitions(image):
+        if broker.node_id not in partition.isr:
+            continue
+        after = settle(partition, partition, living=living, settings=rules.topic(image, topic.name))
+        moved = change(topic.id, index, partition, after)
+        if moved is not None:
+            records.append(moved)
+    return records
 
 
 def moves_away_from(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from penstock.controller.brokers import check_broker_epoch, fencing, leads_any, leaving, unfencing
+from penstock.controller.brokers import change_read_only, check_broker_epoch, fencing, leads_any, leaving, unfencing
 from penstock.controller.decision import Decision
 from penstock.controller.directories import directories_offline
 from penstock.controller.leaders import Rules
@@ -27,6 +27,8 @@ class Heartbeat:
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[UUID, ...] = ()
+    read_only: bool | None = None
+    """Whether the broker cannot append to its logs; None from brokers that do not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,10 @@ def decide_heartbeat(
     image: Image, heartbeat: Heartbeat, *, sessions: Sessions, rules: Rules
 ) -> Decision[HeartbeatReply]:
     broker = check_broker_epoch(image, heartbeat.node_id, heartbeat.broker_epoch)
+    if heartbeat.read_only not in (None, broker.read_only) and not heartbeat.offline_log_dirs:
+        # Before it is unfenced: nobody may be led by a broker of which it is not known yet that it cannot write.
+        records = change_read_only(image, broker, bool(heartbeat.read_only), rules)
+        return _decision(records, broker, heartbeat, fenced=broker.fenced, leaving=broker.in_controlled_shutdown)
     if broker.fenced:
         decision = _fenced(image, broker, heartbeat, rules)
     elif broker.in_controlled_shutdown:

@@ -6,7 +6,7 @@ record of it. The rules stand in docs/internals/controller.md. Refuses nothing: 
 there is nobody is left without a leader.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
@@ -65,6 +65,14 @@ class Living:
     def can_lead(self, partition: PartitionImage, node_id: NodeId) -> bool:
         return self.serves(node_id) and directory_online(self.image.brokers[node_id], partition, node_id)
 
+    def can_write(self, node_id: NodeId) -> bool:
+        broker = self.image.brokers.get(node_id)
+        return broker is None or not broker.read_only
+
+    def prefer_writable(self, nodes: Sequence[NodeId]) -> Sequence[NodeId]:
+        """Those that can append to their logs; all of them if none can, because a read-only leader serves reads."""
+        return [node_id for node_id in nodes if self.can_write(node_id)] or nodes
+
 
 def can_serve(broker: BrokerImage) -> bool:
     """Whether a broker may lead, and be in sync."""
@@ -107,7 +115,7 @@ def settle(
     untrusted: Nodes = (),
 ) -> PartitionImage:
     """Return the partition as it is to be, epochs apart. `untrusted` have lost data and stay out of the ELR."""
-    after = _complete_reassignment(wanted, settings)
+    after = _complete_reassignment(_without_read_only(wanted, living), settings)
     eligible: Nodes = ()
     if len(after.isr) < effective_min_isr(settings, after.replicas):
         # While the ISR is this small nothing is committed, so who was in sync or eligible still holds all that is.
@@ -118,6 +126,16 @@ def settle(
             if node_id in after.replicas and node_id not in after.isr and node_id not in untrusted
         )
     return _elect(replace(after, eligible_leader_replicas=eligible), before, living, settings, election)
+
+
+def _without_read_only(partition: PartitionImage, living: Living) -> PartitionImage:
+    """Take members that cannot write out of the ISR, where one that can lead and write stays in it.
+
+    They hold all that is committed, so that they may be eligible leaders; the mark must not wait for them.
+    """
+    if not any(living.can_write(node_id) and living.can_lead(partition, node_id) for node_id in partition.isr):
+        return partition
+    return replace(partition, isr=tuple(node_id for node_id in partition.isr if living.can_write(node_id)))
 
 
 def _complete_reassignment(partition: PartitionImage, settings: TopicSettings) -> PartitionImage:
@@ -182,7 +200,9 @@ def _elect(
 
 def _clean_leader(partition: PartitionImage, living: Living, election: Election) -> NodeId | None:
     among = partition.isr or partition.eligible_leader_replicas
-    can_lead = [node_id for node_id in partition.replicas if node_id in among and living.can_lead(partition, node_id)]
+    can_lead = living.prefer_writable(
+        [node_id for node_id in partition.replicas if node_id in among and living.can_lead(partition, node_id)]
+    )
     if election is Election.PREFERRED and partition.replicas[0] in can_lead:
         return partition.replicas[0]
     if partition.leader in can_lead:
@@ -205,7 +225,7 @@ def _unclean_leader(
         return None
     alive = [node_id for node_id in partition.replicas if living.serves(node_id)]
     # One whose data was lost leads only if somebody asks for a leader at any price.
-    with_data = [node_id for node_id in alive if living.can_lead(partition, node_id)]
+    with_data = living.prefer_writable([node_id for node_id in alive if living.can_lead(partition, node_id)])
     if with_data:
         return with_data[0]
     return alive[0] if alive and election is Election.UNCLEAN else None

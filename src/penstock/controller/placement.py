@@ -2,7 +2,7 @@
 
 Pure; chance comes in as a generator. In this order: never two replicas of a partition on one
 broker, a live broker as leader, replicas spread over racks, then leaders and replicas spread
-evenly over brokers, live brokers before fenced ones. Refuses with InvalidReplicationFactor.
+evenly over brokers, live and writable brokers before fenced and read-only ones. Refuses with InvalidReplicationFactor.
 
 Partitions are dealt in rounds of as many as there are live brokers. Within a round, each rack
 leads in turn, and a rack hands out its brokers from a point that moves on with every turn, so
@@ -27,15 +27,16 @@ T = TypeVar("T")
 @dataclass(slots=True)
 class _Rack:
     live: list[NodeId] = field(default_factory=list)
-    fenced: list[NodeId] = field(default_factory=list)
+    last: list[NodeId] = field(default_factory=list)
+    """Fenced and read-only ones."""
 
     def shuffle(self, random: Random) -> None:
         random.shuffle(self.live)
-        random.shuffle(self.fenced)
+        random.shuffle(self.last)
 
     def dealt_from(self, start: int) -> deque[NodeId]:
         """All brokers of the rack in the order in which they are to be used, live ones first."""
-        return deque([*_rotated(self.live, start), *_rotated(self.fenced, start)])
+        return deque([*_rotated(self.live, start), *_rotated(self.last, start)])
 
 
 def place(
@@ -43,7 +44,7 @@ def place(
 ) -> list[Replicas]:
     """Return the replicas of each new partition, the preferred leader first."""
     racks = _by_rack(brokers)
-    broker_count = sum(len(rack.live) + len(rack.fenced) for rack in racks)
+    broker_count = sum(len(rack.live) + len(rack.last) for rack in racks)
     live_count = sum(len(rack.live) for rack in racks)
     _check(replication_factor, broker_count=broker_count, live_count=live_count)
     leading = [rack for rack in racks if rack.live]
@@ -76,12 +77,16 @@ def _place_one(leading: list[_Rack], following: list[_Rack], *, turn: int, repli
 
 
 def _by_rack(brokers: Iterable[BrokerImage]) -> list[_Rack]:
+    brokers = list(brokers)
+    # A broker that cannot write is given replicas only where there are too few others.
+    any_writes = any(not broker.read_only and not broker.fenced for broker in brokers)
     racks: dict[str | None, _Rack] = {}
     for broker in sorted(brokers, key=lambda broker: broker.node_id):
         if broker.in_controlled_shutdown and not broker.fenced:
             continue  # It is about to stop: what it was given now it would have to hand over.
         rack = racks.setdefault(broker.rack, _Rack())
-        (rack.fenced if broker.fenced else rack.live).append(broker.node_id)
+        is_last = broker.fenced or (broker.read_only and any_writes)
+        (rack.last if is_last else rack.live).append(broker.node_id)
     return list(racks.values())
 
 

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from penstock.controller.decision import Decision
-from penstock.controller.leaders import can_serve, default_directory
+from penstock.controller.leaders import Living, can_serve, default_directory
 from penstock.controller.placement import Replicas, place
 from penstock.metadata.image import TOPIC, Image, TopicImage
 from penstock.metadata.records import (
@@ -372,7 +372,8 @@ def _partition_records(
 
 def _in_sync(image: Image, replicas: Replicas) -> Replicas:
     """A new partition is empty, so every replica on a broker that can serve is in sync from the start."""
-    return tuple(node_id for node_id in replicas if can_serve(image.brokers[node_id]))
+    serving = [node_id for node_id in replicas if can_serve(image.brokers[node_id])]
+    return tuple(Living(image).prefer_writable(serving))
 
 
 def _resolve(image: Image, reference: TopicReference, *, repeated: bool) -> TopicImage:

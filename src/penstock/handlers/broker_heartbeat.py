@@ -1,7 +1,8 @@
 """BrokerHeartbeat, versions 0-2: a broker says that it lives, how much it knows, and what it wants.
 
-v1 names directories that have gone offline; v2 names cordoned ones, which are not known here. The connection that
-carries heartbeats is remembered: its end is news. Goes to controller/monitor.py on the active controller.
+v1 names directories that have gone offline; v2 names cordoned ones, which get no new replicas: a broker names its own
+there while it is read-only. The connection that carries heartbeats is remembered: its end is news.
+Goes to controller/monitor.py on the active controller.
 Refuses: NOT_CONTROLLER, STALE_BROKER_EPOCH.
 """
 
@@ -24,6 +25,7 @@ async def handle(context: Context, request: Request) -> BrokerHeartbeatResponse:
         want_fence=body.want_fence,
         want_shut_down=body.want_shut_down,
         offline_log_dirs=tuple(map(present, body.offline_log_dirs)),
+        read_only=None if body.cordoned_log_dirs is None else bool(body.cordoned_log_dirs),
     )
     try:
         reply = await context.monitor.heartbeat(heartbeat, request.connection)

@@ -2,7 +2,7 @@
 
 Null asks about every partition, a list only about those in it; what is not here is left out. The
 lag is how far the end of the log is behind the high watermark. v4 brought the size of the volume;
-v5 whether new replicas are kept away from the folder, which nobody can ask for here.
+v5 whether new replicas are kept away from the folder, as they are while it is read-only.
 Goes to replication/replicas.py and the disk port. Refuses: KAFKA_STORAGE_ERROR for a failed folder.
 """
 
@@ -43,6 +43,7 @@ def _describe(context: Context, body: DescribeLogDirsRequest) -> DescribeLogDirs
         topics=_topics(context, _wanted(body)),
         total_bytes=int64(total),
         usable_bytes=int64(usable),
+        is_cordoned=directory.refusal is not None,
     )
 
 

@@ -91,6 +91,7 @@ class Lifecycle:
         self._asked_to_leave = False
         self._told_controller = not identity.is_controller
         self._offline: tuple[UUID, ...] = ()
+        self._read_only = False
         self._answered_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
         self._alarm: asyncio.Future[None] | None = None
@@ -162,6 +163,11 @@ class Lifecycle:
         if not self._serving.done():
             self._serving.set_exception(StartupError("The disk failed while the node started; it is offline"))
             self._serving.exception()
+        self._wake()
+
+    def read_only_changed(self, read_only: bool) -> None:
+        """The disk takes no more writes, or takes them again: the controller hears of it now."""
+        self._read_only = read_only
         self._wake()
 
     def image_changed(self, delta: "Delta", image: "Image") -> None:
@@ -267,6 +273,8 @@ class Lifecycle:
             want_fence=not self._wants_to_serve and not self._leaving,
             want_shut_down=self._leaving,
             offline_log_dirs=self._offline,
+            # Kafka's word for folders that get no new replicas. The controller takes it for read-only.
+            cordoned_log_dirs=self._identity.log_dirs if self._read_only else (),
         )
 
     # -- time ------------------------------------------------------------------------------

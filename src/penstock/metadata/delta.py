@@ -117,6 +117,7 @@ class Builder:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=record.log_dirs,
+            read_only=record.read_only,
         )
 
     def register_controller(self, record: RegisterControllerRecord) -> None:
@@ -138,6 +139,7 @@ class Builder:
             fenced=broker.fenced if record.fenced == 0 else record.fenced > 0,
             in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
             log_dirs=record.log_dirs or broker.log_dirs,
+            read_only=broker.read_only if record.read_only == 0 else record.read_only > 0,
         )
 
     def make_topic(self, record: TopicRecord) -> None:

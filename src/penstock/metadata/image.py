@@ -66,6 +66,8 @@ class BrokerImage:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
+    read_only: bool = False
+    """Its disk is full or refuses writes: it can serve reads, and neither lead nor be in sync if another can."""
 
     def end_point(self, listener: str) -> BrokerEndpoint | None:
         return next((end_point for end_point in self.end_points if end_point.name == listener), None)

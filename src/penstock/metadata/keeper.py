@@ -101,8 +101,9 @@ class Keeper:
         snapshot = self._present
         try:
             # What comes after the checkpoint goes to another file, so that one day this one can go.
-            self._log.roll()
-            self._writer = SnapshotWriter(self._disk, self._log.folder, snapshot)
+            covering = self._log.directory.covering
+            covering(self._log.roll)
+            self._writer = covering(lambda: SnapshotWriter(self._disk, self._log.folder, snapshot))
         except (OSError, StorageError) as error:
             self._give_up(error)
             return
@@ -113,7 +114,7 @@ class Keeper:
         if writer is None:
             return
         try:
-            more = writer.write_slice()
+            more = self._log.directory.covering(writer.write_slice)
         except OSError as error:
             self._give_up(error)
             return

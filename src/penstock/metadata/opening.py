@@ -96,6 +96,7 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
     )
     if log.damage is not None:
         raise StorageError(log.damage)
+    log.has_reserve = True
     return log
 
 

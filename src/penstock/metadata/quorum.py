@@ -38,6 +38,7 @@ from penstock.raft.events import (
     Appended,
     ChangeVoters,
     Effects,
+    ElectionState,
     Event,
     LogStartMoved,
     Resign,
@@ -80,6 +81,8 @@ class Quorum:
         self.place = place
         self._clock = clock
         self._disk = opened.log.directory.disk
+        # A full disk must not end a voter: the metadata has reserved space.
+        self._covering = opened.log.directory.covering
         self._core = opened.core
         self._settings = settings
         self._initial_features = initial_features
@@ -301,7 +304,7 @@ class Quorum:
     def _carry_out(self, effects: Effects) -> None:
         """Do what the core wants, in the order that `raft/events.py` asks for."""
         if effects.persist is not None:
-            quorum_state.write(self._disk, self.log.folder, effects.persist, directories=self.book.directories)
+            self._persist(effects.persist)
         if effects.truncate_to is not None:
             self.log.truncate_to(effects.truncate_to)
             self.book.truncate_to(effects.truncate_to)
@@ -316,6 +319,10 @@ class Quorum:
         if self._core.loading_snapshot is not None and self._loading is None:
             self._loading = asyncio.get_running_loop().create_task(self._load_snapshot(self._core.loading_snapshot))
 
+    def _persist(self, election: ElectionState) -> None:
+        directories = self.book.directories
+        self._covering(lambda: quorum_state.write(self._disk, self.log.folder, election, directories=directories))
+
     def _append_batches(self, batches: tuple[Batch, ...]) -> None:
         own = [batch for batch in batches if not isinstance(batch.payload, bytes)]
         for batch in own:
@@ -329,8 +336,8 @@ class Quorum:
                 self.book.append(batch.last_offset, batch.payload)
             self._append(records, is_control=True, timestamp=timestamp)
         if not own:
-            joined = bytearray().join(batch.payload for batch in batches)
-            self.log.append_replicated(memoryview(joined), now_ms=self._clock.wall_ms())
+            joined = memoryview(bytearray().join(batch.payload for batch in batches))
+            self._covering(lambda: self.log.append_replicated(joined, now_ms=self._clock.wall_ms()))
             for batch in batches:
                 if batch.voters is not None:
                     voters = control.voters_in(decode_batch(batch.payload))
@@ -340,7 +347,7 @@ class Quorum:
     def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
         epoch = self._core.epoch
         batch = bytearray(encode_batch(records, leader_epoch=epoch, is_control=is_control))
-        self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True)
+        self._covering(lambda: self.log.append(memoryview(batch), leader_epoch=epoch, now_ms=timestamp, trusted=True))
         return len(batch)
 
     def _became_durable(self) -> None:
@@ -435,7 +442,7 @@ class Quorum:
 
     def _replace_log(self, end: EpochEnd, snapshot: Snapshot, content: bytes) -> None:
         try:
-            self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content)
+            self._covering(lambda: self._disk.replace_file(f"{self.log.folder}/{name_of(end)}", content))
             self.log.truncate_fully_and_start_at(end.end_offset)
         except (OSError, Refusal) as problem:
             self.fail(problem)

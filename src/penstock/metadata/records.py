@@ -30,6 +30,8 @@ from penstock.metadata.fields import (
 from penstock.model.errors import Corruption
 
 FRAME_VERSION = 1
+_OWN_TAG = 100
+"""The first tag of fields that Kafka's records do not have. Nodes and tools that do not know a tag skip it."""
 NO_CHANGE = -2
 """The leader in a PartitionChangeRecord that leaves the leader as it is; -1 means no leader."""
 
@@ -63,6 +65,7 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +170,17 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
-    """fenced: 1 fence, -1 unfence, 0 as it was; in_controlled_shutdown: 1 begins it; empty log_dirs: as they were."""
+    """fenced: 1 fence, -1 unfence, 0 as it was; in_controlled_shutdown: 1 begins it; empty log_dirs: as they were.
+
+    read_only: 1 the broker cannot append to its logs, -1 it can again, 0 as it was.
+    """
 
     broker_id: int
     broker_epoch: int
     fenced: int = 0
     in_controlled_shutdown: int = 0
     log_dirs: tuple[UUID, ...] = ()
+    read_only: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,6 +251,7 @@ _LAYOUTS: dict[int, Layout] = {
         Field("fenced", BOOLEAN),
         Field("in_controlled_shutdown", BOOLEAN, since=1),
         Field("log_dirs", _UUIDS, since=3, tag=0, default=()),
+        Field("read_only", BOOLEAN, tag=_OWN_TAG, default=False),
     ),
     1: Layout(UnregisterBrokerRecord, 0, Field("broker_id", INT32), Field("broker_epoch", INT64)),
     2: Layout(TopicRecord, 0, Field("name", STRING), Field("topic_id", UUID_)),
@@ -312,6 +320,7 @@ _LAYOUTS: dict[int, Layout] = {
         Field("fenced", INT8, tag=0, default=0),
         Field("in_controlled_shutdown", INT8, since=1, tag=1, default=0),
         Field("log_dirs", _UUIDS, since=2, tag=2, default=()),
+        Field("read_only", INT8, tag=_OWN_TAG, default=0),
     ),
     20: Layout(NoOpRecord, 0),
     27: Layout(

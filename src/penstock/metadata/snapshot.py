@@ -94,6 +94,7 @@ def records_of(image: Image) -> Iterator[MetadataRecord]:
             fenced=broker.fenced,
             in_controlled_shutdown=broker.in_controlled_shutdown,
             log_dirs=broker.log_dirs,
+            read_only=broker.read_only,
         )
     for controller in image.controllers.values():
         yield RegisterControllerRecord(
@@ -168,13 +169,16 @@ class SnapshotWriter:
         disk.remove(self._path + PART_SUFFIX)
         self._file: File = disk.open(self._path + PART_SUFFIX, create=True)
         self._size = 0
+        self._unwritten: bytes | None = None
 
     def write_slice(self) -> bool:
-        """Write the next batch; return whether there was one."""
-        batch = next(self._batches, None)
-        if batch is None:
+        """Write the next batch; return whether there was one. After an OSError it can be called again."""
+        if self._unwritten is None:
+            self._unwritten = next(self._batches, None)
+        if self._unwritten is None:
             return False
-        self._size += self._file.write([batch], self._size)
+        self._size += self._file.write([self._unwritten], self._size)
+        self._unwritten = None
         return True
 
     def finish(self, done: Callable[[OSError | None], None]) -> None:

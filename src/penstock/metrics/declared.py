@@ -178,6 +178,18 @@ FLUSH_TIME = _declare(
 OFFLINE_FOLDERS = _declare(
     "gauge", "kafka_log_logmanager_offlinelogdirectorycount", "folders", "Data folders that failed."
 )
+READ_ONLY_FOLDERS = _declare(
+    "gauge",
+    "penstock_log_directory_read_only",
+    "",
+    "1 while the data folder takes no writes, because its disk is full or refuses them.",
+)
+RESERVED = _declare(
+    "gauge",
+    "penstock_log_directory_reserved_bytes",
+    "bytes",
+    "What is left of log.reserve.bytes for the metadata log and checkpoints.",
+)
 FOLDER_SIZE = _declare(
     "gauge", "penstock_log_directory_size_bytes", "bytes", "The size of the disk with the data folder."
 )

@@ -122,6 +122,13 @@ class Disk(Protocol):
         """Take the folder for this process alone; raises BlockingIOError if another has it."""
         ...
 
+    def allocate(self, path: str, size: int) -> None:
+        """Make or cut a file to so many bytes, all of which have their place on the volume. What they are is undefined.
+
+        After an OSError the file may have any size in between.
+        """
+        ...
+
     def space(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume that holds the path."""
         ...

@@ -111,6 +111,8 @@ class Company:
         state = image.partition(partition.topic, partition.index)
         if broker is None or broker.fenced or broker.in_controlled_shutdown or broker.epoch != broker_epoch:
             return False
+        if broker.read_only:
+            return False
         if state is None or node_id not in state.replicas:
             return False
         return is_usable(directory_of(state, node_id), broker.log_dirs)

@@ -371,7 +371,9 @@ class Fetcher:
                       partition.topic, partition.index, self.leader, refusal)  # fmt: skip
             self._pause(followed, self._backoff_s())
         except (StorageError, Corruption, OSError) as error:
-            log.error("%s-%d is not followed: %s", partition.topic, partition.index, error)
+            # Of a read-only folder the node's log speaks once, not for each partition again and again.
+            level = logging.DEBUG if held.directory.is_read_only else logging.ERROR
+            log.log(level, "%s-%d is not followed: %s", partition.topic, partition.index, error)
             self._failed(followed)
         except Refusal as refusal:
             log.error("%s-%d is not followed: %s", partition.topic, partition.index, refusal)

@@ -238,6 +238,8 @@ class Replicas:
             log.error("partition %s is offline: %s", place, error)
             return
         except (OSError, StorageError) as error:
+            if isinstance(error, OSError):
+                self._store.directory.write_failed(error)
             if (hosted, index) not in self._unopened:
                 log.error("partition %s is offline for now: %s", place, error)
                 self._unopened[hosted, index] = None
@@ -256,7 +258,7 @@ class Replicas:
 
     def _open_again(self) -> None:
         """Try what a full or failing disk has refused; whoever depends on it is told."""
-        if self._store.failure is not None:
+        if self._store.directory.refusal is not None:
             return
         for hosted, index in list(self._unopened):
             self._open(hosted, index)

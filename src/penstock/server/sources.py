@@ -237,6 +237,8 @@ def _add_storage(metrics: "Metrics", context: "Context") -> None:
         return source
 
     _add(metrics, declared.OFFLINE_FOLDERS, lambda: int(context.store.failure is not None))
+    _add(metrics, declared.READ_ONLY_FOLDERS, lambda: int(context.store.is_read_only))
+    _add(metrics, declared.RESERVED, lambda: context.store.reserved_bytes)
     metrics.ask(declared.FOLDER_SIZE, space(0))
     metrics.ask(declared.FOLDER_FREE, space(1))
 

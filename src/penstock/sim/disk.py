@@ -406,6 +406,14 @@ class SimDisk:
         self._locked.add(path)
         return SimLock(self._locked, path)
 
+    def allocate(self, path: str, size: int) -> None:
+        file = self.open(path, create=True)
+        present = file.size()
+        if size <= present:
+            file.truncate(size)
+        else:
+            file.write((bytes(size - present),), present)
+
     def space(self, path: str) -> tuple[int, int]:
         total = _SPACE_TOTAL if self.capacity is None else self.capacity
         return total, max(total - _used(self._root), 0)

@@ -23,6 +23,8 @@ def wrong_joiners(before: PartitionImage, after: PartitionImage, image: Image) -
             yield f"{node_id} joins the set and is fenced"
         elif broker.in_controlled_shutdown:
             yield f"{node_id} joins the set and is shutting down"
+        elif broker.read_only and len(after.isr) > 1:
+            yield f"{node_id} joins the set and cannot write"
 
 
 def members_behind(isr: Sequence[int], mark: int, durable_ends: Mapping[int, int | None]) -> Iterator[str]:

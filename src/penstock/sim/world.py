@@ -120,6 +120,10 @@ class World:
             # Halves that are full after a few groups, or never; in use always, for a few logs at a time, or not at all.
             "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
             "log.journal.min.logs": str(chance.choice((0, 0, 2))),
+            # Enough for the metadata of a full disk's time, or next to nothing.
+            "log.reserve.bytes": str(
+                Random(f"{self.plan.seed}:{name}:reserve").choice((40_000, 40_000, 40_000, 2_000))
+            ),
             "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)

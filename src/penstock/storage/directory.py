@@ -2,15 +2,20 @@
 
 The first failed sync takes the whole folder offline for good (`fail`): the kernel may have
 dropped the pages, so a second try could only pretend. Logs ask `failure` before they
-acknowledge anything.
+acknowledge anything. A write that the disk refuses, because it is full for example, makes the folder
+read-only until write_probe.py finds that it takes writes again: logs ask `refusal` before they append.
 """
 
 from collections.abc import Callable
-from typing import Final
+from errno import EDQUOT, EIO, ENOSPC, EROFS
+from typing import Final, TypeVar
 
 from penstock.ports.disk import Disk, File
+from penstock.storage.reserve import Reserve
 
 OPEN_FILES_MAX: Final = 256
+_T = TypeVar("_T")
+_CANNOT_WRITE: Final = frozenset({ENOSPC, EDQUOT, EIO, EROFS})
 
 
 class OpenFiles:
@@ -42,7 +47,17 @@ class OpenFiles:
 class LogDirectory:
     """A data folder that all of its logs share."""
 
-    __slots__ = ("disk", "failed_before", "failure", "on_failure", "open_files", "path")
+    __slots__ = (
+        "disk",
+        "failed_before",
+        "failure",
+        "on_failure",
+        "on_refusal",
+        "open_files",
+        "path",
+        "refusal",
+        "reserve",
+    )
 
     def __init__(self, disk: Disk, path: str) -> None:
         self.disk = disk
@@ -51,10 +66,37 @@ class LogDirectory:
         self.failed_before = False
         """Whether the last process here stopped on a failed sync: what the cache shows may not be on disk."""
         self.on_failure: Callable[[OSError], None] = lambda error: None
+        self.refusal: OSError | None = None
+        """Why nothing is appended here: the folder is offline, or read-only for now."""
+        self.on_refusal: Callable[[OSError], None] = lambda error: None
+        self.reserve: Reserve | None = None
         self.open_files = OpenFiles(disk)
+
+    def covering(self, work: Callable[[], _T]) -> _T:
+        """Do what may be done twice, with reserved space if the disk has no other."""
+        return work() if self.reserve is None else self.reserve.covering(work)
 
     def fail(self, error: OSError) -> None:
         """Take the folder offline. Nothing brings it back but a restart that reads it anew."""
         if self.failure is None:
-            self.failure = error
+            self.failure = self.refusal = error
             self.on_failure(error)
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.refusal is not None and self.failure is None
+
+    def write_failed(self, error: OSError) -> None:
+        """The disk has refused a write of a log."""
+        if error.errno in _CANNOT_WRITE:
+            self.refuse_writes(error)
+
+    def refuse_writes(self, error: OSError) -> None:
+        """Append nothing until `accept_writes`."""
+        if self.refusal is None:
+            self.refusal = error
+            self.on_refusal(error)
+
+    def accept_writes(self) -> None:
+        """The folder takes writes again, unless it is offline."""
+        self.refusal = self.failure

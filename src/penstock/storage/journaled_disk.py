@@ -6,16 +6,17 @@ from collections.abc import Callable
 from penstock.model.errors import StartupError
 from penstock.ports.disk import Disk, File, FolderLock
 from penstock.storage.journal import FILE_NAMES, Journal
+from penstock.storage.reserve import Reserve
 
 logger = logging.getLogger(__name__)
 
 Done = Callable[[OSError | None], None]
 
 
-def redo(journal: Journal, folder: str) -> None:
+def redo(journal: Journal, folder: str, reserve: Reserve) -> None:
     """Put back what the last process had in the journal. Raises StartupError: without it, records would be missing."""
     try:
-        for note in journal.redo():
+        for note in reserve.covering(journal.redo):
             logger.warning("%s", note)
     except OSError as error:
         raise StartupError(
@@ -92,6 +93,9 @@ class JournaledDisk:
 
     def lock_folder(self, path: str) -> FolderLock:
         return self._disk.lock_folder(path)
+
+    def allocate(self, path: str, size: int) -> None:
+        self._disk.allocate(path, size)
 
     def space(self, path: str) -> tuple[int, int]:
         return self._disk.space(path)

@@ -111,8 +111,8 @@ class Log(RollingLog):
         `transaction_verified` unless its transaction is open here already: what `begin_verification`
         gave before the coordinator was asked, or True if nothing could happen in between.
         """
-        if self.damage is not None or self.directory.failure is not None:
-            self._refuse_storage()
+        if self.damage is not None or self.directory.refusal is not None:
+            self._check_storage()
         size = len(records)
         try:
             base, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = (
@@ -239,8 +239,8 @@ class Log(RollingLog):
         transaction_version: int = 0,
     ) -> Appended:
         """End a producer's transaction with a control batch. Without an open transaction it is written all the same."""
-        if self.damage is not None or self.directory.failure is not None:
-            self._refuse_storage()
+        if self.damage is not None or self.directory.refusal is not None:
+            self._check_storage()
         self.producer_state.check_marker(
             producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
         )
@@ -280,8 +280,8 @@ class Log(RollingLog):
 
         `gaps_below` is an offset from which on compaction has left no gaps: offsets have no checksum.
         """
-        if self.damage is not None or self.directory.failure is not None:
-            self._refuse_storage()
+        if self.damage is not None or self.directory.refusal is not None:
+            self._check_storage()
         return replicated.append_replicated(self, records, now_ms, gaps_below)
 
     # Reading

@@ -98,6 +98,8 @@ class RollingLog:
         # Files that are changing places; whoever cuts the log has that finished first.
         self.swap: Swap | None = None
         self.is_abandoned = False
+        # Whether appends may use the reserved space of a full disk: those to the metadata log.
+        self.has_reserve = False
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
@@ -166,6 +168,7 @@ class RollingLog:
         try:
             self.begin_segment(self.end_offset)
         except OSError as error:
+            self.directory.write_failed(error)
             raise StorageError(f"{self.folder}: no new segment: {error}") from error
         except BadBatch as bad:
             self._refuse_damage(self.active, bad)
@@ -333,6 +336,7 @@ class RollingLog:
         self._torn = True
         with suppress(StorageError):
             self._mend_tail()
+        self.directory.write_failed(error)
         raise StorageError(f"{self.active.path}: {error}") from error
 
     def _mend_tail(self) -> None:
@@ -351,8 +355,14 @@ class RollingLog:
         except OSError as error:
             raise StorageError(f"{self.folder}: {error}") from error
 
+    def _check_storage(self) -> None:
+        """Refuse to append to a damaged log or in a folder that takes no writes, unless there is a reserve for it."""
+        if self.damage is not None or self.directory.failure is not None or not self.has_reserve:
+            self._refuse_storage()
+
     def _refuse_storage(self) -> NoReturn:
-        raise StorageError(self.damage or f"{self.directory.path} is offline: {self.directory.failure}")
+        state = "read-only" if self.directory.is_read_only else "offline"
+        raise StorageError(self.damage or f"{self.directory.path} is {state}: {self.directory.refusal}")
 
     def _refuse_damage(self, segment: Segment, bad: BadBatch) -> NoReturn:
         """Quarantine the log from the damage on: nothing is cut, nothing behind it is served."""

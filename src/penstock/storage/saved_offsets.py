@@ -6,7 +6,7 @@ two each. Writes one checkpoint file; what the offsets mean is known to trim.py 
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
@@ -31,8 +31,15 @@ class SavedOffsets:
     """The offsets as they are on disk, and who waits for newer ones."""
 
     def __init__(
-        self, disk: Disk, folder: str, name: str, open_logs: Callable[[], Mapping[TopicPartition, int]]
+        self,
+        disk: Disk,
+        folder: str,
+        name: str,
+        open_logs: Callable[[], Mapping[TopicPartition, int]],
+        covering: Callable[[Callable[[], Any]], Any] = lambda work: work(),
     ) -> None:
+        """`covering` does a write with reserved space if the disk has no other: without it nothing could be deleted."""
+        self._covering = covering
         self._disk = disk
         self._folder = folder
         self._path = f"{folder}/{name}"
@@ -81,7 +88,7 @@ class SavedOffsets:
         offsets = self._current()
         if offsets != self._on_disk:
             try:
-                write_offsets(self._disk, self._path, offsets)
+                self._covering(lambda: write_offsets(self._disk, self._path, offsets))
             except OSError as error:
                 raise StorageError(f"{self._path}: {error}") from error
             self._on_disk = offsets
@@ -103,16 +110,20 @@ class SavedOffsets:
         if offsets == self._on_disk:
             self._end(served, None)
             return
-        path = self._path + _UNFINISHED
+        content = encode_offsets(offsets)
         try:
-            file = self._disk.open(path, create=True)
-            file.truncate(0)
-            file.write((encode_offsets(offsets),), 0)
+            file: File = self._covering(lambda: self._write_unfinished(content))
         except OSError as error:
             self._end(served, error)
             return
         write = _Write(file, offsets, served, self._writes)
         self._disk.sync_later(file, lambda error: self._synced(write, error))
+
+    def _write_unfinished(self, content: bytes) -> File:
+        file = self._disk.open(self._path + _UNFINISHED, create=True)
+        file.truncate(0)
+        file.write((content,), 0)
+        return file
 
     def _synced(self, write: _Write, error: OSError | None) -> None:
         write.file.close()

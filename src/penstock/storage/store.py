@@ -38,8 +38,10 @@ from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+from penstock.storage.reserve import Reserve
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.saved_offsets import SavedOffsets
+from penstock.storage.write_probe import WriteProbe
 
 logger = logging.getLogger(__name__)
 
@@ -81,6 +83,9 @@ class LogStore:
         """The epoch under which the last process stopped cleanly; the controller then knows that nothing was lost."""
         self.logs: dict[TopicPartition, Log] = {}
         self.on_failure: Callable[[], None] = lambda: None
+        self.on_read_only: Callable[[bool], None] = lambda read_only: None
+        """Told when the folder becomes read-only, and when it takes writes again."""
+        self._probe: WriteProbe | None = None
         self._disk = directory.disk
         self._clock = clock
         self._entropy = entropy
@@ -88,11 +93,19 @@ class LogStore:
         # As last written; logs that are not open keep what was found.
         self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
         self.log_starts = SavedOffsets(
-            self._disk, self.folder, LOG_STARTS, lambda: {at: log.start_offset for at, log in self.logs.items()}
+            self._disk,
+            self.folder,
+            LOG_STARTS,
+            lambda: {at: log.start_offset for at, log in self.logs.items()},
+            directory.covering,
         )
         # How far compaction has come. Without it a log counts as dirty from its start.
         self.clean_offsets = SavedOffsets(
-            self._disk, self.folder, CLEAN_OFFSETS, lambda: {at: log.clean_offset for at, log in self.logs.items()}
+            self._disk,
+            self.folder,
+            CLEAN_OFFSETS,
+            lambda: {at: log.clean_offset for at, log in self.logs.items()},
+            directory.covering,
         )
         # Lower bounds, as they were found or last written.
         self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
@@ -123,6 +136,7 @@ class LogStore:
         entropy: Entropy,
         journal_size: int = JOURNAL_SIZE,
         journal_crowd: int = CROWD,
+        reserve_size: int = 0,
     ) -> LogStore:
         """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
         try:
@@ -141,9 +155,13 @@ class LogStore:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
                 disk.sync_folder(folder)
             journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
-            redo(journal, folder)
+            reserve = Reserve(disk, folder, reserve_size)
+            redo(journal, folder, reserve)
             directory = LogDirectory(JournaledDisk(disk, journal), folder)
+            directory.reserve = reserve
             store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
+            store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
+            store._probe.start()
             store.previous_broker_epoch = broker_epoch
             store._doomed = [(0, f"{folder}/{name}") for name in disk.list(folder) if name.endswith(DELETE_SUFFIX)]
             return store
@@ -166,6 +184,20 @@ class LogStore:
     def failure(self) -> OSError | None:
         """Why the folder is offline, None while it works."""
         return self.directory.failure
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the folder serves reads and takes no writes for now."""
+        return self.directory.is_read_only
+
+    @property
+    def reserved_bytes(self) -> int:
+        """What is left of the reserved space."""
+        reserve = self.directory.reserve
+        return 0 if reserve is None else reserve.held
+
+    def _read_only_changed(self) -> None:
+        self.on_read_only(self.directory.is_read_only)
 
     def get(self, place: TopicPartition) -> Log | None:
         return self.logs.get(place)
@@ -433,7 +465,7 @@ class LogStore:
     ) -> dict[TopicPartition, int]:
         if new != old:
             try:
-                write_offsets(self._disk, self._path(name), new)
+                self.directory.covering(lambda: write_offsets(self._disk, self._path(name), new))
             except OSError as error:
                 raise StorageError(f"{self._path(name)}: {error}") from error
         return dict(new)
@@ -450,14 +482,15 @@ class LogStore:
                 self.checkpoint_retention_clock()
                 self._journal.close()
                 self._disk.remove(self._path(SYNC_FAILED))
-                self._disk.replace_file(
-                    self._path(CLEAN_SHUTDOWN), json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
-                )
+                content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode()
+                self.directory.covering(lambda: self._disk.replace_file(self._path(CLEAN_SHUTDOWN), content))
         except (OSError, StorageError):
             # The start after this one scans: slower, and just as right.
             with suppress(OSError):
                 self._disk.remove(self._path(CLEAN_SHUTDOWN))
         finally:
+            if self._probe is not None:
+                self._probe.stop()
             self.log_starts.stop()
             self.clean_offsets.stop()
             self.logs.clear()

@@ -8,6 +8,7 @@ from penstock.ports.disk import Disk, File
 from penstock.sim.disk import SimDisk
 from penstock.storage.journal import Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
+from penstock.storage.reserve import Reserve
 
 LOG = "/data/orders-0/a.log"
 OTHER = "/data/orders-0/b.log"
@@ -60,4 +61,4 @@ def test_a_journal_that_cannot_be_read_keeps_the_node_from_starting_and_is_named
     raw.make_folder("/data")
     raw.failing["read"] = errno.EACCES
     with pytest.raises(StartupError, match=r"journal.0, journal.1\).*Permission denied.*start again"):
-        redo(Journal(raw, "/data", secret=5), "/data")
+        redo(Journal(raw, "/data", secret=5), "/data", Reserve(raw, "/data", 0))

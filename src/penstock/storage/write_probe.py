@@ -1,0 +1,112 @@
+"""Finds out when a data folder that refused a write takes writes again.
+
+| the folder | entered by                                      | appends | left by                               |
+|------------|-------------------------------------------------|---------|---------------------------------------|
+| online     | a start; a probe that succeeds                  | taken   | a write that fails; a failed sync     |
+| read-only  | a write that fails; a start without its reserve | refused | a probe that succeeds; a failed sync  |
+| offline    | a failed sync                                   | refused | the next start                        |
+
+A probe takes the reserve and as much again, makes that durable and gives the second half back: a folder that is
+full to the last byte again after one batch would change its state all the time. A folder that becomes read-only
+again soon waits longer for its next probe. Called by directory.py; goes to reserve.py.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from penstock.ports.clock import Clock, Timer
+from penstock.ports.disk import Disk, File
+from penstock.storage.directory import LogDirectory
+from penstock.storage.reserve import FILE_NAME, Reserve
+
+PROBE_S: Final = 0.5
+PROBE_S_MAX: Final = 30.0
+CALM_S: Final = 30.0
+"""A folder that has taken writes for so long is probed as soon as any other when it refuses one."""
+ROOM_LEAST: Final = 1024 * 1024
+"""How much must be free where nothing is reserved."""
+
+logger = logging.getLogger(__name__)
+
+
+class WriteProbe:
+    """Watches over the state of one data folder."""
+
+    def __init__(
+        self, directory: LogDirectory, reserve: Reserve, disk: Disk, clock: Clock, on_change: Callable[[], None]
+    ) -> None:
+        """`on_change` is called when the folder becomes read-only, and when it takes writes again."""
+        self._directory = directory
+        self._reserve = reserve
+        self._disk = disk
+        self._clock = clock
+        self._on_change = on_change
+        self._pause_s = PROBE_S
+        self._left_at = float("-inf")
+        self._timer: Timer | None = None
+        self._file: File | None = None
+        directory.on_refusal = self._refused
+
+    def start(self) -> None:
+        """Take the reserve. A folder without room for it begins read-only."""
+        try:
+            self._reserve.restore()
+        except OSError as error:
+            self._directory.refuse_writes(error)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._directory.on_refusal = lambda error: None
+        self._on_change = lambda: None
+
+    def _refused(self, error: OSError) -> None:
+        soon = self._clock.monotonic() - self._left_at < CALM_S
+        self._pause_s = min(self._pause_s * 2, PROBE_S_MAX) if soon else PROBE_S
+        logger.error(
+            "%s is read-only, its partitions are led by other nodes where they can be: %s",
+            self._directory.path,
+            error.strerror or error,
+        )
+        self._wait()
+        self._on_change()
+
+    def _wait(self) -> None:
+        self._timer = self._clock.call_later(self._pause_s, self._probe)
+
+    def _probe(self) -> None:
+        self._timer = None
+        if self._directory.failure is not None:
+            return
+        try:
+            self._reserve.take(self._reserve.size + (self._reserve.size or ROOM_LEAST))
+            self._file = self._disk.open(f"{self._directory.path}/{FILE_NAME}")
+        except OSError:
+            self._give_back()
+            self._wait()
+            return
+        self._disk.sync_later(self._file, self._synced)
+
+    def _synced(self, error: OSError | None) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._give_back()
+        if self._directory.failure is not None:
+            return
+        if error is not None or not self._reserve.is_whole:
+            self._wait()
+            return
+        self._left_at = self._clock.monotonic()
+        self._directory.accept_writes()
+        logger.warning("%s takes writes again", self._directory.path)
+        self._on_change()
+
+    def _give_back(self) -> None:
+        """Keep no more than what is reserved."""
+        if self._reserve.held > self._reserve.size:
+            with suppress(OSError):
+                self._reserve.restore()
