@@ -81,6 +81,7 @@ class Cluster:
                 "listeners": f"PLAINTEXT://{HOST}:{port}",
                 "controller.quorum.voters": listed,
                 "process.roles": "broker,controller" if index < voters else "broker",
+                "log.reserve.bytes": "0",
                 **{name.replace("_", "."): value for name, value in settings.items()},
             })
             for index, port in enumerate(ports)

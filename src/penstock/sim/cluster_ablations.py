@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from penstock.controller import alter_partition, leaders
 from penstock.controller.brokers import NO_BROKER_EPOCH
+from penstock.membership.lifecycle import Lifecycle
 from penstock.metadata import quorum_state
 from penstock.raft import leading, voting
 from penstock.replication import follower, partition, repair
@@ -17,6 +18,7 @@ from penstock.replication.partition import Partition
 from penstock.sim.bugs import Patch, bug, replaced
 from penstock.storage import replicated
 from penstock.storage.producer_state import ProducerState
+from penstock.storage.reserve import Reserve
 from penstock.transactions import partitions
 
 # -- replication ---------------------------------------------------------------------------
@@ -155,6 +157,43 @@ def stale_leaders_change_the_set() -> list[Patch]:
         patch.object(alter_partition, "check_broker_epoch", lambda image, node_id, broker_epoch: None),
         replaced(alter_partition, "_ineligible", any_process),
     ]
+
+
+@bug
+def full_follower_stays_in_sync() -> list[Patch]:
+    """A follower that cannot write stays in the in-sync set until it has been behind for too long."""
+    return [patch.object(leaders, "_without_read_only", lambda state, living: state)]
+
+
+@bug
+def full_leader_keeps_leading() -> list[Patch]:
+    """A leader that cannot write goes on leading while its followers could."""
+
+    def followers_alone(original: Any) -> Any:
+        def without(state: Any, living: Any) -> Any:
+            found = original(state, living)
+            if state.leader in state.isr and state.leader not in found.isr:
+                return replace(found, isr=(state.leader, *found.isr))
+            return found
+
+        return without
+
+    return [
+        replaced(leaders, "_without_read_only", followers_alone),
+        patch.object(leaders.Living, "prefer_writable", lambda self, nodes: nodes),
+    ]
+
+
+@bug
+def full_disk_kept_to_itself() -> list[Patch]:
+    """A broker that cannot write does not tell the controller."""
+    return [patch.object(Lifecycle, "read_only_changed", lambda self, read_only: None)]
+
+
+@bug
+def reserve_not_used() -> list[Patch]:
+    """The metadata log does not use the space that is reserved for it."""
+    return [patch.object(Reserve, "release", lambda self: False)]
 
 
 # -- the quorum ----------------------------------------------------------------------------

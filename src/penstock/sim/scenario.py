@@ -16,6 +16,7 @@ from penstock.model import errors
 from penstock.sim import admin
 from penstock.sim.checkers import check
 from penstock.sim.client import STALE_LEADER, Client, Lost, Unavailable
+from penstock.sim.consumers import read_back
 from penstock.sim.history import FAIL, OK, Send
 from penstock.sim.host import DATA, Host
 from penstock.sim.plan import Plan, TopicPlan
@@ -25,8 +26,8 @@ from penstock.wire.api import ApiKey
 
 PATIENCE_S = 60.0
 PRODUCE_S_MAX = 30.0
-PASSING = (7, 19, 20)
-"""Refusals that clients try again: too few replicas, now or since; no answer in time."""
+PASSING = (7, 19, 20, 56)
+"""Refusals that clients try again: too few replicas, now or since; no answer in time; a disk that takes no writes."""
 CODES: dict[int, str] = {
     each.code: name
     for name, each in vars(errors).items()
@@ -69,7 +70,10 @@ class Story(World):
             raise Departed("\n".join(result.violations) or "the story did not come to its end")
 
     async def _live(self) -> None:
-        background = [asyncio.ensure_future(self.observer.watch())]
+        background = [
+            asyncio.ensure_future(self.observer.watch()),
+            asyncio.ensure_future(self.availability.watch()),
+        ]
         for host in self.hosts:
             host.start()
         replicas = int(self._options.get("replicas", str(min(3, self.plan.nodes))))
@@ -134,6 +138,18 @@ class Story(World):
         )
         return "ok"
 
+    async def do_fill(self, *nodes: str) -> str:
+        """Leave no room on the disks of these nodes."""
+        for node in nodes:
+            disk = self._host_of(node).disk
+            disk.capacity = disk.used()
+        return "ok"
+
+    async def do_free(self, *nodes: str) -> str:
+        for node in nodes:
+            self._host_of(node).disk.capacity = None
+        return "ok"
+
     async def do_wait(self, seconds: str) -> str:
         await asyncio.sleep(float(seconds))
         return "ok"
@@ -146,7 +162,10 @@ class Story(World):
         outcome = "ok"
         for _ in range(int(options.get("count", "1"))):
             acks = {"all": -1, "1": 1, "0": 0}[options.get("acks", "all")]
+            began = self.loop.now
             outcome = await self._as(self._client, self._produce(topic, int(index), acks))
+            if self.loop.now - began > float(options.get("within", PRODUCE_S_MAX + PATIENCE_S)):
+                return f"late {outcome}"
         return outcome
 
     async def _produce(self, topic: str, index: int, acks: int) -> str:
@@ -173,6 +192,13 @@ class Story(World):
             self._client.topics.clear()
             await self._client.backoff()
         return "no answer" if code < 0 else f"refused {CODES.get(code, code)}"
+
+    async def do_read(self, place: str) -> str:
+        """Read a partition from its start to its end; what comes of it is how many records there are."""
+        topic, _, index = place.rpartition("-")
+        reader = Client(self.shared, f"reader.{self.loop.now:.0f}")
+        view = await self._as(reader, read_back(self.shared, reader.name, topic, int(index)))
+        return f"refused {CODES.get(view.code, view.code)}" if view.code else f"{len(view.committed)} records"
 
     # -- what must come true ---------------------------------------------------------------
 

@@ -21,6 +21,8 @@ class Trace:
         self._hash = blake2b(digest_size=8)
         self._last: dict[str, deque[_Event | _Packet]] = {}
         self.faults: Counter[str] = Counter()
+        self.fault_at: dict[str, float] = {}
+        """When each kind of fault last began."""
         self.sometimes: Counter[str] = Counter()
         """Rare states that were reached. A campaign that never reaches one of them proves little about it."""
         self.on_event: Callable[[float, str, str, tuple[object, ...]], None] | None = None
@@ -43,6 +45,7 @@ class Trace:
 
     def fault(self, kind: str, owner: str, *detail: object) -> None:
         self.faults[kind] += 1
+        self.fault_at[kind] = self._now()
         self.event(owner, kind, *detail)
 
     def _keep(self, owner: str, event: _Event) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from penstock.client.asking import PeerUnavailable
 from penstock.model.errors import Refusal
 from penstock.sim import admin, snapshots, tables
+from penstock.sim.availability import Availability
 from penstock.sim.checkers import check
 from penstock.sim.checkers.tables import compacted_away
 from penstock.sim.client import Client, Lost, Shared, Unavailable
@@ -69,6 +70,11 @@ class _Complaints(logging.Handler):
             self._found.append(f"inv_52: {self._loop.current.name}: {record.getMessage()}: {error!r}")
 
 
+def _reserve(seed: int, name: str) -> int:
+    """Enough for the metadata that is written while a disk is full; seldom next to nothing."""
+    return Random(f"{seed}:{name}:reserve").choice((40_000, 40_000, 40_000, 2_000))
+
+
 def _is_crash(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, Crashed):
@@ -94,6 +100,7 @@ class World:
         self.clients: list[Client] = []
         self._working: list[asyncio.Task[Any]] = []
         self.observer = Observer(self.hosts, self.trace, self.complaints)
+        self.availability = Availability(self)
         self._back_at: dict[str, float] = {}
         self.power_at_crash: dict[str, bool] = {}
         self.rotten = self.observer.rotten
@@ -120,10 +127,7 @@ class World:
             # Halves that are full after a few groups, or never; in use always, for a few logs at a time, or not at all.
             "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
             "log.journal.min.logs": str(chance.choice((0, 0, 2))),
-            # Enough for the metadata of a full disk's time, or next to nothing.
-            "log.reserve.bytes": str(
-                Random(f"{self.plan.seed}:{name}:reserve").choice((40_000, 40_000, 40_000, 2_000))
-            ),
+            "log.reserve.bytes": str(_reserve(self.plan.seed, name)),
             "replica.lag.time.max.ms": str(self.plan.lag_ms),
             "controller.quorum.voters": ",".join(
                 f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
@@ -175,6 +179,7 @@ class World:
             # A refusal that nobody waits for any more, because its process is gone, is no fault.
             if not _is_crash(error) and not isinstance(error, Refusal | PeerUnavailable):
                 self.complaints.append(f"inv_52: {owner}: {message}: {error!r}")
+        self.complaints.extend(self.availability.late_writes())
         violations = [*self.complaints, *(each for each in check(self.history) if not self._is_told_damage(each))]
         return Result(
             self.plan.seed,
@@ -193,7 +198,11 @@ class World:
         return violation.startswith("inv_10") and any(f" {name}: " in violation for name in self.rotten)
 
     async def _live(self) -> None:
-        background = [asyncio.ensure_future(self._supervise()), asyncio.ensure_future(self.observer.watch())]
+        background = [
+            asyncio.ensure_future(self._supervise()),
+            asyncio.ensure_future(self.observer.watch()),
+            asyncio.ensure_future(self.availability.watch()),
+        ]
         for host in self.hosts:
             host.start()
         setup = Client(self.shared, "setup")

@@ -137,6 +137,8 @@ class Broker:
         overrides = {
             "log.dirs": str(self.data),
             "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+            # Many of them may run, or lie about in temporary folders.
+            "log.reserve.bytes": "0",
             **self.settings,
         }
         settings = BrokerSettings.load(overrides=overrides)
