@@ -27,7 +27,14 @@ def apply(image: Image, records: Sequence[MetadataRecord]) -> Image:
     return delta.apply(image, records, offset=Offset(image.offset + len(records)), epoch=LeaderEpoch(1))[1]
 
 
-def broker(node_id: int, *, rack: str | None = None, fenced: bool = False, leaving: bool = False) -> MetadataRecord:
+def broker(
+    node_id: int,
+    *,
+    rack: str | None = None,
+    fenced: bool = False,
+    leaving: bool = False,
+    read_only: bool = False,
+) -> MetadataRecord:
     return RegisterBrokerRecord(
         broker_id=node_id,
         incarnation_id=UUID(int=1000 + node_id),
@@ -37,6 +44,7 @@ def broker(node_id: int, *, rack: str | None = None, fenced: bool = False, leavi
         fenced=fenced,
         in_controlled_shutdown=leaving,
         log_dirs=(directory(node_id),),
+        read_only=read_only,
     )
 
 

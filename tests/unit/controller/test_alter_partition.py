@@ -133,3 +133,18 @@ def test_a_partition_is_altered_once_in_a_request() -> None:
     decision = decide_alter_partition(IMAGE, NodeId(1), 1, [wish(1), wish(1, 2, 3)], LEADER_RULES)
     assert len(decision.records) == 1
     assert isinstance(decision.reply[1], InvalidRequest)
+
+
+def test_a_replica_that_cannot_write_does_not_join() -> None:
+    brokers = cluster(broker(1), broker(2), broker(3, read_only=True))
+    image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1, 2))
+    assert isinstance(outcome(image, wish(1, 2, 3)), IneligibleReplica)
+
+
+def test_a_leader_that_cannot_write_is_replaced_by_the_first_who_joins_it() -> None:
+    brokers = cluster(broker(1, read_only=True), broker(2), broker(3))
+    image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1,))
+    decision = decide_alter_partition(image, NodeId(1), 1, [wish(1, 2)], LEADER_RULES)
+    assert isinstance(decision.reply[0], NewLeaderElected)
+    after = partition(apply(image, decision.records))
+    assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1,))

@@ -3,6 +3,7 @@ import pytest
 from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
 from penstock.controller.sessions import Sessions
 from penstock.metadata.image import Image
+from penstock.metadata.records import BrokerRegistrationChangeRecord
 from penstock.model.errors import StaleBrokerEpoch
 from penstock.model.ids import NO_NODE, NodeId
 from tests.unit.controller.cluster import (
@@ -114,3 +115,73 @@ def test_a_process_of_before_is_refused() -> None:
 def test_a_lost_directory_takes_its_replicas_out_of_the_isr() -> None:
     _, after = beat(with_partition(ALIVE, leader=2, replicas=(1, 2, 3)), offline=True)
     assert (partition(after).isr, partition(after).leader) == (node_ids(2, 3), 2)
+
+
+# A broker that cannot write
+
+
+def says(image: Image, node_id: int, *, read_only: bool | None) -> tuple[HeartbeatReply, Image]:
+    heartbeat = Heartbeat(
+        node_id=NodeId(node_id), broker_epoch=node_id, metadata_offset=image.offset, read_only=read_only
+    )
+    decision = decide_heartbeat(image, heartbeat, sessions=Sessions(9.0), rules=LEADER_RULES)
+    return decision.reply, apply(image, decision.records)
+
+
+def test_a_leader_that_cannot_write_hands_over_and_leaves_the_isr() -> None:
+    reply, after = says(LED, 1, read_only=True)
+    assert not reply.is_fenced
+    assert after.brokers[NodeId(1)].read_only
+    assert (partition(after).leader, partition(after).isr) == (2, node_ids(2, 3))
+    assert partition(after).leader_epoch == 1
+
+
+def test_a_follower_that_cannot_write_leaves_the_isr_alone() -> None:
+    _, after = says(LED, 3, read_only=True)
+    assert (partition(after).leader, partition(after).isr, partition(after).leader_epoch) == (1, node_ids(1, 2), 0)
+
+
+def test_below_min_isr_a_replica_that_cannot_write_stays_eligible() -> None:
+    _, after = says(LED, 3, read_only=True)
+    _, after = says(after, 2, read_only=True)
+    assert (partition(after).isr, partition(after).eligible_leader_replicas) == (node_ids(1), node_ids(2))
+
+
+def test_the_last_in_sync_replica_stays_although_it_cannot_write() -> None:
+    _, after = says(LED, 3, read_only=True)
+    _, after = says(after, 2, read_only=True)
+    _, after = says(after, 1, read_only=True)
+    assert (partition(after).leader, partition(after).isr) == (1, node_ids(1))
+
+
+def test_a_single_replica_keeps_its_leader() -> None:
+    alone = with_partition(ALIVE, leader=1, replicas=(1,))
+    _, after = says(alone, 1, read_only=True)
+    assert (partition(after).leader, partition(after).isr) == (1, node_ids(1))
+
+
+def test_what_a_broker_says_again_changes_nothing_and_silence_means_as_before() -> None:
+    _, full = says(LED, 1, read_only=True)
+    for said in (True, None):
+        assert says(full, 1, read_only=said)[1].offset == full.offset
+    assert not says(full, 1, read_only=False)[1].brokers[NodeId(1)].read_only
+
+
+def test_a_broker_that_starts_full_is_known_to_be_so_before_it_is_unfenced() -> None:
+    image = with_partition(
+        cluster(broker(1, fenced=True), broker(2), broker(3)), leader=NO_NODE, replicas=(1,), isr=(), elr=(1,)
+    )
+    reply, after = says(image, 1, read_only=True)
+    assert reply.is_fenced and after.brokers[NodeId(1)].read_only
+    reply, after = says(after, 1, read_only=True)
+    assert not reply.is_fenced
+    # It is the only one who has the data, so it leads for those who read.
+    assert (partition(after).leader, partition(after).isr) == (1, node_ids(1))
+
+
+def test_an_eligible_replica_that_can_write_is_elected_before_one_that_cannot() -> None:
+    brokers = cluster(broker(1, read_only=True), broker(2, fenced=True), broker(3, fenced=True))
+    image = with_partition(brokers, leader=NO_NODE, replicas=(1, 2, 3), isr=(), elr=(1, 2))
+    image = apply(image, [BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=2, fenced=-1)])
+    _, after = says(image, 3, read_only=None)
+    assert partition(after).leader == NO_NODE or partition(after).leader == 2

@@ -48,6 +48,7 @@ class Process:
     up: bool = False
     epoch: int = -1
     stopped_cleanly: bool = False
+    full: bool = False
     logs: dict[str, Log] = field(default_factory=dict)
 
 
@@ -150,7 +151,11 @@ class Cluster:
         process = self.processes[node_id]
         self.sessions.touch(node_id, process.epoch, 0.0, metadata_offset=self.image.offset)
         heartbeat = Heartbeat(
-            node_id=node_id, broker_epoch=process.epoch, metadata_offset=self.image.offset, want_shut_down=stop
+            node_id=node_id,
+            broker_epoch=process.epoch,
+            metadata_offset=self.image.offset,
+            want_shut_down=stop,
+            read_only=process.full,
         )
         decision = decide_heartbeat(self.image, heartbeat, sessions=self.sessions, rules=RULES)
         self.put(list(decision.records))
@@ -184,6 +189,9 @@ class Cluster:
         self.count += 1
         process.up = process.stopped_cleanly = False
         process.logs, process.directory = {}, UUID(int=20_000 + self.count)
+
+    def fill_or_free_disk(self, node_id: NodeId) -> None:
+        self.processes[node_id].full = not self.processes[node_id].full
 
     def fence(self, node_id: NodeId) -> None:
         broker = self.image.brokers.get(node_id)
@@ -219,14 +227,15 @@ class Cluster:
 
     def produce(self, name: str) -> None:
         leader = self.leads(name)
-        if leader is None:
+        if leader is None or self.processes[leader].full:
             return
         self.count += 1
         log = (*self.log(leader, name), self.count)
         self.processes[leader].logs[name] = log
         partition = self.partition(name)
         for node_id in partition.isr:
-            if self.processes[node_id].up and self.random.random() < 0.8:
+            process = self.processes[node_id]
+            if process.up and not process.full and self.random.random() < 0.8:
                 self.processes[node_id].logs[name] = log
         in_sync = all(self.log(node_id, name) == log for node_id in partition.isr)
         if in_sync and len(partition.isr) >= min(MIN_ISR, len(partition.replicas)):
@@ -237,6 +246,8 @@ class Cluster:
         process = self.processes[node_id]
         partition = self.partition(name)
         if leader is None or not process.up or node_id not in partition.replicas or node_id == leader:
+            return
+        if process.full:
             return
         process.logs[name] = self.log(leader, name)
         broker = self.image.brokers[node_id]
@@ -307,6 +318,8 @@ class Cluster:
                 # A broker that has started again, or is fenced, is out (KIP-903).
                 assert can_serve(self.image.brokers[node_id])
                 assert directory_online(self.image.brokers[node_id], partition, node_id)
+            # One that cannot write is out, unless nobody who is in sync can.
+            assert len({self.image.brokers[node_id].read_only for node_id in partition.isr}) < 2
             if len(partition.isr) >= min(MIN_ISR, len(partition.replicas)):
                 assert not partition.eligible_leader_replicas
             if not self.unclean[topic.name]:
@@ -323,6 +336,7 @@ class Cluster:
         """Do one thing: brokers live their lives, and now and then something happens to them."""
         of_nodes = [self.start] * 6 + [self.beat] * 8
         of_nodes += [self.kill, self.kill_and_start, self.cut_power, self.fence, self.fence, self.stop, self.lose_disk]
+        of_nodes += [self.fill_or_free_disk] * 2
         of_topics = [self.produce] * 8 + [self.reassign, self.reassign, self.cancel, self.elect_preferred]
         of_both = [self.catch_up] * 8 + [self.expand] * 8 + [self.shrink] * 3
         if unclean:

@@ -84,3 +84,11 @@ def test_replicas_differ_and_live_brokers_lead_and_racks_are_used_before_any_is_
         assert len(set(replicas)) == factor
         assert not racks[replicas[0]][1]
         assert len({racks[node_id][0] for node_id in replicas}) == min(factor, rack_count)
+
+
+def test_brokers_that_cannot_write_get_replicas_only_where_there_are_too_few_others() -> None:
+    brokers = (broker(1, read_only=True), broker(2), broker(3))
+    assert all(1 not in replicas for replicas in placed(*brokers, count=12, factor=2))
+    assert all(replicas[0] != 1 for replicas in placed(*brokers, count=12, factor=3))
+    full = (broker(1, read_only=True), broker(2, read_only=True))
+    assert {replicas[0] for replicas in placed(*full, count=4, factor=1)} == {1, 2}

@@ -208,6 +208,7 @@ class FakeReplicas:
 class FakeDirectory:
     path: str = "/data"
     failure: OSError | None = None
+    refusal: OSError | None = None
 
 
 @dataclass

@@ -260,3 +260,18 @@ async def test_a_controller_makes_itself_known_once_it_serves() -> None:
     (request,) = world.controller.controllers
     assert (request.controller_id, request.incarnation_id) == (1, UUID(int=9))
     world.broker.stop()
+
+
+async def test_a_disk_that_takes_no_writes_is_told_at_once_and_so_is_its_recovery(world: World) -> None:
+    await world.started()
+    await settle()
+    before = len(world.controller.heartbeats)
+    assert world.controller.heartbeats[-1].cordoned_log_dirs == ()
+    world.broker.read_only_changed(True)
+    await settle()
+    assert len(world.controller.heartbeats) == before + 1
+    assert world.controller.heartbeats[-1].cordoned_log_dirs == IDENTITY.log_dirs
+    assert not world.controller.heartbeats[-1].want_fence
+    world.broker.read_only_changed(False)
+    await settle()
+    assert world.controller.heartbeats[-1].cordoned_log_dirs == ()

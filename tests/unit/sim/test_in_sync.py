@@ -18,7 +18,7 @@ def state(*isr: int) -> PartitionImage:
 
 
 def image(**changes: bool) -> Any:
-    broker = SimpleNamespace(**{"fenced": False, "in_controlled_shutdown": False, **changes})
+    broker = SimpleNamespace(**{"fenced": False, "in_controlled_shutdown": False, "read_only": False, **changes})
     return SimpleNamespace(brokers={1: broker, 2: broker})
 
 
@@ -28,6 +28,7 @@ def image(**changes: bool) -> Any:
         (2, {}, None),
         (2, {"fenced": True}, "2 joins the set and is fenced"),
         (2, {"in_controlled_shutdown": True}, "2 joins the set and is shutting down"),
+        (2, {"read_only": True}, "2 joins the set and cannot write"),
         (3, {}, "3 joins the set and is not registered"),
     ],
 )

@@ -156,6 +156,7 @@ def test_a_failed_write_leaves_the_producers_state_as_it_was() -> None:
     with pytest.raises(StorageError):
         append(log, idempotent(1, sequence=2))
     disk.failing.clear()
+    log.directory.accept_writes()
     assert append(log, idempotent(1, sequence=2)).base_offset == 2
     assert [header.base_offset for header in stored(log)] == [0, 2]
 
@@ -169,6 +170,7 @@ def test_a_full_disk_shows_no_partial_batch_and_recovers_when_there_is_room() ->
     assert end > 0
     assert stored(log)[-1].next_offset == end
     disk.capacity = None
+    log.directory.accept_writes()
     assert append(log, batch()).base_offset == end
     assert stored(log)[-1].next_offset == end + 1
     reopened = open_log(disk, flush_mode="os")
@@ -183,6 +185,7 @@ def test_a_tail_that_cannot_be_cut_at_once_is_cut_before_the_next_write() -> Non
     with pytest.raises(StorageError):
         append(log, batch(5, value=b"x" * 300))
     del disk.failing["write"]
+    log.directory.accept_writes()
     with pytest.raises(StorageError):
         append(log, batch())
     disk.failing.clear()
@@ -339,3 +342,27 @@ def test_a_large_batch_and_one_that_is_doubted_are_read_from_the_disk() -> None:
     append(log, batch(1, value=b"v" * 100))
     append(log, batch(1, value=b"v" * KEPT_SIZE_MAX))
     assert (log.read_last(1), log.read_last(2)) == (None, None)
+
+
+def test_a_log_refuses_everything_behind_a_refused_batch_for_the_same_reason() -> None:
+    """Else an idempotent producer hears of a gap in its sequence, takes a new epoch and writes other batches twice."""
+    disk = SimDisk()
+    log = open_log(disk)
+    append(log, idempotent(1, sequence=0))
+    disk.failing["write"] = errno.ENOSPC
+    for sequence in (1, 2, 3):
+        with pytest.raises(StorageError, match="No space left"):
+            append(log, idempotent(1, sequence=sequence))
+        disk.failing.clear()
+    log.directory.accept_writes()
+    assert append(log, idempotent(1, sequence=1)).base_offset == 1
+
+
+def test_a_log_with_a_reserve_is_written_in_a_read_only_folder_but_not_in_an_offline_one() -> None:
+    log = open_log(SimDisk())
+    log.has_reserve = True
+    log.directory.refuse_writes(OSError(errno.ENOSPC, "No space left on device"))
+    assert append(log, batch()).base_offset == 0
+    log.directory.fail(OSError(errno.EIO, "Input/output error"))
+    with pytest.raises(StorageError, match="offline"):
+        append(log, batch())

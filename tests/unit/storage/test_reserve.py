@@ -1,0 +1,85 @@
+import errno
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.sim.disk import SimDisk
+from penstock.storage.reserve import STEPS, Reserve, is_no_room
+
+SIZE = 64 * 1024
+
+
+def full_disk(*, size: int = SIZE) -> tuple[SimDisk, Reserve]:
+    """A disk with nothing but a reserve on it."""
+    disk = SimDisk()
+    disk.make_folder("/data")
+    reserve = Reserve(disk, "/data", size)
+    reserve.restore()
+    disk.capacity = size
+    return disk, reserve
+
+
+def write(disk: SimDisk, size: int) -> None:
+    file = disk.open("/data/file", create=True)
+    file.write((bytes(size),), 0)
+
+
+def test_what_is_covered_uses_reserved_space_in_parts() -> None:
+    disk, reserve = full_disk()
+    reserve.covering(lambda: write(disk, 10))
+    assert reserve.held == SIZE - SIZE // STEPS
+    reserve.covering(lambda: write(disk, SIZE // 2))
+    assert 0 < reserve.held < SIZE // 2 + SIZE // STEPS
+
+
+def test_without_reserved_space_left_the_full_disk_shows() -> None:
+    disk, reserve = full_disk()
+    with pytest.raises(OSError) as full:
+        reserve.covering(lambda: write(disk, SIZE + 1))
+    assert is_no_room(full.value) and reserve.held == 0
+
+
+def test_other_failures_are_not_covered() -> None:
+    disk, reserve = full_disk()
+    disk.failing["write"] = errno.EIO
+    with pytest.raises(OSError):
+        reserve.covering(lambda: write(disk, 10))
+    assert reserve.held == SIZE
+
+
+def test_a_refusal_of_a_log_is_a_full_disk_if_that_is_its_cause() -> None:
+    try:
+        raise StorageError("no room") from OSError(errno.EDQUOT, "Disk quota exceeded")
+    except StorageError as refusal:
+        assert is_no_room(refusal)
+    assert not is_no_room(StorageError("damaged")) and not is_no_room(None)
+
+
+def test_a_reserve_is_found_and_completed_by_the_next_process() -> None:
+    disk, reserve = full_disk()
+    assert reserve.release()
+    left = reserve.held
+    again = Reserve(disk, "/data", SIZE)
+    assert again.held == left and not again.is_whole
+    again.restore()
+    assert again.is_whole and disk.space("/data")[1] == 0
+
+
+def test_what_cannot_be_taken_leaves_the_reserve_as_it_was() -> None:
+    disk, reserve = full_disk()
+    with pytest.raises(OSError):
+        reserve.take(SIZE + 1000)
+    assert (reserve.held, disk.open("/data/reserve").size()) == (SIZE, SIZE)
+
+
+def test_another_size_gives_room_back_or_takes_more() -> None:
+    disk, _ = full_disk()
+    smaller = Reserve(disk, "/data", SIZE // 2)
+    smaller.restore()
+    assert disk.space("/data")[1] == SIZE // 2
+
+
+def test_a_reserve_of_nothing_covers_nothing() -> None:
+    disk, reserve = full_disk(size=0)
+    with pytest.raises(OSError):
+        reserve.covering(lambda: write(disk, 1))

@@ -1,0 +1,109 @@
+import errno
+
+from penstock.sim.disk import SimDisk
+from penstock.storage.directory import LogDirectory
+from penstock.storage.reserve import Reserve
+from penstock.storage.write_probe import PROBE_S, WriteProbe
+from tests.support.stepped_clock import SteppedClock
+
+SIZE = 10_000
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+class Folder:
+    def __init__(self, *, capacity: int | None = None, size: int = SIZE) -> None:
+        self.disk = SimDisk(capacity=capacity)
+        self.disk.make_folder("/data")
+        self.clock = SteppedClock()
+        self.directory = LogDirectory(self.disk, "/data")
+        self.reserve = Reserve(self.disk, "/data", size)
+        self.changes: list[bool] = []
+        self.probe = WriteProbe(
+            self.directory,
+            self.reserve,
+            self.disk,
+            self.clock,
+            lambda: self.changes.append(self.directory.is_read_only),
+        )
+        self.probe.start()
+
+
+async def test_a_folder_is_read_only_from_a_refused_write_until_there_is_room() -> None:
+    folder = Folder()
+    folder.disk.capacity = SIZE
+    folder.directory.write_failed(FULL)
+    assert folder.changes == [True] and folder.directory.refusal is FULL
+    await folder.clock.advance(10)
+    assert folder.changes == [True]
+    folder.disk.capacity = None
+    await folder.clock.advance(PROBE_S)
+    assert folder.changes == [True, False] and folder.directory.refusal is None
+    assert folder.reserve.held == SIZE
+
+
+async def test_little_room_is_not_enough() -> None:
+    folder = Folder()
+    folder.directory.write_failed(FULL)
+    folder.disk.capacity = 2 * SIZE - 1
+    await folder.clock.advance(10)
+    assert folder.changes == [True]
+    assert folder.disk.space("/data")[1] == SIZE - 1
+
+
+async def test_a_folder_without_room_for_its_reserve_begins_read_only() -> None:
+    folder = Folder(capacity=SIZE - 1)
+    assert folder.changes == [True]
+    folder.disk.capacity = None
+    await folder.clock.advance(PROBE_S)
+    assert folder.changes == [True, False]
+
+
+async def test_a_disk_that_cannot_sync_is_not_trusted_again() -> None:
+    folder = Folder()
+    folder.directory.write_failed(OSError(errno.EIO, "Input/output error"))
+    folder.disk.failing["sync"] = errno.EIO
+    await folder.clock.advance(10)
+    assert folder.changes == [True]
+    folder.disk.failing.clear()
+    await folder.clock.advance(PROBE_S)
+    assert folder.changes == [True, False]
+
+
+async def test_a_folder_that_is_read_only_again_and_again_is_probed_less_and_less() -> None:
+    folder = Folder()
+    for pause_s in (PROBE_S, 2 * PROBE_S, 4 * PROBE_S):
+        folder.directory.write_failed(FULL)
+        await folder.clock.advance(pause_s - 0.1)
+        assert folder.directory.is_read_only
+        await folder.clock.advance(0.1)
+        assert not folder.directory.is_read_only
+    await folder.clock.advance(60)
+    folder.directory.write_failed(FULL)
+    await folder.clock.advance(PROBE_S)
+    assert not folder.directory.is_read_only
+
+
+async def test_an_offline_folder_stays_offline() -> None:
+    folder = Folder()
+    folder.directory.write_failed(FULL)
+    folder.directory.fail(OSError(errno.EIO, "Input/output error"))
+    await folder.clock.advance(10)
+    assert folder.directory.failure is not None and folder.directory.refusal is folder.directory.failure
+    assert not folder.directory.is_read_only and folder.changes == [True]
+
+
+async def test_too_many_open_files_are_no_reason_to_hand_over() -> None:
+    folder = Folder()
+    folder.directory.write_failed(OSError(errno.EMFILE, "Too many open files"))
+    assert folder.changes == []
+
+
+async def test_nothing_is_reserved_and_yet_some_room_must_be_there() -> None:
+    folder = Folder(size=0)
+    folder.directory.write_failed(FULL)
+    folder.disk.capacity = 100
+    await folder.clock.advance(5)
+    assert folder.changes == [True]
+    folder.disk.capacity = None
+    await folder.clock.advance(PROBE_S)
+    assert folder.changes == [True, False] and folder.reserve.held == 0
