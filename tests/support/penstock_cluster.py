@@ -16,6 +16,7 @@ from tests.support.ports import HOST, free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 START_S_MAX = 60.0
+ROOT = Path(__file__).parents[2]
 
 
 class PenstockCluster:
@@ -24,8 +25,15 @@ class PenstockCluster:
     name = "Penstock"
 
     def __init__(
-        self, *, count: int = 3, properties: Mapping[str, str] | None = None, racks: Sequence[str] = ()
+        self,
+        *,
+        count: int = 3,
+        properties: Mapping[str, str] | None = None,
+        racks: Sequence[str] = (),
+        module: str = "penstock.cli.main",
     ) -> None:
+        """`module` is run for each node."""
+        self._module = module
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
         self.ids = tuple(range(1, count + 1))
         self._ports = dict(zip(self.ids, free_ports(count), strict=True))
@@ -72,9 +80,9 @@ class PenstockCluster:
         with (self.folder / f"node{node_id}.log").open("ab") as log:
             self._log_begins[node_id] = len(self.log(node_id))
             self._processes[node_id] = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self.data(node_id)),
+                [sys.executable, "-m", self._module, "start", "--data", str(self.data(node_id)),
                  "--host", HOST, "--port", str(self._ports[node_id]), "--log-level", "info", *words],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
             )  # fmt: skip
 
     def await_node(self, node_id: int) -> None:

@@ -8,6 +8,7 @@ that is a torn tail, which is cut, or rot, which is kept, reported and never ser
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.config.settings import TopicSettings
@@ -99,7 +100,9 @@ def recover(
     state.start_offset = min(max(log_start, state.segments[0].base_offset), state.end_offset)
     state.epochs.truncate_end(state.end_offset)
     state.epochs.truncate_start(state.start_offset)
-    state.epochs.save()
+    with suppress(OSError):
+        # A full disk: they stay unsaved, and no recovery point is written before they are.
+        state.epochs.save()
     remove_snapshots(disk, folder, above=state.end_offset)
     aborted.load_checkpoint(disk, folder, state.segments)
     return state

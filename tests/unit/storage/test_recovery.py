@@ -325,3 +325,18 @@ def test_an_old_checkpoint_may_lie_in_a_gap_that_compaction_left(point: int) -> 
     log.close()
     again = open_log(disk, clean=True, recovery_point=point, cleanup_policy=frozenset({"compact"}))
     assert (again.damage, again.end_offset) == (None, end)
+
+
+def test_a_log_is_recovered_on_a_full_disk_and_its_epochs_are_saved_later() -> None:
+    disk = SimDisk()
+    log = open_log(disk)
+    fill(log, [1] * 5)
+    append(log, batch(), epoch=4)
+    disk.crash(kept=1.0)
+    disk.capacity = 0
+    again = open_log(disk, clean=False)
+    assert (again.end_offset, again.damage, again.epochs.latest) == (6, None, 4)
+    assert len(stored(again)) == 6
+    assert not again.save_epochs()
+    disk.capacity = None
+    assert again.save_epochs()

@@ -1,0 +1,79 @@
+"""`penstock` on a disk that a test can fill: as long as the file `<data folder>.full` exists, files cannot grow.
+
+What is cut or replaced gives its space back, so that reserved space is worth as much as on a real disk.
+"""
+
+import errno
+import os
+from typing import Any
+from unittest.mock import patch
+
+from penstock.cli.main import main
+from penstock.ports.real_disk import RealDisk, RealFile
+
+MARKER_SUFFIX = ".full"
+
+
+class Volume:
+    """Counts what is free while the disk is full."""
+
+    def __init__(self) -> None:
+        self.folder = ""
+        self._free: int | None = None
+
+    def take(self, size: int) -> None:
+        """Take space, or give some back."""
+        if not os.path.exists(self.folder + MARKER_SUFFIX):
+            self._free = None
+            return
+        free = self._free or 0
+        if size > free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._free = free - size
+
+
+volume = Volume()
+_write, _truncate, _allocate, _replace = RealFile.write, RealFile.truncate, RealDisk.allocate, RealDisk.replace_file
+_lock_folder = RealDisk.lock_folder
+
+
+def write(self: RealFile, buffers: Any, position: int) -> int:
+    volume.take(max(position + sum(map(len, buffers)) - self.size(), 0))
+    return _write(self, buffers, position)
+
+
+def truncate(self: RealFile, size: int) -> None:
+    volume.take(min(size - self.size(), 0))
+    _truncate(self, size)
+
+
+def allocate(self: RealDisk, path: str, size: int) -> None:
+    volume.take(size - _size(path))
+    _allocate(self, path, size)
+
+
+def replace_file(self: RealDisk, path: str, content: bytes) -> None:
+    volume.take(len(content))
+    before = _size(path)
+    _replace(self, path, content)
+    volume.take(-before)
+
+
+def lock_folder(self: RealDisk, path: str) -> Any:
+    volume.folder = path
+    return _lock_folder(self, path)
+
+
+def _size(path: str) -> int:
+    return os.path.getsize(path) if os.path.exists(path) else 0
+
+
+if __name__ == "__main__":
+    with (
+        patch.object(RealFile, "write", write),
+        patch.object(RealFile, "truncate", truncate),
+        patch.object(RealDisk, "allocate", allocate),
+        patch.object(RealDisk, "replace_file", replace_file),
+        patch.object(RealDisk, "lock_folder", lock_folder),
+    ):
+        main()
