@@ -314,6 +314,7 @@ class Node:
             self._lifecycle = bonds.lifecycle
             await bonds.lifecycle.register()
         await replicas.settled()
+        context.store.note_boot()
         if self.is_broker:
             # A fenced node is never elected. A log that has lost something must not lead once it no longer is.
             await replicas.losses_told()

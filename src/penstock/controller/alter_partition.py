@@ -13,8 +13,6 @@ from uuid import UUID
 from penstock.controller.brokers import NO_BROKER_EPOCH, check_broker_epoch
 from penstock.controller.decision import Decision
 from penstock.controller.leaders import (
-    RECOVERED,
-    RECOVERING,
     Living,
     Rules,
     can_serve,
@@ -22,7 +20,7 @@ from penstock.controller.leaders import (
     directory_online,
     settle,
 )
-from penstock.metadata.image import Image, PartitionImage, TopicImage
+from penstock.metadata.image import RECOVERED, RECOVERING, Image, PartitionImage, TopicImage
 from penstock.metadata.records import NO_CHANGE, MetadataRecord
 from penstock.model.errors import (
     FencedLeaderEpoch,
@@ -88,12 +86,17 @@ def _alter(
     before = topic.partitions[wish.partition]
     _check_epochs(before, node_id, wish)
     _check_members(image, before, node_id, wish)
-    wanted = replace(
-        before,
-        isr=tuple(member.node_id for member in wish.isr),
-        leader_recovery_state=wish.leader_recovery_state,
-    )
+    isr = tuple(member.node_id for member in wish.isr)
+    wanted = replace(before, isr=isr, leader_recovery_state=_recovery_state(before, isr, wish))
     return _settled(image, topic, wish.partition, wanted, before, node_id, rules, records)
+
+
+def _recovery_state(before: PartitionImage, isr: Sequence[NodeId], wish: IsrChange) -> int:
+    """The state stays RECOVERING until every replica has joined: it allows those to remove committed records."""
+    is_known_everywhere = all(node_id in isr for node_id in before.replicas)
+    if before.leader_recovery_state == RECOVERING and not is_known_everywhere:
+        return RECOVERING
+    return wish.leader_recovery_state
 
 
 def _settled(

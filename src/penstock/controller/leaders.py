@@ -9,11 +9,10 @@ there is nobody is left without a leader.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
-from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
+from penstock.metadata.image import RECOVERING, BrokerImage, Image, PartitionImage, TopicImage
 from penstock.metadata.records import (
     LOST_DIRECTORY,
     NO_CHANGE,
@@ -22,10 +21,6 @@ from penstock.metadata.records import (
     PartitionChangeRecord,
 )
 from penstock.model.ids import NO_NODE, NodeId, TopicName
-
-RECOVERED: Final = 0
-RECOVERING: Final = 1
-"""The leader came by an unclean election, and nobody has joined it since."""
 
 Nodes = tuple[NodeId, ...]
 

@@ -7,7 +7,7 @@ change. Whoever needs a steady view keeps the image it took. Refuses nothing.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
@@ -29,6 +29,11 @@ class ConfigResource(NamedTuple):
 
     type: int
     name: str
+
+
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""The leader came by an unclean election, and not every replica has joined it since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

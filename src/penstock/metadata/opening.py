@@ -5,7 +5,10 @@ Refuses damage: Corruption, StorageError.
 """
 
 import logging
+from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from random import Random
 from uuid import UUID
@@ -95,9 +98,26 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
         directory=directory,
     )
     if log.damage is not None:
-        raise StorageError(log.damage)
+        raise StorageError(
+            f"{log.damage}. Put the missing files back, or, if other voters have the metadata, remove {folder}: "
+            "the node then gets it from them"
+        )
+    log.when_start_saved = partial(_save_start, log)
     log.has_reserve = True
     return log
+
+
+def _save_start(log: Log, done: Callable[[OSError | None], None]) -> None:
+    """Have the segment list say where the log begins: there is no other checkpoint of it."""
+    first = log.bases[max(bisect_right(log.bases, log.start_offset) - 1, 0)]
+    disk, is_listed = log.directory.disk, log.listed.exists
+    try:
+        changed = log.listed.begins(first)
+        if not is_listed:
+            disk.sync_folder(log.folder)
+        disk.sync_later(changed, done)
+    except OSError as error:
+        done(error)
 
 
 def _log_settings(settings: BrokerSettings) -> TopicSettings:

@@ -132,3 +132,7 @@ class Disk(Protocol):
     def space(self, path: str) -> tuple[int, int]:
         """Total and usable bytes of the volume that holds the path."""
         ...
+
+    def boot_id(self) -> str:
+        """A name for this run of the machine, within which nothing that was written is lost; "" if unknown."""
+        ...

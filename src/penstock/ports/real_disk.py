@@ -33,6 +33,7 @@ class Syncable(Protocol):
 
 Asked = tuple[Syncable, Done]
 
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
 # pwritev refuses longer lists.
 BUFFERS_PER_WRITE_MAX = 1024
 ZEROS_PER_WRITE = 1024 * 1024
@@ -424,3 +425,10 @@ class RealDisk:
     def space(self, path: str) -> tuple[int, int]:
         state = os.statvfs(path)
         return state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
+
+    def boot_id(self) -> str:
+        try:
+            with open(BOOT_ID_PATH, encoding="ascii") as file:
+                return file.read().strip()
+        except (OSError, ValueError):
+            return ""

@@ -405,6 +405,14 @@ class Fetcher:
         if step.kind is Kind.GO_ON:
             self._changed[followed] = None
             return
+        if not partition.unclean and follower.loses_committed(step, held, partition.high_watermark):
+            log.error(
+                "%s-%d: its leader, node %d, says that the logs part at offset %d, but everything before %d is "
+                "committed and there was no unclean election: the leader has lost records, nothing is removed here",
+                partition.topic, partition.index, self.leader, step.offset, partition.high_watermark,
+            )  # fmt: skip
+            self._pause(followed, self._backoff_s())
+            return
         log.warning(
             "%s-%d: %s at offset %d, as its leader, node %d, says; it reached from %d to %d, and the mark was %d",
             partition.topic, partition.index, "cut" if step.kind is Kind.CUT else "begun anew", step.offset,

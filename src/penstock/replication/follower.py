@@ -77,6 +77,12 @@ def on_divergence(log: OwnLog, *, epoch: int, end_offset: int) -> Step:
     return Step(Kind.CUT, target)
 
 
+def loses_committed(step: Step, log: OwnLog, mark: int) -> bool:
+    """Whether a step would remove records below the follower's own high watermark."""
+    is_cut = step.kind in (Kind.CUT, Kind.BEGIN_ANEW)
+    return is_cut and step.offset < mark and log.start_offset < min(mark, log.end_offset)
+
+
 def on_error(log: OwnLog, code: int, *, leader_start: int, backoff_s: float) -> Step:
     """What to do about an error; `leader_start` is -1 where the answer does not say."""
     if code == OffsetOutOfRange.code:

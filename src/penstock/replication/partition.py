@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
+from penstock.metadata.image import RECOVERING
 from penstock.model.errors import (
     FencedLeaderEpoch,
     NotEnoughReplicas,
@@ -73,6 +74,7 @@ class Partition(MarkedLog):
         "replicas",
         "topic",
         "topic_id",
+        "unclean",
     )
 
     def __init__(
@@ -103,6 +105,8 @@ class Partition(MarkedLog):
         self.partition_epoch = -1
         self.replicas: tuple[NodeId, ...] = (node_id,)
         self.isr: tuple[NodeId, ...] = (node_id,)
+        self.unclean = False
+        """Whether an unclean election gave the partition its leader, and not every replica has joined since."""
         self.on_held: Callable[[], None] | None = None
         """Told when a follower's log holds more, durably where its topic asks for that."""
         self.lead: Leadership | None = Leadership(
@@ -139,6 +143,7 @@ class Partition(MarkedLog):
         self.partition_epoch = state.partition_epoch
         self.replicas = state.replicas
         self.isr = state.isr
+        self.unclean = state.leader_recovery_state == RECOVERING
         if state.leader == self.node_id:
             self._begin_to_lead(state, keep=goes_on and next_epoch and not is_new)
             if not (goes_on and next_epoch):

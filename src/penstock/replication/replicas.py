@@ -363,10 +363,12 @@ class Replicas:
             for place, mark in self._store.high_watermarks.items()
             if self._image.partition(place.topic, place.partition) is not None
         }
+        # A start takes a log that does not reach its mark for damaged. A follower may hear of a mark before what is
+        # below it is durable here; of a log that is damaged nothing may be forgotten.
         marks.update(
-            (TopicPartition(each.topic, PartitionIndex(each.index)), int(each.high_watermark))
+            (TopicPartition(each.topic, PartitionIndex(each.index)), min(each.high_watermark, each.log.durable_offset))
             for each in self.all()
-            if len(each.replicas) > 1
+            if len(each.replicas) > 1 and each.log.damage is None
         )
         try:
             self._store.checkpoint_high_watermarks(marks)

@@ -6,7 +6,7 @@ counted by the active controller and changes of in-sync sets by the broker that 
 
 from typing import TYPE_CHECKING
 
-from penstock.controller.leaders import RECOVERING
+from penstock.metadata.image import RECOVERING
 
 if TYPE_CHECKING:
     from penstock.metadata.delta import Delta

@@ -208,6 +208,7 @@ class SimDisk:
         self.failing: dict[str, int] = {}
         self.trace: list[tuple[str, str]] = []
         self._dead = False
+        self._boots = 1
         self._root = _Folder()
         self._locked: set[str] = set()
         self._syncs: deque[tuple[_Bytes | _Folder, int, Callable[[OSError | None], None]]] = deque()
@@ -233,6 +234,7 @@ class SimDisk:
         """Lose power. Some of what was not synced survives, each piece with the probability `kept`."""
         random = random or self.random
         self._root.crash(random, random.choice((0.0, 0.3, 0.7, 0.95, 1.0)) if kept is None else kept)
+        self._boots += 1
         self._dead = False
         self.fail_at.clear()
         self.failing.clear()
@@ -417,6 +419,9 @@ class SimDisk:
     def space(self, path: str) -> tuple[int, int]:
         total = _SPACE_TOTAL if self.capacity is None else self.capacity
         return total, max(total - _used(self._root), 0)
+
+    def boot_id(self) -> str:
+        return str(self._boots)
 
     def _place(self, path: str) -> tuple[_Folder, str]:
         folder, _, name = path.strip("/").rpartition("/")

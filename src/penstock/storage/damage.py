@@ -37,14 +37,14 @@ class Stopped(Exception):
 
 # | where the bytes stop being batches           | what it is   | what happens                       |
 # |----------------------------------------------|--------------|------------------------------------|
-# | below the recovery point                     | rot          | quarantine                         |
+# | below the end that is known to have been held | rot         | quarantine                         |
 # | above, nothing valid behind it               | a torn tail  | cut                                |
 # | above, valid batches behind an unwritten gap | a lost write | cut; what lay behind is kept aside |
 # | above, valid batches behind other bytes      | rot          | quarantine                         |
 #
 # A power loss may keep a later unsynced write and lose an earlier one; the lost sectors then
 # read as zeros, or the file ends there and the next segment goes on.
-def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, recovery_point: int) -> None:
+def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, known_end: int) -> None:
     """Decide on bytes that are no batch in one of the segments."""
     segment, position, offset = stopped.segment, stopped.bad.position, stopped.offset
     following = find_valid_batch(
@@ -54,7 +54,7 @@ def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, 
     torn = following is None and not later
     cut_short = following is None and _claimed_end(segment, position) > segment.size
     behind = segment.size if following is None else following
-    if offset < recovery_point or not (torn or cut_short or _looks_unwritten(segment.file, position, behind)):
+    if offset < known_end or not (torn or cut_short or _looks_unwritten(segment.file, position, behind)):
         state.damage = describe(segment, stopped.bad, offset)
         state.damaged_from = offset
         return
@@ -68,10 +68,10 @@ def on_bad_batch(disk: Disk, state: Recovered, index: int, stopped: Stopped, *, 
     _set_aside_later(disk, state, index + 1)
 
 
-def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, recovery_point: int) -> None:
+def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, known_end: int) -> None:
     """Decide on a segment that begins behind the end of the one before it."""
     segment = state.segments[index]
-    if end < recovery_point:
+    if end < known_end:
         state.damage = f"{segment.folder}: offsets {end} to {segment.base_offset - 1} are missing"
         state.damaged_from = end
         return
@@ -79,38 +79,38 @@ def on_gap(disk: Disk, state: Recovered, index: int, end: int, *, recovery_point
     _set_aside_later(disk, state, index)
 
 
-def on_missing_end(state: Recovered, end: int, *, recovery_point: int) -> None:
-    """Note that synced batches at the end are gone."""
+def on_missing_end(state: Recovered, end: int, *, known_end: int) -> None:
+    """Note that batches at the end are gone that are known to have been held."""
     folder = state.segments[-1].folder
-    state.damage = f"{folder}: everything up to offset {recovery_point} was synced, and the log ends at {end}"
+    state.damage = f"{folder}: everything up to offset {known_end} was held, and the log ends at {end}"
     state.damaged_from = end
 
 
 def last_known_end(state: Recovered, damaged_from: int) -> int:
     """Return the offset behind the last valid batch of a damaged log, for people to know what is at stake."""
-    end = damaged_from
-    for segment in state.segments:
-        position: int | None = 0
-        while position is not None and position < segment.size:
-            try:
-                for _, header in walk(
-                    segment.file,
-                    position,
-                    segment.size,
-                    offset=segment.base_offset,
-                    base_offset=segment.base_offset,
-                    check_crc=True,
-                ):
-                    end = max(end, header[0] + header[6] + 1)
-                position = None
-            except BadBatch as bad:
-                position = find_valid_batch(
-                    segment.file,
-                    bad.position + 1,
-                    segment.size,
-                    offset=segment.base_offset,
-                    base_offset=segment.base_offset,
-                )
+    for segment in reversed(state.segments):
+        end = _last_valid_end(segment)
+        if end is not None:
+            return max(end, damaged_from)
+    return damaged_from
+
+
+def _last_valid_end(segment: Segment) -> int | None:
+    """Return the offset behind the last valid batch of a segment, whatever lies before it; None if it has none."""
+    base_offset = segment.base_offset
+    position: int | None = 0
+    end: int | None = None
+    while position is not None and position < segment.size:
+        try:
+            for _, header in walk(
+                segment.file, position, segment.size, offset=base_offset, base_offset=base_offset, check_crc=True
+            ):
+                end = header[0] + header[6] + 1
+            break
+        except BadBatch as bad:
+            position = find_valid_batch(
+                segment.file, bad.position + 1, segment.size, offset=base_offset, base_offset=base_offset
+            )
     return end
 
 

@@ -6,7 +6,10 @@ everything before it is. A failed sync is never tried again: it stops the whole 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +34,7 @@ class Flusher:
         "closed",
         "files",
         "folders",
+        "on_named",
         "rolled",
     )
 
@@ -42,6 +46,8 @@ class Flusher:
         # Folders with names, and small files, that a power loss could still take back.
         self.folders: dict[str, None] = {}
         self.files: list[str] = []
+        # Called once those are durable, before anything else is.
+        self.on_named: Callable[[], None] | None = None
         # Closed segments with bytes that are not synced yet, each with the offset behind it.
         self.rolled: deque[tuple[File, int]] = deque()
         # Closed segments whose indexes are not synced yet. Nobody waits for these but the recovery point.
@@ -57,7 +63,7 @@ class Flusher:
         if self.busy or self._stopped or log.directory.failure is not None:
             return
         try:
-            self._sync_names()
+            self.sync_names()
         except OSError as error:
             log.directory.fail(error)
             return
@@ -103,10 +109,13 @@ class Flusher:
         """Sync everything before returning; raises OSError. For closing and other cold paths."""
         log = self._log
         try:
-            self._sync_names()
+            self.sync_names()
             while self.rolled:
-                self.rolled[0][0].sync()
+                job = self.rolled[0]
+                job[0].sync()
                 self.rolled.popleft()
+                self._list_closed(job)
+                self.sync_names()
             if log.flushed_offset < log.end_offset:
                 log.active.open_for_append().sync()
         except OSError as error:
@@ -133,7 +142,8 @@ class Flusher:
         self.forget()
         self._stopped = True
 
-    def _sync_names(self) -> None:
+    def sync_names(self) -> None:
+        """Make the names of the log's files and folders durable. Blocks; raises OSError."""
         while self.files:
             file = self._log.directory.disk.open(self.files[-1])
             file.sync()
@@ -142,6 +152,26 @@ class Flusher:
         while self.folders:
             self._log.directory.disk.sync_folder(next(iter(self.folders)))
             del self.folders[next(iter(self.folders))]
+        if self.on_named is not None:
+            self.on_named()
+            self.on_named = None
+
+    def _list_closed(self, job: tuple[File, int]) -> None:
+        """List a closed segment, now that it is synced; the list is synced before anything behind it counts.
+
+        A disk that refuses leaves the segment out: the next start looks at its end instead.
+        """
+        log = self._log
+        file, end = job
+        slot = bisect_left(log.bases, end) - 1
+        if file.path == log.listed.path or slot < 0 or log.bases[slot + 1 : slot + 2] != [end]:
+            return
+        segment = log.segments[slot]
+        is_listed = log.listed.exists
+        with suppress(OSError):
+            self.rolled.appendleft((log.listed.closed(segment.base_offset, end, segment.size), end))
+            if not is_listed:
+                self.folders[log.folder] = None
 
     def _finished(self, generation: int, job: tuple[File, int], size: int, error: OSError | None) -> None:
         log = self._log
@@ -155,6 +185,7 @@ class Flusher:
         if generation == self._generation:
             if self.rolled and self.rolled[0] is job:
                 self.rolled.popleft()
+                self._list_closed(job)
             else:
                 self._synced_file, self._synced_size = job[0], size
             advanced = self._advance(job[1])

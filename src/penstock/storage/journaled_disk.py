@@ -99,3 +99,6 @@ class JournaledDisk:
 
     def space(self, path: str) -> tuple[int, int]:
         return self._disk.space(path)
+
+    def boot_id(self) -> str:
+        return self._disk.boot_id()

@@ -73,21 +73,12 @@ class Log(RollingLog):
         *,
         clock_wall_ms: Callable[[], int],
         clean: bool,
-        recovery_point: int = 0,
-        log_start: int = 0,
+        known: recovery.Known = recovery.NOTHING_KNOWN,
         directory: LogDirectory | None = None,
     ) -> Log:
         """Open the log in a folder, which is made if it is missing; recovers it unless it was closed cleanly."""
         directory = directory or LogDirectory(disk, folder.rpartition("/")[0])
-        state = recovery.recover(
-            directory,
-            folder,
-            settings,
-            now_ms=clock_wall_ms(),
-            clean=clean,
-            recovery_point=recovery_point,
-            log_start=log_start,
-        )
+        state = recovery.recover(directory, folder, settings, now_ms=clock_wall_ms(), clean=clean, known=known)
         log = cls(directory, folder, topic_partition, topic_id, settings, state, clock_wall_ms)
         if clean and not state.notes:
             log._found = (log.start_offset, log.end_offset)
@@ -322,7 +313,10 @@ class Log(RollingLog):
                 self._refuse_damage(segment, bad)
             except OSError as error:
                 raise StorageError(f"{segment.path}: {error}") from error
-            # A gap that compaction left: the batch is the first of the next segment.
+            if not self.listed.is_hole(offset):
+                # Compaction keeps the end of every segment.
+                self.quarantine(offset, f"{segment.path} ends before offset {offset}, and {next_offset} follows it")
+                self._refuse_storage()
             slot += 1
         return None
 

@@ -1,26 +1,31 @@
 """From files to a log: what a start finds in a partition's folder.
 
-After a clean close a few headers at the end are enough. Otherwise everything from the
-segment with the recovery point on is read with checksums, and its indexes, epochs and
-producer state are made anew. Where the bytes stop being batches, damage.py says whether
-that is a torn tail, which is cut, or rot, which is kept, reported and never served.
+The segments are compared with those that the log is known to have (continuity.py). After a
+clean close a few headers at the end are enough. Otherwise everything from the segment with
+the recovery point on is read with checksums, and its indexes, epochs and producer state are
+rebuilt. Where the bytes stop being batches, damage.py says whether that is a torn tail, which
+is cut, or rot, which is kept, reported and never served.
 """
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
 from penstock.storage import aborted, damage
 from penstock.storage.compaction.swap import finish_swaps
+from penstock.storage.continuity import Loss, first_loss
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
+from penstock.storage.segment_list import FILE_NAME as SEGMENT_LIST
+from penstock.storage.segment_list import SegmentList
 from penstock.storage.snapshots import load_producers, remove_snapshots
 from penstock.wire.batch import LOG_OVERHEAD, HeaderTuple
 
@@ -35,6 +40,7 @@ class Recovered:
     segments: list[Segment]
     epochs: EpochCache
     producers: ProducerState
+    listed: SegmentList
     start_offset: int = 0
     end_offset: int = 0
     flushed_offset: int = 0
@@ -43,6 +49,22 @@ class Recovered:
     notes: list[str] = field(default_factory=list)
     folder_changed: bool = False
     unflushed: list[tuple[File, int]] = field(default_factory=list)
+    list_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the data folder knows of a log that it is about to open."""
+
+    recovery_point: int = 0
+    log_start: int = 0
+    least_end: int = 0
+    """An offset that the log is known to have reached, by its high watermark."""
+    held: bool = False
+    """Whether the log is known to have had a segment, with records in it."""
+
+
+NOTHING_KNOWN = Known()
 
 
 @dataclass(slots=True)
@@ -56,13 +78,16 @@ class _Plan:
     clean: bool
     recovery_point: int
     log_start: int
+    known_end: int
+    """The log is known to have reached this offset."""
     state: Recovered
     quarantined_from: int | None = None
+    loss: Loss | None = None
 
     @property
     def cut_from(self) -> int:
         """Below this offset nothing is cut, whatever it looks like: all of a log that is known to be damaged."""
-        return self.recovery_point if self.quarantined_from is None else OFFSET_MAX
+        return self.known_end if self.quarantined_from is None and self.loss is None else OFFSET_MAX
 
     @property
     def disk(self) -> Disk:
@@ -70,42 +95,133 @@ class _Plan:
 
 
 def recover(
-    directory: LogDirectory,
-    folder: str,
-    settings: TopicSettings,
-    *,
-    now_ms: int,
-    clean: bool,
-    recovery_point: int,
-    log_start: int,
+    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, clean: bool, known: Known
 ) -> Recovered:
     """Return the state of the log in a folder, which is made if it is missing. Raises OSError."""
     disk = directory.disk
     disk.make_folder(folder)
-    notes = finish_swaps(disk, folder)
-    state = Recovered(_find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState())
+    listed = SegmentList(disk, folder)
+    if disk.exists(f"{folder}/{SEGMENT_LIST}"):
+        listed.load()
+    notes = finish_swaps(disk, folder, listed)
+    state = Recovered(
+        _find_segments(directory, folder, settings, now_ms), EpochCache(disk, folder), ProducerState(), listed
+    )
     state.notes += notes
-    plan = _Plan(directory, folder, settings, now_ms, clean, recovery_point, log_start, state)
+    plan = _plan(directory, folder, settings, now_ms, clean, known, state)
+    if plan.loss is not None and not state.segments:
+        _nothing_left(plan)
+        return state
     if not state.segments:
-        _begin_at(plan, log_start)
+        _begin_at(plan, max(known.log_start, listed.begins_at or 0))
     plan.quarantined_from = damage.quarantined_from(disk, folder)
-    if plan.quarantined_from is not None:
-        _scan(plan, min(plan.quarantined_from, recovery_point))
+    doubtful = [each for each in (plan.quarantined_from, plan.loss and plan.loss.offset) if each is not None]
+    if doubtful:
+        _scan(plan, min(*doubtful, known.recovery_point))
     elif not clean or not _trust_the_end(plan):
-        _scan(plan, recovery_point)
+        _scan(plan, known.recovery_point)
     if plan.quarantined_from is not None and state.damage is None:
         damage.lift_quarantine(disk, folder)
-    if log_start > state.end_offset and state.damage is None:
-        _drop_everything(plan, log_start)
-    state.start_offset = min(max(log_start, state.segments[0].base_offset), state.end_offset)
+    if known.log_start > state.end_offset and state.damage is None:
+        _drop_everything(plan, known.log_start)
+    _settle_start(plan)
+    remove_snapshots(disk, folder, above=state.end_offset)
+    aborted.load_checkpoint(disk, folder, state.segments)
+    if state.damage is None:
+        _list_segments(plan)
+    return state
+
+
+def _plan(
+    directory: LogDirectory,
+    folder: str,
+    settings: TopicSettings,
+    now_ms: int,
+    clean: bool,
+    known: Known,
+    state: Recovered,
+) -> _Plan:
+    listed = state.listed
+    if listed.may_be_empty:
+        _finish_restart(directory, state)
+    loss = first_loss(
+        listed,
+        state.segments,
+        log_start=known.log_start,
+        held=known.held,
+        joined_below=OFFSET_MAX if clean else known.recovery_point,
+    )
+    known_end = max(known.recovery_point, known.least_end, listed.end_offset or 0)
+    return _Plan(
+        directory, folder, settings, now_ms, clean, known.recovery_point, known.log_start, known_end, state, loss=loss
+    )
+
+
+def _finish_restart(directory: LogDirectory, state: Recovered) -> None:
+    """Remove what is left of a log that was being emptied to begin at another offset."""
+    begins_at = state.listed.begins_at
+    assert begins_at is not None, "the list says where the log restarts"
+    for segment in [each for each in state.segments if each.base_offset < begins_at]:
+        state.segments.remove(segment)
+        directory.open_files.forget(segment.path)
+        for path in segment.paths():
+            directory.disk.remove(path)
+
+
+def _nothing_left(plan: _Plan) -> None:
+    """Describe a log whose segments are all missing. Its files are not made again: they would look like a new log."""
+    state = plan.state
+    assert plan.loss is not None, "segments are missing"
+    state.segments.append(
+        Segment(
+            plan.directory,
+            plan.folder,
+            plan.loss.offset,
+            size=0,
+            index_interval=plan.settings.index_interval_bytes,
+            index_size_max=plan.settings.segment_index_bytes,
+            created_ms=plan.now_ms,
+        )
+    )
+    state.start_offset = plan.loss.offset
+    state.end_offset = state.flushed_offset = max(plan.known_end, plan.loss.offset)
+    state.damage, state.damaged_from = f"{plan.folder}: {plan.loss.why}", plan.loss.offset
+    damage.save_quarantine(plan.disk, plan.folder, plan.loss.offset, state.damage)
+
+
+def _settle_start(plan: _Plan) -> None:
+    """Say where the log begins. A damaged one begins where it always did: what is missing there was not deleted."""
+    state, log_start = plan.state, plan.log_start
+    first = state.segments[0].base_offset if state.damage is None else state.damaged_from or 0
+    state.start_offset = min(max(log_start, min(first, state.segments[0].base_offset)), state.end_offset)
     state.epochs.truncate_end(state.end_offset)
     state.epochs.truncate_start(state.start_offset)
     with suppress(OSError):
         # A full disk: they stay unsaved, and no recovery point is written before they are.
         state.epochs.save()
-    remove_snapshots(disk, folder, above=state.end_offset)
-    aborted.load_checkpoint(disk, folder, state.segments)
-    return state
+
+
+def _list_segments(plan: _Plan) -> None:
+    """List what is not listed yet. A disk that refuses leaves the list as it is: the next start looks again."""
+    state, listed = plan.state, plan.state.listed
+    unflushed = {end for _, end in state.unflushed}
+    begins = state.segments[0].base_offset
+    with suppress(OSError):
+        if begins > max(plan.log_start, listed.begins_at or 0):
+            listed.begins(begins)
+            state.list_changed = True
+        for segment, following in pairwise(state.segments):
+            entry = listed.entry_at(segment.base_offset)
+            end = following.base_offset
+            if end in unflushed or end <= plan.log_start or (entry is not None and entry[1:] == (end, segment.size)):
+                continue
+            listed.closed(segment.base_offset, end, segment.size)
+            state.list_changed = True
+        if listed.may_be_empty:
+            listed.begins(begins)
+            state.list_changed = True
+        listed.forget_before(plan.log_start)
+        listed.tidy()
 
 
 def _find_segments(directory: LogDirectory, folder: str, settings: TopicSettings, now_ms: int) -> list[Segment]:
@@ -178,7 +294,7 @@ def _trust_the_end(plan: _Plan) -> bool:
     state = plan.state
     try:
         state.end_offset = state.segments[-1].end_offset()
-        if plan.recovery_point and state.end_offset != plan.recovery_point:
+        if (plan.recovery_point and state.end_offset != plan.recovery_point) or state.end_offset < plan.known_end:
             return False
         _load_epochs(plan, state.end_offset)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, state.end_offset, plan.now_ms)
@@ -206,34 +322,31 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     end = base_offset
     for index in range(first, len(state.segments)):
         segment = state.segments[index]
-        if segment.base_offset > end and not _gap_is_fine(plan, segment, end):
-            damage.on_gap(plan.disk, state, index, end, recovery_point=plan.cut_from)
+        if segment.base_offset > end and not state.listed.is_hole(end):
+            damage.on_gap(plan.disk, state, index, end, known_end=plan.cut_from)
             break
         try:
             below = state.segments[index + 1].base_offset if index + 1 < len(state.segments) else OFFSET_MAX
             end = _scan_segment(plan, segment, below=below, is_last=index + 1 == len(state.segments))
         except damage.Stopped as stopped:
             end = stopped.offset
-            damage.on_bad_batch(plan.disk, state, index, stopped, recovery_point=plan.cut_from)
+            damage.on_bad_batch(plan.disk, state, index, stopped, known_end=plan.cut_from)
             break
     if state.damage is None:
         state.end_offset = end
-        if end < plan.recovery_point:
-            damage.on_missing_end(state, end, recovery_point=plan.recovery_point)
+        if end < plan.known_end:
+            damage.on_missing_end(state, end, known_end=plan.known_end)
+    if plan.loss is not None and (state.damaged_from is None or plan.loss.offset <= state.damaged_from):
+        state.damage, state.damaged_from = f"{plan.folder}: {plan.loss.why}", plan.loss.offset
     if state.damage is not None:
         assert state.damaged_from is not None
         if plan.quarantined_from is not None:
             # Further rot may have hidden where it began: what was not served is not served now.
             state.damaged_from = min(state.damaged_from, plan.quarantined_from)
         # Offsets that were synced stay in range: a reader is told of the damage, and not that they never were.
-        state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.recovery_point)
+        state.end_offset = max(damage.last_known_end(state, state.damaged_from), plan.known_end)
         damage.save_quarantine(plan.disk, plan.folder, state.damaged_from, state.damage)
     _settle(plan, first)
-
-
-def _gap_is_fine(plan: _Plan, segment: Segment, end: int) -> bool:
-    """Whether compaction may have left the gap: it works on synced segments of compacted topics only."""
-    return plan.settings.compact and segment.base_offset <= plan.recovery_point
 
 
 def _scan_segment(plan: _Plan, segment: Segment, *, below: int, is_last: bool) -> int:

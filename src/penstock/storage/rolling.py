@@ -67,6 +67,7 @@ class RollingLog:
         self.bases = [each.base_offset for each in state.segments]
         self.active: Segment = state.segments[-1]
         self.epochs = state.epochs
+        self.listed = state.listed
         self.producer_state = state.producers
         self._producers = state.producers.producers
         self.start_offset = state.start_offset
@@ -82,10 +83,12 @@ class RollingLog:
         # The checkpoints of the data folder must be written before files go.
         self.on_start_advanced: Callable[[], None] = _nothing
         self.when_start_saved: Callable[[Callable[[OSError | None], None]], None] = _at_once
-        self.on_truncating: Callable[[], None] = _nothing
+        self.on_truncating: Callable[[int], None] = _ignore
         self.flusher = Flusher(self)
-        if state.folder_changed:
+        if state.folder_changed or state.list_changed:
             self.flusher.folders[folder] = None
+        if state.list_changed:
+            self.flusher.files.append(state.listed.path)
         self.flusher.rolled.extend(state.unflushed)
         # Whether a transaction may have been aborted here: readers ask with every fetch.
         self.any_aborted = not aborted.none_in(state.segments)
@@ -368,14 +371,22 @@ class RollingLog:
         """Quarantine the log from the damage on: nothing is cut, nothing behind it is served."""
         slot = bisect_right(self.bases, segment.base_offset)
         bad, offset = damage.locate(segment, bad, below=self.bases[slot] if slot < len(self.bases) else self.end_offset)
+        self.quarantine(offset, damage.describe(segment, bad, offset))
+        self._refuse_storage()
+
+    def quarantine(self, offset: int, why: str) -> None:
+        """Serve nothing from an offset on, and take no records: something there is missing or cannot be read."""
         if self.damaged_from is None or offset < self.damaged_from:
             self.damaged_from = offset
-            self.damage = damage.describe(segment, bad, offset)
-            damage.save_quarantine(self.directory.disk, self.folder, offset, self.damage)
-        self._refuse_storage()
+            self.damage = why
+            damage.save_quarantine(self.directory.disk, self.folder, offset, why)
 
 
 def _nothing() -> None:
+    return
+
+
+def _ignore(offset: int) -> None:
     return
 
 

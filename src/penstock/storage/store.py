@@ -34,10 +34,12 @@ from penstock.storage.checkpoint import (
     write_offsets,
 )
 from penstock.storage.directory import LogDirectory
+from penstock.storage.held import HeldPartitions, Holding
 from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+from penstock.storage.recovery import Known
 from penstock.storage.reserve import Reserve
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.saved_offsets import SavedOffsets
@@ -48,6 +50,7 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 SYNC_FAILED: Final = ".sync_failed"
+BOOT_ID: Final = "boot-id"
 PARTITION_METADATA: Final = "partition.metadata"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
@@ -120,9 +123,15 @@ class LogStore:
         # Partitions that are deleted, while a mark or a recovery point of theirs may still be on disk.
         self._dead_marks, self._dead_points = set[TopicPartition](), set[TopicPartition]()
         self._syncing_names = self._names_changed = False
+        self._held = HeldPartitions(self._disk, self.folder)
+        # Logs whose folders' names a power loss could still take.
+        self._unnamed: set[Log] = set()
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
+        boot_id = self._disk.boot_id()
+        # After a failed sync even the same machine may have lost what was written.
+        self._same_boot = bool(boot_id) and not directory.failed_before and self._last_boot_id() == boot_id
 
     @classmethod
     def load(
@@ -241,10 +250,19 @@ class LogStore:
         folder = self._path(str(place))
         if self._disk.exists(folder) and self._topic_id_in(folder) not in (topic_id, None):
             self._set_aside(place)
-        is_new = not self._disk.exists(folder)
-        if is_new:
-            self._forget_namesake(place)
+        holding = self._held[topic_id, place.partition]
+        exists = self._disk.exists(folder)
+        is_lost = not exists and self._is_lost(place, holding, settings)
+        if not exists:
+            if not is_lost:
+                self._forget_namesake(place)
             self._disk.make_folder(folder)
+        known = Known(
+            recovery_point=self._recovery_points.get(place, 0),
+            log_start=self.log_starts.found(place),
+            least_end=self._least_end(place, settings),
+            held=is_lost or holding is Holding.HELD,
+        )
         log = Log.open(
             self._disk,
             folder,
@@ -252,28 +270,72 @@ class LogStore:
             TopicId(topic_id),
             settings,
             clock_wall_ms=self._clock.wall_ms,
-            clean=self.was_clean or is_new,
-            recovery_point=self._recovery_points.get(place, 0),
-            log_start=self.log_starts.found(place),
+            clean=self.was_clean or not exists,
+            known=known,
             directory=self.directory,
         )
-        if is_new or self._topic_id_in(folder) is None:
-            self._write_topic_id(log)
-        elif log.end_offset == 0:
-            # An empty log is closed without a sync: nothing of its folder may be on disk yet.
-            self._sync_names_with_first_batch(log)
+        self._hold(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
             logger.warning("%s", note)
         if log.damage is not None:
             logger.error(
-                "%s is served up to offset %d only, and takes no records: %s", place, log.damaged_from, log.damage
-            )
+                "%s is damaged: offsets %d to %d are not served, and no records are taken: %s. With another replica "
+                "it is refilled; otherwise put the files back, or see `penstock log accept-loss`",
+                place, log.damaged_from, log.end_offset - 1, log.damage,
+            )  # fmt: skip
         log.clean_offset = self.clean_offsets.found(place)
         log.on_start_advanced = self.log_starts.moved
         log.when_start_saved = self.log_starts.when_saved
-        log.on_truncating = self._truncating
+        log.on_truncating = partial(self._truncating, place)
         self.logs[place] = log
         return log
+
+    def _is_lost(self, place: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
+        """Whether a partition without a folder had one. The table stands in docs/internals/damage.md."""
+        if self._held.is_new:
+            return bool(self._recovery_points.get(place) or self.high_watermarks.get(place))
+        if holding is Holding.MADE:
+            return self._same_boot and settings.flush_mode != "fsync"
+        return holding is Holding.HELD
+
+    def _least_end(self, place: TopicPartition, settings: TopicSettings) -> int:
+        """An offset that a log must reach, by its mark; 0 where a power loss may have taken what is below the mark."""
+        is_durable = self._same_boot or settings.flush_mode == "fsync"
+        return self.high_watermarks.get(place, 0) if is_durable else 0
+
+    def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
+        """Note what the data folder holds from now on, and have it synced with the first batch."""
+        key = log.topic_id, log.topic_partition.partition
+        if is_lost:
+            self._held.note(key, Holding.HELD)
+        elif holding is Holding.UNKNOWN:
+            self._held.note(key, Holding.MADE if log.end_offset == 0 else Holding.HELD)
+        has_topic_id = not is_new and self._topic_id_in(log.folder) is not None
+        if not has_topic_id:
+            if not is_new:
+                logger.warning("%s had no %s: it is written again", log.folder, PARTITION_METADATA)
+            self._write_topic_id(log)
+        if not has_topic_id or holding is Holding.MADE or log.end_offset == 0:
+            # An empty log is closed without a sync: nothing of its folder may be on disk yet.
+            self._sync_names_with_first_batch(log)
+        if holding is Holding.MADE and log.syncs_appends and log.end_offset and log.damage is None:
+            # Recovery counts what it has found as durable.
+            log.flusher.sync_names()
+
+    def note_boot(self) -> None:
+        """Remember, once every log is open, under which boot of the machine they are written. Needs no sync."""
+        with suppress(OSError):
+            file = self._disk.open(self._path(BOOT_ID), create=True)
+            content = self._disk.boot_id().encode()
+            file.write((content,), 0)
+            file.truncate(len(content))
+            file.close()
+
+    def _last_boot_id(self) -> str:
+        try:
+            return self._disk.read_file(self._path(BOOT_ID)).decode(errors="replace")
+        except OSError:
+            return ""
 
     def delete(self, place: TopicPartition, topic_id: UUID) -> None:
         """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
@@ -284,6 +346,9 @@ class LogStore:
             log.abandon()
         elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
             return
+        with suppress(OSError):
+            self._held.note((topic_id, place.partition), Holding.UNKNOWN)
+        self._unnamed -= {log}
         self._forget_point(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
@@ -343,6 +408,9 @@ class LogStore:
         self._disk.rename(log.folder, target)
         del self.logs[place]
         log.abandon()
+        # What is filled again counts as held with its first batch.
+        self._held.note((log.topic_id, place.partition), Holding.UNKNOWN)
+        self._unnamed.discard(log)
         self._forget_point(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
@@ -402,11 +470,22 @@ class LogStore:
         file.write((content,), 0)
         file.truncate(len(content))
         file.close()
-        self._sync_names_with_first_batch(log)
 
     def _sync_names_with_first_batch(self, log: Log) -> None:
         log.flusher.files.append(f"{log.folder}/{PARTITION_METADATA}")
         log.flusher.folders.update({log.folder: None, self.folder: None})
+        log.flusher.on_named = partial(self._named, log)
+        self._unnamed.add(log)
+
+    def _named(self, log: Log) -> None:
+        """The names of a log are durable: from its first batch on a missing folder is a loss."""
+        self._held.note((log.topic_id, log.topic_partition.partition), Holding.HELD)
+        self._held.sync()
+        if log in self._unnamed:
+            # The data folder was synced for this log, and with it the names of all folders that were made before.
+            for each in self._unnamed:
+                each.flusher.folders.pop(self.folder, None)
+            self._unnamed.clear()
 
     # Checkpoints
 
@@ -414,11 +493,18 @@ class LogStore:
         """Write down what a crash need not scan again; epochs that only the log knew are written first."""
         points = dict(self._recovery_points)
         for place, log in self.logs.items():
+            if log.damage is not None:
+                continue
             log.flusher.sync_indexes()
             if log.recovery_point < points.get(place, 0) or log.save_epochs():
                 points[place] = log.recovery_point
                 self._checked_sizes[place] = log.active.size
         self._write_points(points)
+        try:
+            self._held.sync()
+        except OSError as error:
+            self.directory.fail(error)
+            raise StorageError(f"{self.folder}: {error}") from error
 
     def _write_points(self, points: Mapping[TopicPartition, int]) -> None:
         old = None if self._dead_points else self._recovery_points
@@ -429,10 +515,12 @@ class LogStore:
         """Write down what deletion has hidden, before returning."""
         self.log_starts.save_now()
 
-    def _truncating(self) -> None:
+    def _truncating(self, place: TopicPartition, offset: int) -> None:
         """A log is about to be cut: no crash may leave an offset behind what is left of it."""
         self.checkpoint_recovery_points()
         self.clean_offsets.save_now()
+        if self.high_watermarks.get(place, 0) > offset:
+            self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, place: offset})
 
     def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
         """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
@@ -494,6 +582,7 @@ class LogStore:
             self.log_starts.stop()
             self.clean_offsets.stop()
             self.logs.clear()
+            self._held.close()
             self._lock.release()
 
     def _path(self, name: str) -> str:

@@ -56,6 +56,10 @@ def _drop_hidden_segments(log: RollingLog, now_ms: int, error: OSError | None) -
     if log.damaged_from is not None:
         count = min(count, bisect_right(log.bases, log.damaged_from) - 1)
     leaving = log.segments[: max(count, 0)]
+    if leaving and log.listed.begins_at != log.bases[len(leaving)]:
+        # Without it the next start takes the log start checkpoint's word.
+        with suppress(OSError):
+            log.listed.begins(log.bases[len(leaving)])
     del log.segments[: len(leaving)]
     del log.bases[: len(leaving)]
     for segment in leaving:
@@ -147,6 +151,9 @@ def truncate_to(log: RollingLog, offset: int) -> None:
         # In a hole that compaction left, the log will end somewhere before the offset.
         in_hole = position is None or first_cut > offset
         _about_to_cut(log, offset, recovery_point=segment.base_offset if in_hole else first_cut)
+        changed = log.listed.cut(offset)
+        if changed is not None:
+            changed.sync()
         while log.segments[-1] is not segment:
             _remove(log, log.segments.pop())
             log.bases.pop()
@@ -167,6 +174,10 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
     _settle_swap(log)
     _about_to_cut(log, offset, recovery_point=offset)
+    is_listed = log.listed.exists
+    log.listed.restarts(offset).sync()
+    if not is_listed:
+        log.directory.disk.sync_folder(log.folder)
     for segment in log.segments:
         _remove(log, segment)
     log.segments.clear()
@@ -175,6 +186,7 @@ def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     snapshots.remove_snapshots(log.directory.disk, log.folder, above=-1)
     log.start_at(offset)
     log.directory.disk.sync_folder(log.folder)
+    log.listed.begins(offset).sync()
     log.start_offset = offset
     log.epochs.clear()
     _end_at(log, offset)
@@ -195,7 +207,7 @@ def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int) -> None:
     log.flusher.forget()
     log.flushed_offset = min(log.flushed_offset, recovery_point)
     log.clean_offset = min(log.clean_offset, offset)
-    log.on_truncating()
+    log.on_truncating(offset)
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 
 

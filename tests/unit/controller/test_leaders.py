@@ -5,15 +5,13 @@ from dataclasses import replace
 import pytest
 
 from penstock.controller.leaders import (
-    RECOVERED,
-    RECOVERING,
     Election,
     Living,
     change,
     is_unclean,
     settle,
 )
-from penstock.metadata.image import Image, PartitionImage
+from penstock.metadata.image import RECOVERED, RECOVERING, Image, PartitionImage
 from penstock.metadata.records import LOST_DIRECTORY, NO_CHANGE, ConfigRecord
 from penstock.model.ids import NO_NODE, TopicName
 from tests.unit.controller.cluster import (

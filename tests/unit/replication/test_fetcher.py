@@ -34,6 +34,7 @@ class FollowedLog:
 class FollowedPartition:
     topic, topic_id, index, leader_epoch, node_id, isr = "t", TOPIC, 0, 4, 1, (2,)
     high_watermark = 600
+    unclean = True
 
     def __init__(self) -> None:
         self.log: Any = FollowedLog()

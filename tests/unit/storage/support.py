@@ -8,6 +8,7 @@ from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.sim.disk import SimDisk
 from penstock.storage.log import Appended, Log
+from penstock.storage.recovery import Known
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
 
@@ -29,6 +30,8 @@ def open_log(
     clean: bool = False,
     recovery_point: int = 0,
     log_start: int = 0,
+    least_end: int = 0,
+    held: bool = False,
     clock: Callable[[], int] = lambda: NOW_MS,
     **changes: Any,
 ) -> Log:
@@ -40,8 +43,7 @@ def open_log(
         small_settings(**changes),
         clock_wall_ms=clock,
         clean=clean,
-        recovery_point=recovery_point,
-        log_start=log_start,
+        known=Known(recovery_point=recovery_point, log_start=log_start, least_end=least_end, held=held),
     )
 
 

@@ -152,7 +152,7 @@ def test_the_recovery_point_is_lowered_before_anything_is_cut() -> None:
     log = open_log(SimDisk())
     fill(log, [3] * 20)
     seen: list[tuple[int, int]] = []
-    log.on_truncating = lambda: seen.append((log.recovery_point, log.size))
+    log.on_truncating = lambda _: seen.append((log.recovery_point, log.size))
     size = log.size
     log.truncate_to(6)
     assert seen == [(6, size)]

@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.ports.disk import Disk
+from penstock.ports.disk import Disk, File
 from penstock.storage import aborted
 from penstock.storage.compaction.cleaned_segment import CLEANED_SUFFIX, SWAP_SUFFIX
 from penstock.storage.compaction.task import CleanedGroup
 from penstock.storage.scan import BadBatch, walk
 from penstock.storage.segment import Segment, file_name
+from penstock.storage.segment_list import REWRITTEN, SegmentList
 from penstock.storage.trim import DELETED_SUFFIX
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ _LOG_SWAP = ".log" + SWAP_SUFFIX
 _INDEX_SUFFIXES = (".index", ".timeindex", ".txnindex")
 
 
-Steps = Generator[None, None, Segment]
-"""A swap, which waits at each yield for a sync of the folder."""
+Steps = Generator[File | None, None, Segment]
+"""A swap, which waits at each yield for a sync: of the file, or of the folder."""
 
 
 class Swap:
@@ -44,6 +45,8 @@ class Swap:
         self._log = log
         self._done = done
         self._steps: Steps | None = _swap(log, old, group, now_ms)
+        # The file whose sync is waited for; without one it is the folder.
+        self._awaited: File | None = None
 
     def begin(self) -> None:
         self._log.swap = self
@@ -53,7 +56,10 @@ class Swap:
         """Make the remaining steps before returning. Blocks: for those who are about to cut the log."""
         while self._steps is not None:
             try:
-                self._log.directory.disk.sync_folder(self._log.folder)
+                if self._awaited is None:
+                    self._log.directory.disk.sync_folder(self._log.folder)
+                else:
+                    self._awaited.sync()
             except OSError as error:
                 self._step(error)
             else:
@@ -72,15 +78,23 @@ class Swap:
             self._end(log.directory.failure or OSError(f"{log.folder} is deleted"))
             return
         self._step(error)
-        if self._steps is not None:
-            log.directory.disk.sync_folder_later(log.folder, self._go_on)
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._steps is None:
+            return
+        disk = self._log.directory.disk
+        if self._awaited is None:
+            disk.sync_folder_later(self._log.folder, self._go_on)
+        else:
+            disk.sync_later(self._awaited, self._go_on)
 
     def _step(self, error: OSError | None) -> None:
-        """Make the next step, now that the folder is synced, or hear that it cannot be."""
+        """Make the next step, now that what it waited for is synced, or hear that it cannot be."""
         assert self._steps is not None, "asked only while it is under way"
         try:
             if error is None:
-                next(self._steps)
+                self._awaited = next(self._steps)
             else:
                 self._log.directory.fail(error)
                 self._steps.throw(error)
@@ -105,17 +119,25 @@ def _swap(log: RollingLog, old: Sequence[Segment], group: CleanedGroup, now_ms: 
         created_ms=old[0].created_ms,
     )
     new.txn_index.expected = group.txn_entries
+    slot = log.bases.index(old[-1].base_offset) + 1
+    end_offset = log.bases[slot] if slot < len(log.bases) else log.end_offset
     _commit(log, new)
-    yield
+    yield None
     retired: list[Segment] = []
     try:
+        is_listed = log.listed.exists
+        yield log.listed.closed(new.base_offset, end_offset, REWRITTEN)
+        if not is_listed:
+            yield None
         _retire(old[1:], retired)
-        yield
+        yield None
         _take_names(log.directory.disk, new)
     except OSError as error:
         _take_back(log, new, retired, error)
         raise
     log.replace_segments(old, new)
+    with suppress(OSError):
+        log.listed.closed(new.base_offset, end_offset, new.size)
     doomed = tuple(path for segment in retired for path in segment.paths())
     log.doomed.append((now_ms + log.settings.file_delete_delay_ms, doomed))
     log.swap = None
@@ -191,7 +213,7 @@ def _take_back(log: RollingLog, new: Segment, retired: Sequence[Segment], error:
 # What a start does
 
 
-def finish_swaps(disk: Disk, folder: str) -> list[str]:
+def finish_swaps(disk: Disk, folder: str, listed: SegmentList) -> list[str]:
     """Complete the swaps that a crash has interrupted; return what was done, for people."""
     names = disk.list(folder)
     notes: list[str] = []
@@ -199,14 +221,16 @@ def finish_swaps(disk: Disk, folder: str) -> list[str]:
         if name.endswith(_LOG_SWAP):
             aborted.remove_checkpoint(disk, folder)
             base_offset = int(name.removesuffix(_LOG_SWAP))
-            _finish(disk, folder, base_offset, names)
+            _finish(disk, folder, base_offset, names, listed)
             notes.append(f"{folder}: a compaction of the segment {base_offset} was interrupted and is finished now")
     return notes
 
 
-def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str]) -> None:
+def _finish(disk: Disk, folder: str, base_offset: int, names: Sequence[str], listed: SegmentList) -> None:
     path = f"{folder}/{file_name(base_offset, '.log')}"
     end = _end_of(disk, path + SWAP_SUFFIX, base_offset)
+    if listed.exists and not listed.is_void:
+        listed.closed(base_offset, end, REWRITTEN).sync()
     for name in names:
         stem, _, suffix = name.partition(".")
         if "." + suffix in (".log", *_INDEX_SUFFIXES) and stem.isdecimal() and base_offset < int(stem) < end:

@@ -1,0 +1,101 @@
+"""Comparing the segments that a start finds with those that the log is known to have.
+
+Listed segments are compared by their sizes; the others by the headers at their ends. The decisions stand in
+docs/internals/damage.md. Called by recovery.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Segment, file_name
+from penstock.storage.segment_list import HOLE, REWRITTEN, Listed, SegmentList
+
+
+class Loss(NamedTuple):
+    """The first offset that should be there and is not, and why, for people."""
+
+    offset: int
+    why: str
+
+
+def first_loss(
+    listed: SegmentList, segments: Sequence[Segment], *, log_start: int, held: bool, joined_below: int
+) -> Loss | None:
+    """Return the lowest loss that can be told without reading the log, None if there is none.
+
+    `held`: the log is known to have had a segment. Unlisted segments must join below the offset `joined_below`.
+    """
+    first = max(log_start, listed.begins_at or 0)
+    if not segments:
+        known = held or listed.end_offset is not None
+        return Loss(first, "all of its segments are missing") if known and not listed.may_be_empty else None
+    losses = [*_missing_start(listed, segments, first, held=held), *_unlike_the_list(listed, segments, log_start)]
+    losses += _gaps(listed.end_offset or 0, segments, log_start, joined_below)
+    return min(losses, default=None)
+
+
+def _missing_start(listed: SegmentList, segments: Sequence[Segment], first: int, *, held: bool) -> Iterator[Loss]:
+    base_offset = segments[0].base_offset
+    is_known = held or (listed.exists and not listed.is_void)
+    if base_offset > first and is_known and not (listed.may_be_empty or listed.is_hole(first)):
+        yield Loss(first, f"the log begins at offset {first}, and its first segment at {base_offset}")
+
+
+def _unlike_the_list(listed: SegmentList, segments: Sequence[Segment], log_start: int) -> Iterator[Loss]:
+    found = {each.base_offset: each for each in segments}
+    for entry in listed:
+        if entry.end_offset > log_start and entry.size != HOLE:
+            segment = found.get(entry.base_offset)
+            if segment is None:
+                why = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
+                yield Loss(max(entry.base_offset, log_start), why)
+            elif entry.size == REWRITTEN:
+                yield from _gaps_within(segments, entry, log_start)
+            elif segment.size != entry.size:
+                end = readable_end(segment)
+                if end < entry.end_offset:
+                    why = f"segment {entry.base_offset} has {segment.size} bytes and was closed with {entry.size}"
+                    yield Loss(max(end, log_start), why)
+    end_offset = listed.end_offset
+    if end_offset is not None and end_offset >= log_start and end_offset not in found and not listed.may_be_empty:
+        yield Loss(end_offset, f"segment {end_offset} is missing")
+
+
+def _gaps_within(segments: Sequence[Segment], entry: Listed, log_start: int) -> Iterator[Loss]:
+    """Look at the segments that are or were to be replaced by one."""
+    inside = [each for each in segments if entry.base_offset <= each.base_offset < entry.end_offset]
+    ends = [*(each.base_offset for each in inside[1:]), entry.end_offset]
+    for segment, wanted in zip(inside, ends, strict=True):
+        yield from _gap_behind(segment, wanted, log_start)
+
+
+def _gaps(listed_end: int, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
+    """Look at closed segments behind the listed ones, as far as the scan of a start does not read them."""
+    for segment, following in pairwise(segments):
+        if listed_end <= segment.base_offset < below:
+            yield from _gap_behind(segment, following.base_offset, log_start)
+
+
+def _gap_behind(segment: Segment, wanted: int, log_start: int) -> Iterator[Loss]:
+    try:
+        end = segment.end_offset()
+    except BadBatch:
+        end = readable_end(segment)
+    if end != wanted and wanted > log_start:
+        name = file_name(segment.base_offset, ".log")
+        yield Loss(max(min(end, wanted), log_start), f"{name} ends at offset {end}, and {wanted} must follow it")
+
+
+def readable_end(segment: Segment) -> int:
+    """Return the offset behind the last batch that can be reached from the segment's beginning."""
+    end = segment.base_offset
+    try:
+        for _, header in segment.headers_from(0):
+            end = header[0] + header[6] + 1
+    except BadBatch:
+        pass
+    return end

@@ -1,0 +1,112 @@
+"""Which partitions a data folder holds (`held-partitions`): what tells a lost folder from a new partition.
+
+A table of slots that are rewritten in place, so that a full disk refuses no change of state. The format and the
+meaning of each state stand in docs/internals/damage.md. Called by store.py. Raises OSError.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+from uuid import UUID
+
+from crc32c import crc32c
+
+from penstock.ports.disk import Disk, File
+
+FILE_NAME: Final = "held-partitions"
+# A slot divides a sector, so a power loss leaves it as it was or as it is to be.
+_SLOT: Final = Struct(">B3x16siI4x")
+_CHECKED_SIZE: Final = 24
+
+Key = tuple[UUID, int]
+
+
+class Holding(IntEnum):
+    """What is known of a partition's folder."""
+
+    UNKNOWN = 0
+    MADE = 1
+    HELD = 2
+
+
+class HeldPartitions:
+    """The partitions of one data folder, by topic id and index."""
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._path = f"{folder}/{FILE_NAME}"
+        self._slots: dict[Key, int] = {}
+        self._states: dict[Key, Holding] = {}
+        self._free: list[int] = []
+        self._count = 0
+        self._file: File | None = None
+        self._is_dirty = False
+        self.is_new = False
+        """Whether there was no file: nothing is known of any partition."""
+        self._load()
+
+    def __getitem__(self, key: Key) -> Holding:
+        return self._states.get(key, Holding.UNKNOWN)
+
+    def note(self, key: Key, state: Holding) -> None:
+        """Write a state down, without a sync. A partition that is UNKNOWN gives its slot back."""
+        if self[key] is state:
+            return
+        slot = self._slots.get(key)
+        if slot is None:
+            slot = self._free[-1] if self._free else self._count
+        content = bytes(_SLOT.size)
+        if state is not Holding.UNKNOWN:
+            content = _SLOT.pack(state, key[0].bytes, key[1], 0)
+            content = _SLOT.pack(state, key[0].bytes, key[1], crc32c(content[:_CHECKED_SIZE]))
+        self._open().write((content,), slot * _SLOT.size)
+        self._is_dirty = True
+        if slot == self._count:
+            self._count += 1
+        elif self._free and self._free[-1] == slot:
+            self._free.pop()
+        if state is Holding.UNKNOWN:
+            del self._slots[key], self._states[key]
+            self._free.append(slot)
+        else:
+            self._slots[key], self._states[key] = slot, state
+
+    def sync(self) -> None:
+        """Make everything that was noted durable. Blocks, unless nothing has changed."""
+        if self._is_dirty:
+            self._open().sync()
+            self._is_dirty = False
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> File:
+        if self._file is None:
+            is_new = not self._disk.exists(self._path)
+            self._file = self._disk.open(self._path, create=True)
+            if is_new:
+                self._disk.sync_folder(self._folder)
+        return self._file
+
+    def _load(self) -> None:
+        try:
+            content = self._disk.read_file(self._path)
+        except FileNotFoundError:
+            self.is_new = True
+            return
+        self._count = -(-len(content) // _SLOT.size)
+        for slot in range(self._count):
+            at = slot * _SLOT.size
+            checked = content[at : at + _CHECKED_SIZE]
+            if len(content) - at < _SLOT.size:
+                self._free.append(slot)
+                continue
+            state, topic_id, index, crc = _SLOT.unpack_from(content, at)
+            if state in (Holding.MADE, Holding.HELD) and crc == crc32c(checked):
+                key = UUID(bytes=topic_id), index
+                self._slots[key], self._states[key] = slot, Holding(state)
+            else:
+                self._free.append(slot)

@@ -1,0 +1,174 @@
+"""The segments that a log knows it has (`segments`), so that a start notices one that is missing or cut.
+
+A list of changes, appended and applied in order; the format, and when each change is written and synced, stand in
+docs/internals/damage.md. Called by rolling.py, flush.py, trim.py, compaction/swap.py and recovery.py. Raises OSError.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from penstock.ports.disk import Disk, File
+
+FILE_NAME: Final = "segments"
+REWRITTEN: Final = -1
+BEGINS: Final = -2
+RESTARTS: Final = -3
+CUT: Final = -4
+HOLE: Final = -5
+_CHANGE: Final = Struct(">qqqI4x")
+_CHECKED_SIZE: Final = 24
+# A list is written anew when it has so many changes for each one that still counts.
+_CHANGES_PER_ENTRY_MAX: Final = 4
+_CHANGES_LEAST: Final = 64
+
+
+class Listed(NamedTuple):
+    """A closed segment, a range that is being rewritten (size REWRITTEN), or a hole (size HOLE)."""
+
+    base_offset: int
+    end_offset: int
+    size: int
+
+
+class SegmentList:
+    """The closed segments of one log, oldest first, as far as they are known."""
+
+    __slots__ = ("_changes", "_disk", "_entries", "_path", "begins_at", "exists", "is_void", "may_be_empty")
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self._disk = disk
+        self._path = f"{folder}/{FILE_NAME}"
+        self._entries: list[Listed] = []
+        self._changes = 0
+        self.begins_at: int | None = None
+        """The base offset of the first segment when that last changed; None if it never did."""
+        self.may_be_empty = False
+        self.exists = False
+        """Whether there is a file."""
+        self.is_void = False
+        """Whether the file was damaged, so that it says nothing."""
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def __iter__(self) -> Iterator[Listed]:
+        return iter(self._entries)
+
+    @property
+    def end_offset(self) -> int | None:
+        """The base offset of the segment that must follow the last listed one; None if nothing is listed."""
+        return self._entries[-1].end_offset if self._entries else self.begins_at
+
+    def entry_at(self, base_offset: int) -> Listed | None:
+        slot = bisect_left(self._entries, base_offset, key=_base_of)
+        found = self._entries[slot] if slot < len(self._entries) else None
+        return found if found is not None and found.base_offset == base_offset else None
+
+    def is_hole(self, offset: int) -> bool:
+        """Whether the loss of an offset was accepted."""
+        slot = bisect_right(self._entries, offset, key=_base_of) - 1
+        return slot >= 0 and self._entries[slot].size == HOLE and offset < self._entries[slot].end_offset
+
+    # Changes; none of these syncs
+
+    def closed(self, base_offset: int, end_offset: int, size: int) -> File:
+        """A segment is closed, and its bytes are synced; with REWRITTEN, it is about to be replaced."""
+        return self._append(base_offset, end_offset, size)
+
+    def hole(self, start: int, end: int) -> File:
+        return self._append(start, end, HOLE)
+
+    def begins(self, offset: int) -> File:
+        """The log begins with the segment of this offset."""
+        return self._append(offset, offset, BEGINS)
+
+    def restarts(self, offset: int) -> File:
+        """The log is about to be emptied, to begin at this offset."""
+        return self._append(offset, offset, RESTARTS)
+
+    def cut(self, offset: int) -> File | None:
+        """The log is about to be cut at this offset, and the segment before it opened; None if none is listed there."""
+        reaches = bool(self._entries) and self._entries[-1].end_offset >= offset
+        return self._append(offset, offset, CUT) if reaches else None
+
+    def forget_before(self, offset: int) -> None:
+        """Drop from memory what lies wholly below the log start: it may be missing."""
+        kept = 0
+        while kept < len(self._entries) and self._entries[kept].end_offset <= offset:
+            kept += 1
+        del self._entries[:kept]
+
+    def _append(self, base_offset: int, end_offset: int, kind: int) -> File:
+        file = self._disk.open(self._path, create=True)
+        if self.is_void:
+            file.truncate(0)
+            self._changes, self.is_void = 0, False
+        file.write((_encode(base_offset, end_offset, kind),), self._changes * _CHANGE.size)
+        self._changes += 1
+        self.exists = True
+        self._apply(base_offset, end_offset, kind)
+        return file
+
+    # Reading
+
+    def load(self) -> None:
+        """Read the file. A torn end is left out; a list that is damaged elsewhere is void."""
+        content = self._disk.read_file(self._path)
+        self.exists = True
+        whole = len(content) // _CHANGE.size
+        for number in range(whole):
+            at = number * _CHANGE.size
+            base_offset, end_offset, kind, crc = _CHANGE.unpack_from(content, at)
+            if crc != crc32c(content[at : at + _CHECKED_SIZE]) or kind < HOLE:
+                if number + 1 < whole:
+                    self._void()
+                return
+            self._apply(base_offset, end_offset, kind)
+            self._changes = number + 1
+
+    def tidy(self) -> None:
+        """Write the list anew if most of it is superseded. Not before the log is known to be whole."""
+        if self._changes > max(_CHANGES_LEAST, len(self._entries) * _CHANGES_PER_ENTRY_MAX):
+            changes = [] if self.begins_at is None else [(self.begins_at, self.begins_at, BEGINS)]
+            if self.may_be_empty:
+                changes = [(base, end, RESTARTS) for base, end, _ in changes]
+            changes += self._entries
+            self._disk.replace_file(self._path, b"".join(_encode(*each) for each in changes))
+            self._changes = len(changes)
+
+    def _void(self) -> None:
+        self._entries.clear()
+        self.begins_at, self.may_be_empty, self.is_void = None, False, True
+
+    def _apply(self, base_offset: int, end_offset: int, kind: int) -> None:
+        if kind in (BEGINS, RESTARTS):
+            self.begins_at, self.may_be_empty = base_offset, kind == RESTARTS
+            kept = [] if self.may_be_empty else [each for each in self._entries if each.base_offset >= base_offset]
+            self._entries[:] = kept
+            return
+        if kind == CUT:
+            while self._entries and self._entries[-1].end_offset >= base_offset:
+                self._entries.pop()
+            return
+        self.may_be_empty = False
+        first = bisect_left(self._entries, base_offset, key=_base_of)
+        if first and self._entries[first - 1].end_offset > base_offset:
+            first -= 1
+        last = bisect_left(self._entries, end_offset, key=_base_of)
+        self._entries[first:last] = [Listed(base_offset, end_offset, kind)]
+
+
+def _base_of(listed: Listed) -> int:
+    return listed.base_offset
+
+
+def _encode(base_offset: int, end_offset: int, kind: int) -> bytes:
+    content = _CHANGE.pack(base_offset, end_offset, kind, 0)
+    return _CHANGE.pack(base_offset, end_offset, kind, crc32c(content[:_CHECKED_SIZE]))
