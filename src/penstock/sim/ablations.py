@@ -18,6 +18,7 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import snapshot as metadata_snapshot
 from penstock.metadata.records import PartitionRecord
 from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusal
+from penstock.replication import follower
 from penstock.replication.marks import MarkedLog
 from penstock.replication.partition import Partition
 from penstock.sim import cluster_ablations, compaction_ablations
@@ -25,11 +26,13 @@ from penstock.sim.bugs import BUGS, Patch, bug, replaced
 from penstock.storage import damage, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
+from penstock.storage.held import HeldPartitions, Holding
 from penstock.storage.journal import FILE_NAMES, Journal
 from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.saved_offsets import SavedOffsets
 from penstock.storage.scan import walk
+from penstock.storage.segment_list import SegmentList
 from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
@@ -142,7 +145,7 @@ def deleted_records_forgotten() -> list[Patch]:
 def rot_is_cut() -> list[Patch]:
     """Recovery cuts a log at the first bad batch, whatever follows."""
 
-    def cut(disk: Any, state: Any, index: int, stopped: Any, *, recovery_point: int) -> None:
+    def cut(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
         stopped.segment.truncate(stopped.bad.position, stopped.offset)
         damage._set_aside_later(disk, state, index + 1)
 
@@ -172,6 +175,27 @@ def stale_epochs_trusted() -> list[Patch]:
     return [
         patch.object(recovery, "_epoch_is_true", lambda *arguments: True),
         patch.object(recovery, "_none_is_missing", lambda *arguments: True),
+    ]
+
+
+@bug
+def missing_folder_is_new() -> list[Patch]:
+    """A partition without a folder gets an empty log, whatever it held."""
+    return [patch.object(HeldPartitions, "__getitem__", lambda self, key: Holding.UNKNOWN)]
+
+
+@bug
+def truncate_below_own_mark() -> list[Patch]:
+    """So does a leader, and its followers remove what is committed on its word."""
+    return [*missing_folder_is_new(), patch.object(follower, "loses_committed", lambda step, log, mark: False)]
+
+
+@bug
+def missing_segment_skipped() -> list[Patch]:
+    """A start does not look for missing segments, and readers step over the gaps that they leave."""
+    return [
+        patch.object(recovery, "first_loss", lambda *arguments, **named: None),
+        patch.object(SegmentList, "is_hole", lambda self, offset: True),
     ]
 
 

@@ -16,7 +16,10 @@ from typing import Any, TextIO
 from penstock.sim.world import Result
 
 LONG_CAMPAIGN = 500
-MUST_HAPPEN = ("kill", "power loss", "clean stop", "sync fails", "disk full", "rot", "late request", "clock jump")
+MUST_HAPPEN = (
+    "kill", "power loss", "clean stop", "sync fails", "disk full", "rot", "late request", "clock jump",
+    "folder lost", "segment lost", "segment cut",
+)  # fmt: skip
 MUST_BE_REACHED = (
     "leader changed",
     "no leader",

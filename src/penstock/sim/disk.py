@@ -248,6 +248,18 @@ class SimDisk:
         if position < len(found.durable):
             found.durable[position] ^= mask
 
+    def lose(self, path: str) -> None:
+        """Let a file or a folder be gone for good, with all that is in it."""
+        folder, name = self._place(path)
+        folder.names.pop(name, None)
+        folder.durable.pop(name, None)
+        # Counted changes stay in their places: a sync under way ends at one of them.
+        folder.pending = deque(change if name not in change[:2] else ("", "", None) for change in folder.pending)
+
+    def cut_off(self, path: str, size: int) -> None:
+        """Let a file have lost its end."""
+        self.put_back(path, bytes(self._file(path).content[:size]))
+
     def put_back(self, path: str, content: bytes) -> None:
         """Let a file be again what it was once: all writes since are lost, and the disk does not say so."""
         found = self._file(path)

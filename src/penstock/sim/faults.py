@@ -10,6 +10,7 @@ import asyncio
 import errno
 from collections import deque
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +179,67 @@ class Faults:
             self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
         self._world.down_for(host, 0.5)
 
+    async def folder_lost(self, _: Host) -> None:
+        """A partition's folder is gone, while its node is down."""
+        host = await self._down_for_loss()
+        if host is None:
+            return
+        folders = sorted({path.rpartition("/")[0] for path in host.disk.files() if path.startswith(ROTTING)})
+        folders = [each for each in folders if each.rpartition("-")[2].isdecimal()]
+        if folders:
+            self._lose("folder lost", host, self._random.choice(folders))
+        self._back_up(host)
+
+    async def segment_lost(self, _: Host) -> None:
+        """The file of a closed segment is gone, while its node is down."""
+        host = await self._down_for_loss()
+        if host is None:
+            return
+        closed = _closed_segments(host)
+        if closed:
+            self._lose("segment lost", host, self._random.choice(closed))
+        self._back_up(host)
+
+    async def segment_cut(self, _: Host) -> None:
+        """The file of a closed segment has lost its end, while its node is down."""
+        host = await self._down_for_loss()
+        if host is None:
+            return
+        closed = [path for path in _closed_segments(host) if host.disk.size_of(path)]
+        if closed:
+            path = self._random.choice(closed)
+            size = self._random.randrange(host.disk.size_of(path))
+            self._trace.fault("segment cut", host.name, path, size)
+            host.disk.cut_off(path, size)
+            self._note_loss(path)
+        self._back_up(host)
+
+    async def _down_for_loss(self) -> Host | None:
+        """Take down the node whose disk may lose something, and perhaps all others; None if it is down already."""
+        # As with rot, one disk only.
+        host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+        with_others = self._random.random() < 0.5
+        if not await self._down(host):
+            return None
+        for other in self._world.hosts:
+            if with_others and other is not host:
+                self._world.down_for(other, self._away())
+                other.kill()
+        return host
+
+    def _back_up(self, host: Host) -> None:
+        self._world.down_for(host, self._random.choice((0.1, 0.5, 3.0)))
+
+    def _lose(self, what: str, host: Host, path: str) -> None:
+        self._trace.fault(what, host.name, path)
+        host.disk.lose(path)
+        self._note_loss(path)
+
+    def _note_loss(self, path: str) -> None:
+        """A partition without another replica must be refused from here on; with others nothing may show."""
+        if len(self._world.hosts) == 1:
+            self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
+
     # -- time and network ------------------------------------------------------------------
 
     async def clock_jump(self, host: Host) -> None:
@@ -277,6 +339,13 @@ def _derived(host: Host) -> list[str]:
     """The files of a node that can be made again from its logs."""
     names = [(path, path.rpartition("/")[2]) for path in host.disk.files() if "__cluster_metadata" not in path]
     return [path for path, name in names if name.endswith(DERIVED) or name in DERIVED_CHECKPOINTS]
+
+
+def _closed_segments(host: Host) -> list[str]:
+    """The segments that others follow, in the logs of topics that clients read."""
+    logs = [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
+    logs = [path for path in logs if path.rpartition("/")[0].rpartition("-")[2].isdecimal()]
+    return [path for path, following in pairwise(logs) if path.rpartition("/")[0] == following.rpartition("/")[0]]
 
 
 def _rottable(content: bytes) -> list[tuple[int, int]]:

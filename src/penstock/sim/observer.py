@@ -1,7 +1,7 @@
 """The invariants that only show in what nodes hold: looked at while they run.
 
 Subscribes to every node's metadata as it comes up, and looks at quorums, partitions and their marks
-several times a simulated second. Invariants 13, 16, 17, 20, 24-27; at the end also 14, 23 and 58.
+several times a simulated second. Invariants 13, 16-18, 20, 24-27; at the end also 14, 23 and 58.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class Observer:
         self._epochs: dict[str, int] = {}
         self._quorum_marks: dict[tuple[str, int], int] = {}
         self._led_up_to: dict[str, int] = {}
+        self._marks: dict[tuple[str, str, int], tuple[Partition, int]] = {}
         for host in hosts:
             host.on_up = self._up
 
@@ -121,10 +122,22 @@ class Observer:
             self._look_at_quorum(host)
             assert host.node is not None
             for partition in host.node.context.replicas.all():
+                self._look_at_mark(host, partition)
                 if partition.is_leader and partition.lead is not None:
                     self._look_at_leader(host, partition, running)
         for host in self._hosts:
             self._look_at_vote(host)
+
+    def _look_at_mark(self, host: Host, partition: Partition) -> None:
+        """What a replica knows to be committed stays, unless an unclean election gave it up."""
+        key = (host.name, partition.topic_id.hex, partition.index)
+        before, mark = self._marks.get(key, (partition, 0))
+        self._marks[key] = partition, partition.high_watermark
+        if before is partition and partition.high_watermark < mark and not partition.unclean:
+            self._complain(
+                f"inv_18: {host.name} has removed committed records of {partition.topic}-{partition.index}: its mark "
+                f"went from {mark} to {partition.high_watermark}"
+            )
 
     def _look_at_quorum(self, host: Host) -> None:
         assert host.node is not None

@@ -1,8 +1,8 @@
 """What one seed is about: how many nodes, which topics and clients, which faults and how often.
 
 A swarm: each seed switches on some of everything, so that rare combinations get a run of their own.
-Faults stay within what is promised; seeds with rot of committed data on a single replica are marked
-`beyond`, and must end in refusals, never in wrong answers.
+Faults stay within what is promised; seeds with rot or loss of committed data on a single replica are
+marked `beyond`, and must end in refusals, never in wrong answers.
 """
 
 from collections.abc import Mapping
@@ -43,6 +43,10 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
 )
 
 
+LOSSES: Mapping[str, float] = MappingProxyType({"folder_lost": 12.0, "segment_lost": 12.0, "segment_cut": 12.0})
+"""Files that are gone; all on one disk, as rot is."""
+
+LOSSES_CHANCE = 0.2
 TABLES_CHANCE = 0.25
 
 
@@ -86,7 +90,7 @@ class Plan:
 
     @property
     def beyond(self) -> bool:
-        return self.nodes == 1 and "rot" in self.faults
+        return self.nodes == 1 and any(name in self.faults for name in ("rot", *LOSSES))
 
     def summary(self) -> str:
         faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
@@ -128,6 +132,9 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             if random.random() < likely:
                 plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
     plan.lag_ms = Random(f"{seed}:lag").choice((1_500, 5_000, 30_000))
+    if (chosen := Random(f"{seed}:losses")).random() < LOSSES_CHANCE:
+        for name in chosen.sample(sorted(LOSSES), chosen.choice((1, 1, 2, 3))):
+            plan.faults[name] = LOSSES[name] * chosen.choice((0.4, 1.0, 2.0))
     if (chosen := Random(f"{seed}:tables")).random() < TABLES_CHANCE:
         _draw_tables(plan, chosen)
     return plan

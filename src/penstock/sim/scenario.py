@@ -58,6 +58,8 @@ class Story(World):
         plan.topics = [TopicPlan(name, int(self._options.get("partitions", "1")))]
         if "min_isr" in self._options:
             plan.topics[0].configs["min.insync.replicas"] = self._options["min_isr"]
+        if "segment_bytes" in self._options:
+            plan.topics[0].configs["internal.segment.bytes"] = self._options["segment_bytes"]
         super().__init__(plan)
         self._lines = lines[1:]
         self._client = Client(self.shared, "teller")
@@ -148,6 +150,16 @@ class Story(World):
     async def do_free(self, *nodes: str) -> str:
         for node in nodes:
             self._host_of(node).disk.capacity = None
+        return "ok"
+
+    async def do_lose(self, node: str, place: str, *segments: str) -> str:
+        """A stopped node loses the folder of a partition, or closed segments of it, counted from 1."""
+        disk = self._host_of(node).disk
+        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")]
+        for segment in segments:
+            disk.lose(logs[int(segment) - 1])
+        if not segments:
+            disk.lose(f"{DATA}/{place}")
         return "ok"
 
     async def do_wait(self, seconds: str) -> str:

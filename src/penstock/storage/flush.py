@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ class Flusher:
         "_stopped",
         "_synced_file",
         "_synced_size",
+        "_unlisted",
         "busy",
         "closed",
         "files",
@@ -56,6 +56,8 @@ class Flusher:
         # The active segment's file, if it was synced, and its size when that was asked for.
         self._synced_file: File | None = None
         self._synced_size = 0
+        # Synced segments that the disk has refused to list: they are tried again.
+        self._unlisted: list[tuple[File, int]] = []
 
     def start(self) -> None:
         """Sync the oldest file that needs it, unless a sync is under way."""
@@ -68,6 +70,10 @@ class Flusher:
             log.directory.fail(error)
             return
         disk = log.directory.disk
+        if self._unlisted:
+            unlisted, self._unlisted = self._unlisted, []
+            for job in unlisted:
+                self._list_closed(job)
         if self.rolled:
             job = self.rolled[0]
             self.busy = True
@@ -104,6 +110,7 @@ class Flusher:
         self._generation += 1
         self._synced_file = None
         self.rolled.clear()
+        self._unlisted.clear()
 
     def now(self) -> None:
         """Sync everything before returning; raises OSError. For closing and other cold paths."""
@@ -159,7 +166,7 @@ class Flusher:
     def _list_closed(self, job: tuple[File, int]) -> None:
         """List a closed segment, now that it is synced; the list is synced before anything behind it counts.
 
-        A disk that refuses leaves the segment out: the next start looks at its end instead.
+        What a full disk refuses is tried again with the next sync.
         """
         log = self._log
         file, end = job
@@ -168,10 +175,13 @@ class Flusher:
             return
         segment = log.segments[slot]
         is_listed = log.listed.exists
-        with suppress(OSError):
+        try:
             self.rolled.appendleft((log.listed.closed(segment.base_offset, end, segment.size), end))
-            if not is_listed:
-                self.folders[log.folder] = None
+        except OSError:
+            self._unlisted.append(job)
+            return
+        if not is_listed:
+            self.folders[log.folder] = None
 
     def _finished(self, generation: int, job: tuple[File, int], size: int, error: OSError | None) -> None:
         log = self._log
