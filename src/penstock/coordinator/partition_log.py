@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from penstock.coordinator.decision import InTransaction, TransactionEnd
+from penstock.model.errors import StorageError
 from penstock.ports.clock import Clock
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.waiting import WaitingProduce
@@ -59,6 +60,9 @@ class PartitionLog:
 
     def batches(self) -> Iterator[memoryview]:
         log = self._partition.log
+        if log.damage is not None:
+            # Where it ended is perhaps not known: what can be read may be too little.
+            raise StorageError(log.damage)
         offset, end = log.start_offset, log.end_offset
         while offset < end:
             found = log.read(offset, max_bytes=READ_SIZE, end=end, at_least_one=True)

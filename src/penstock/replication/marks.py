@@ -1,7 +1,7 @@
 """What consumers are shown of a partition's log: the high watermark, the last stable offset, and who waits for them.
 
 The base of `Partition`, which says how far the mark may go. Calls go to storage/log.py and, for those who wait,
-to waiting.py. Refuses: OffsetOutOfRange.
+to waiting.py. Refuses: OffsetOutOfRange, StorageError.
 """
 
 from __future__ import annotations
@@ -148,6 +148,9 @@ class MarkedLog:
         end = self.last_stable_offset if committed_only else self.high_watermark
         log = self.log
         if offset >= end:
+            if log.damaged_from is not None and offset >= log.damaged_from:
+                # There is more, or was: it must not look as if the reader had to wait for it.
+                raise StorageError(log.damage)
             if offset > log.end_offset:
                 raise OffsetOutOfRange
             if offset >= log.start_offset:

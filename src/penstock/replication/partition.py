@@ -429,14 +429,20 @@ class Partition(MarkedLog):
         return log.read(offset, max_bytes=max_bytes, end=log.end_offset, at_least_one=at_least_one)
 
     def end_for_consumers(self, *, committed_only: bool) -> int:
-        """Where the log ends for a consumer that asks. Refuses while a new leader has not learned the mark."""
+        """Where the log ends for a consumer that asks. Refuses while a new leader has not learned the mark.
+
+        Where a damaged log ended is perhaps not known: that is refused, too.
+        """
+        if self.log.damage is not None:
+            raise StorageError(self.log.damage)
         if not self.mark_is_known:
             raise OffsetNotAvailable
         return self.last_stable_offset if committed_only else self.high_watermark
 
     def diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where the reader's log and this one part, if they do before the offset (KIP-595)."""
-        if self.log.damage is not None and len(self.replicas) > 1:
+        damaged_from = self.log.damaged_from
+        if damaged_from is not None and (len(self.replicas) > 1 or offset >= damaged_from):
             # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
             raise StorageError(self.log.damage)
         epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.end_offset)

@@ -76,7 +76,7 @@ def _gaps_within(segments: Sequence[Segment], entry: Listed, log_start: int) -> 
 def _gaps(listed_end: int, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
     """Look at closed segments behind the listed ones, as far as the scan of a start does not read them."""
     for segment, following in pairwise(segments):
-        if listed_end <= segment.base_offset < below:
+        if listed_end <= segment.base_offset and following.base_offset <= below:
             yield from _gap_behind(segment, following.base_offset, log_start)
 
 

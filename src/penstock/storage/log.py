@@ -283,6 +283,9 @@ class Log(RollingLog):
         None when there is nothing below `end`, or when not even one batch fits and none must.
         """
         if offset < self.start_offset or offset > self.end_offset:
+            if self.damaged_from is not None and offset > self.end_offset:
+                # Where a damaged log ended is perhaps not known.
+                self._refuse_storage()
             raise OffsetOutOfRange(f"offset {offset} is outside {self.start_offset} to {self.end_offset}")
         if end > self.end_offset:
             end = self.end_offset

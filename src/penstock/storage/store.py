@@ -415,6 +415,7 @@ class LogStore:
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
         self._disk.sync_folder(self.folder)
+        self._held.sync()
         return target
 
     def release_damaged(self, place: TopicPartition) -> None:

@@ -207,7 +207,7 @@ def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int) -> None:
     log.flusher.forget()
     log.flushed_offset = min(log.flushed_offset, recovery_point)
     log.clean_offset = min(log.clean_offset, offset)
-    log.on_truncating(offset)
+    log.on_truncating(min(offset, recovery_point))
     aborted.remove_checkpoint(log.directory.disk, log.folder)
 
 
