@@ -1,7 +1,7 @@
-"""penstock log: look into the files of a data folder, without a broker.
+"""penstock log: look into the files of a data folder, without a broker, and accept the loss of damaged records.
 
-Only reads. Next: log_files.py. Beside a running broker the end of the newest segment may be
-half written at the moment of reading, which verify then reports as a torn end.
+All but `accept-loss` only read. Next: log_files.py, storage/accept_loss.py. Beside a running broker the end of the
+newest segment may be half written at the moment of reading, which verify then reports as a torn end.
 """
 
 from collections.abc import Callable, Iterator
@@ -90,6 +90,41 @@ def verify(folder: FolderArgument, format: FormatOption = Format.TABLE) -> None:
     typer.echo(summary, err=True)
     if damaged:
         raise typer.Exit(1)
+
+
+@app.command("accept-loss", epilog="Example: penstock log accept-loss --data ./data orders-0 --yes")
+def accept_loss(
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition.", show_default=False)],
+    data: Annotated[Path, typer.Option("--data", help="The data folder of a stopped broker.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", help="Give the offsets up. Without it they are only listed.")] = False,
+) -> None:
+    """Give up the missing and damaged records of a log, when no other replica has them."""
+    from penstock.model.errors import PenstockError
+    from penstock.ports.real import RealClock, RealDisk, RealEntropy
+    from penstock.storage.accept_loss import accept_loss as accept
+    from penstock.storage.store import METADATA_FOLDER, parse_folder
+
+    place = parse_folder(partition)
+    if place is None or partition == METADATA_FOLDER:
+        raise CommandError(f"{partition} is no partition of a topic: give its name and index, such as orders-0.")
+    try:
+        found = accept(
+            RealDisk(), str(data).rstrip("/"), place, clock=RealClock(), entropy=RealEntropy(), confirmed=yes
+        )
+    except (PenstockError, OSError) as problem:
+        raise CommandError(f"The loss cannot be accepted: {problem}.") from None
+    if found.damage is None:
+        typer.echo(f"{place} is not damaged: nothing is to be given up.")
+        return
+    typer.echo(found.damage)
+    for first, last in found.given_up:
+        typer.echo(f"{'given up' if yes else 'to be given up'}: offsets {first} to {last} ({last - first + 1})")
+    if not found.end_is_known:
+        typer.echo("Where the log ended is not known: all of its offsets are given up.")
+    verb = "begins" if yes else "would begin"
+    typer.echo(f"The log {verb} at offset {found.start_offset}, and new records go to {found.end_offset}.")
+    if not yes:
+        typer.echo("Nothing was changed. Give up these offsets with --yes.")
 
 
 def _find(folder: Path) -> "tuple[Disk, list[SegmentFiles]]":

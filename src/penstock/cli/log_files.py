@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from penstock.model.errors import Corruption, Refusal
 from penstock.ports.disk import Disk, File
+from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.offset_index import OffsetIndex
 from penstock.storage.scan import BadBatch, find_valid_batch, walk
+from penstock.storage.segment_list import SegmentList
+from penstock.storage.store import parse_folder
 from penstock.storage.time_index import TimeIndex
 from penstock.wire.batch import BatchHeader
 from penstock.wire.compression import NAMES
@@ -158,14 +161,43 @@ def dump_indexes(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str,
 
 
 def verify(disk: Disk, segments: list[SegmentFiles]) -> Iterator[Finding]:
-    """Yield what is wrong: every checksum is computed, every index entry is held against the log."""
+    """Yield what is wrong: every checksum is computed, index entries are compared with the log, segments must join."""
     for number, segment in enumerate(segments):
         follower = segments[number + 1] if number + 1 < len(segments) else None
         next_base = follower.base_offset if follower and follower.folder == segment.folder else None
+        if number == 0 or segments[number - 1].folder != segment.folder:
+            yield from _verify_list(disk, segment)
         batches: dict[int, BatchHeader] = {}
         yield from _verify_log(disk, segment, next_base, batches)
         yield from _verify_offset_index(disk, segment, batches)
         yield from _verify_time_index(disk, segment, batches)
+
+
+def _log_start(disk: Disk, segment: SegmentFiles) -> int:
+    path, place = f"{segment.folder.rpartition('/')[0]}/{LOG_STARTS}", parse_folder(segment.partition)
+    return read_offsets(disk, path).get(place, 0) if place is not None and disk.exists(path) else 0
+
+
+def _verify_list(disk: Disk, first: SegmentFiles) -> Iterator[Finding]:
+    """Look for segments that the log is known to have, above the log start."""
+    listed = SegmentList(disk, first.folder)
+    if not disk.exists(listed.path):
+        return
+    listed.load()
+    log_start = _log_start(disk, first)
+    found = {each.base_offset for each in _segments_of(disk, first.folder)}
+    next_step = "put the file back; otherwise these records must come from a replica"
+    if listed.is_void:
+        yield Finding(listed.path, None, "is damaged", "the next start lists the segments that it finds", damage=False)
+    if listed.begins_at is not None and first.base_offset > max(listed.begins_at, log_start):
+        yield Finding(listed.path, None, f"the log begins at {listed.begins_at}, but no segment does", next_step)
+    for entry in listed:
+        if entry.base_offset not in found and entry.end_offset > log_start:
+            problem = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
+            yield Finding(listed.path, None, problem, next_step)
+    end = listed.end_offset
+    if end is not None and end not in found and end >= log_start:
+        yield Finding(listed.path, None, f"segment {end} is missing", next_step)
 
 
 def _verify_log(
@@ -183,9 +215,10 @@ def _verify_log(
             yield _judge(file, path, bad, segment, size=size, closed=next_base is not None)
         else:
             last = max((header.last_offset for header in batches.values()), default=segment.base_offset - 1)
-            if next_base is not None and last >= next_base:
-                problem = f"ends with offset {last}, but the next segment begins at {next_base}"
-                yield Finding(path, None, problem, "keep a copy of the folder and restore this replica")
+            if next_base is not None and last + 1 != next_base:
+                missing = f": offsets {last + 1} to {next_base - 1} are missing" if last < next_base else ""
+                problem = f"ends with offset {last}, but {next_base} must follow it{missing}"
+                yield Finding(path, None, problem, "keep a copy of the folder; these records must come from a replica")
     finally:
         file.close()
 

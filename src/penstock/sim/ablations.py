@@ -32,7 +32,6 @@ from penstock.storage.log import Log
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.saved_offsets import SavedOffsets
 from penstock.storage.scan import walk
-from penstock.storage.segment_list import SegmentList
 from penstock.storage.store import LogStore
 from penstock.transactions import ending, partitions
 from penstock.transactions import init_producer_id as taking_over
@@ -195,7 +194,7 @@ def missing_segment_skipped() -> list[Patch]:
     """A start does not look for missing segments, and readers step over the gaps that they leave."""
     return [
         patch.object(recovery, "first_loss", lambda *arguments, **named: None),
-        patch.object(SegmentList, "is_hole", lambda self, offset: True),
+        patch.object(Log, "_refuse_gap", lambda self, segment, offset, next_offset: None),
     ]
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Segment, file_name
-from penstock.storage.segment_list import HOLE, REWRITTEN, Listed, SegmentList
+from penstock.storage.segment_list import REWRITTEN, Listed, SegmentList
 
 
 class Loss(NamedTuple):
@@ -34,21 +34,21 @@ def first_loss(
         known = held or listed.end_offset is not None
         return Loss(first, "all of its segments are missing") if known and not listed.may_be_empty else None
     losses = [*_missing_start(listed, segments, first, held=held), *_unlike_the_list(listed, segments, log_start)]
-    losses += _gaps(listed.end_offset or 0, segments, log_start, joined_below)
+    losses += _gaps(listed, segments, log_start, joined_below)
     return min(losses, default=None)
 
 
 def _missing_start(listed: SegmentList, segments: Sequence[Segment], first: int, *, held: bool) -> Iterator[Loss]:
     base_offset = segments[0].base_offset
     is_known = held or (listed.exists and not listed.is_void)
-    if base_offset > first and is_known and not (listed.may_be_empty or listed.is_hole(first)):
+    if base_offset > first and is_known and not listed.may_be_empty:
         yield Loss(first, f"the log begins at offset {first}, and its first segment at {base_offset}")
 
 
 def _unlike_the_list(listed: SegmentList, segments: Sequence[Segment], log_start: int) -> Iterator[Loss]:
     found = {each.base_offset: each for each in segments}
     for entry in listed:
-        if entry.end_offset > log_start and entry.size != HOLE:
+        if entry.end_offset > log_start:
             segment = found.get(entry.base_offset)
             if segment is None:
                 why = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
@@ -73,8 +73,9 @@ def _gaps_within(segments: Sequence[Segment], entry: Listed, log_start: int) -> 
         yield from _gap_behind(segment, wanted, log_start)
 
 
-def _gaps(listed_end: int, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
+def _gaps(listed: SegmentList, segments: Sequence[Segment], log_start: int, below: int) -> Iterator[Loss]:
     """Look at closed segments behind the listed ones, as far as the scan of a start does not read them."""
+    listed_end = listed.end_offset or 0
     for segment, following in pairwise(segments):
         if listed_end <= segment.base_offset and following.base_offset <= below:
             yield from _gap_behind(segment, following.base_offset, log_start)

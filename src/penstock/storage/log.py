@@ -316,10 +316,7 @@ class Log(RollingLog):
                 self._refuse_damage(segment, bad)
             except OSError as error:
                 raise StorageError(f"{segment.path}: {error}") from error
-            if not self.listed.is_hole(offset):
-                # Compaction keeps the end of every segment.
-                self.quarantine(offset, f"{segment.path} ends before offset {offset}, and {next_offset} follows it")
-                self._refuse_storage()
+            self._refuse_gap(segment, offset, next_offset)
             slot += 1
         return None
 

@@ -213,7 +213,11 @@ def _list_segments(plan: _Plan) -> None:
         for segment, following in pairwise(state.segments):
             entry = listed.entry_at(segment.base_offset)
             end = following.base_offset
-            if end in unflushed or end <= plan.log_start or (entry is not None and entry[1:] == (end, segment.size)):
+            if (
+                following.base_offset in unflushed
+                or end <= plan.log_start
+                or (entry is not None and entry[1:] == (end, segment.size))
+            ):
                 continue
             listed.closed(segment.base_offset, end, segment.size)
             state.list_changed = True
@@ -322,7 +326,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     end = base_offset
     for index in range(first, len(state.segments)):
         segment = state.segments[index]
-        if segment.base_offset > end and not state.listed.is_hole(end):
+        if segment.base_offset > end:
             damage.on_gap(plan.disk, state, index, end, known_end=plan.cut_from)
             break
         try:

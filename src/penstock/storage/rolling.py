@@ -374,6 +374,11 @@ class RollingLog:
         self.quarantine(offset, damage.describe(segment, bad, offset))
         self._refuse_storage()
 
+    def _refuse_gap(self, segment: Segment, offset: int, next_offset: int) -> None:
+        """Quarantine the log from an offset on that no batch holds: even compaction keeps the end of every segment."""
+        self.quarantine(offset, f"{segment.path} ends before offset {offset}, and {next_offset} must follow it")
+        self._refuse_storage()
+
     def quarantine(self, offset: int, why: str) -> None:
         """Serve nothing from an offset on, and take no records: something there is missing or cannot be read."""
         if self.damaged_from is None or offset < self.damaged_from:

@@ -6,7 +6,7 @@ docs/internals/damage.md. Called by rolling.py, flush.py, trim.py, compaction/sw
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
@@ -20,7 +20,6 @@ REWRITTEN: Final = -1
 BEGINS: Final = -2
 RESTARTS: Final = -3
 CUT: Final = -4
-HOLE: Final = -5
 _CHANGE: Final = Struct(">qqqI4x")
 _CHECKED_SIZE: Final = 24
 # A list is written anew when it has so many changes for each one that still counts.
@@ -29,7 +28,7 @@ _CHANGES_LEAST: Final = 64
 
 
 class Listed(NamedTuple):
-    """A closed segment, a range that is being rewritten (size REWRITTEN), or a hole (size HOLE)."""
+    """A closed segment, or a range of them that is being rewritten (size REWRITTEN)."""
 
     base_offset: int
     end_offset: int
@@ -71,19 +70,11 @@ class SegmentList:
         found = self._entries[slot] if slot < len(self._entries) else None
         return found if found is not None and found.base_offset == base_offset else None
 
-    def is_hole(self, offset: int) -> bool:
-        """Whether the loss of an offset was accepted."""
-        slot = bisect_right(self._entries, offset, key=_base_of) - 1
-        return slot >= 0 and self._entries[slot].size == HOLE and offset < self._entries[slot].end_offset
-
     # Changes; none of these syncs
 
     def closed(self, base_offset: int, end_offset: int, size: int) -> File:
         """A segment is closed, and its bytes are synced; with REWRITTEN, it is about to be replaced."""
         return self._append(base_offset, end_offset, size)
-
-    def hole(self, start: int, end: int) -> File:
-        return self._append(start, end, HOLE)
 
     def begins(self, offset: int) -> File:
         """The log begins with the segment of this offset."""
@@ -126,7 +117,7 @@ class SegmentList:
         for number in range(whole):
             at = number * _CHANGE.size
             base_offset, end_offset, kind, crc = _CHANGE.unpack_from(content, at)
-            if crc != crc32c(content[at : at + _CHECKED_SIZE]) or kind < HOLE:
+            if crc != crc32c(content[at : at + _CHECKED_SIZE]) or kind < CUT:
                 if number + 1 < whole:
                     self._void()
                 return

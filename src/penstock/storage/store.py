@@ -401,6 +401,17 @@ class LogStore:
         if self._recovery_points.pop(place, None):
             self._dead_points.add(place)
 
+    def topic_id_of(self, place: TopicPartition) -> UUID | None:
+        """The topic id of a partition that has a folder here, None if that does not say."""
+        return self._topic_id_in(self._path(str(place)))
+
+    def settle_loss(self, place: TopicPartition, *, start_offset: int) -> None:
+        """The loss of a log's offsets is accepted: it begins here from now on. Raises StorageError."""
+        log = self.logs[place]
+        log.start_offset = start_offset
+        self.log_starts.save_now()
+        del self.logs[place]
+
     def set_damaged_aside(self, place: TopicPartition) -> str:
         """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
         log = self.logs[place]

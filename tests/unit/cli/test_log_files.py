@@ -12,7 +12,9 @@ from penstock.cli.log_files import (
     verify,
 )
 from penstock.ports.disk import Disk, File
+from penstock.sim.disk import SimDisk
 from penstock.storage.offset_index import ENTRY as OFFSET_ENTRY
+from penstock.storage.segment_list import SegmentList
 from penstock.storage.time_index import ENTRY as TIME_ENTRY
 from penstock.wire.records import Record, encode_batch
 
@@ -146,3 +148,25 @@ def test_an_index_of_half_an_entry_is_told_apart(files: dict[str, bytes]) -> Non
     files[INDEX] += b"\x00"
     (found,) = findings(files)
     assert "are not whole entries" in found.problem
+
+
+def test_segments_must_join(files: dict[str, bytes]) -> None:
+    later = encode_batch([Record(timestamp=14, value=b"e")], base_offset=9)
+    files[f"{FOLDER}/{9:020d}.log"] = later
+    problems = [each.problem for each in findings(files) if each.damage]
+    assert problems == ["ends with offset 3, but 9 must follow it: offsets 4 to 8 are missing"]
+
+
+def test_listed_segments_are_missed_unless_the_log_begins_behind_them(files: dict[str, bytes]) -> None:
+    disk = SimDisk()
+    disk.make_folder("/list")
+    listed = SegmentList(disk, "/list")
+    listed.closed(0, 4, len(files[LOG]))
+    listed.closed(4, 9, 100)
+    files[f"{FOLDER}/segments"] = disk.read_file("/list/segments")
+    problems = [each.problem for each in findings(files) if each.damage]
+    assert problems == ["segment 4 is missing, with offsets up to 8", "segment 9 is missing"]
+    files[f"{FOLDER}/{9:020d}.log"] = encode_batch([Record(timestamp=14, value=b"e")], base_offset=9)
+    files["data/log-start-offset-checkpoint"] = b"0\n1\norders 0 9\n"
+    del files[LOG], files[INDEX], files[TIMEINDEX]
+    assert not any(each.damage for each in findings(files))

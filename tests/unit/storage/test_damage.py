@@ -79,7 +79,7 @@ class Case:
     name: str
     lose: Callable[[SimDisk], None]
     damaged_from: int | None
-    """The first offset that must not be served any more, -1 for that of the first batch behind a cut; None: all is whole."""
+    """The first offset that must not be served any more; None if the log must be whole."""
 
 
 CASES = (
@@ -345,9 +345,7 @@ def test_partitions_made_together_share_the_sync_of_their_names() -> None:
     syncs = [path for kind, path in disk.trace if kind == "sync_folder"]
     assert syncs.count("/data") == 1 and len(syncs) == 21
     power_loss(store, disk)
-    assert all(
-        load_one(disk, log.topic_partition).end_offset == 1 for log in logs
-    )
+    assert all(load_one(disk, log.topic_partition).end_offset == 1 for log in logs)
 
 
 def load_one(disk: SimDisk, place: TopicPartition) -> Log:

@@ -1,0 +1,224 @@
+"""Giving up the missing and damaged offsets of a log, on the word of an operator (`penstock log accept-loss`).
+
+Reads the whole log, keeps every batch that is good, and puts an empty batch in the place of what is not. The table
+of outcomes stands in docs/internals/damage.md. For a data folder that no node uses. Refuses: StartupError.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from penstock.config.settings import default_topic_settings
+from penstock.model.errors import StartupError
+from penstock.model.ids import TopicPartition
+from penstock.ports.clock import Clock
+from penstock.ports.disk import Disk, File
+from penstock.ports.entropy import Entropy
+from penstock.storage import damage
+from penstock.storage.compaction.batches import emptied
+from penstock.storage.log import Log
+from penstock.storage.meta_properties import read_meta
+from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, find_valid_batch, walk
+from penstock.storage.segment import Segment, file_name
+from penstock.storage.segment_list import SegmentList
+from penstock.storage.store import LogStore
+from penstock.wire.batch import LOG_OVERHEAD, MAGIC, HeaderTuple
+
+_NEW_SUFFIX = ".tmp"
+
+
+class Stretch(NamedTuple):
+    """Good bytes of a segment, the offsets in them, and the leader epoch of their first and last batch."""
+
+    position: int
+    size: int
+    first_offset: int
+    end_offset: int
+    first_epoch: int
+    last_epoch: int
+
+
+class Filler(NamedTuple):
+    """Offsets that are given up, and the leader epoch of the batch that stands for them."""
+
+    first_offset: int
+    end_offset: int
+    epoch: int
+
+
+class Kept(NamedTuple):
+    """A segment of which something is left: its good parts, and what stands for the rest."""
+
+    segment: Segment
+    parts: list[Stretch | Filler]
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.parts) == 1 and isinstance(self.parts[0], Stretch) and self.parts[0].size == self.segment.size
+
+
+@dataclass(slots=True)
+class Assessment:
+    """What is wrong with a log, and what is left when the loss is accepted."""
+
+    damage: str | None
+    start_offset: int = 0
+    end_offset: int = 0
+    """Where the log will go on: no offset below is used again."""
+    end_is_known: bool = True
+    given_up: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets, first and last of each range."""
+    kept: list[Kept] = field(default_factory=list)
+
+
+def accept_loss(
+    disk: Disk, data_folder: str, place: TopicPartition, *, clock: Clock, entropy: Entropy, confirmed: bool
+) -> Assessment:
+    """Say which offsets of a log are lost; give them up if that is confirmed. Raises OSError, StartupError."""
+    meta = read_meta(disk, data_folder)
+    if meta is None:
+        raise StartupError(f"{data_folder} is no data folder: it has no meta.properties")
+    store = LogStore.load(
+        disk, data_folder, cluster_id=None, node_id=meta.node_id, clock=clock, entropy=entropy, journal_size=0
+    )
+    try:
+        log = _open(store, place)
+        found = _assess(log)
+        if confirmed and log.damage is not None:
+            _give_up(disk, log, found)
+            store.settle_loss(place, start_offset=found.start_offset)
+    finally:
+        store.close(clean=store.was_clean, broker_epoch=store.previous_broker_epoch)
+    return found
+
+
+def _open(store: LogStore, place: TopicPartition) -> Log:
+    topic_id = store.topic_id_of(place)
+    if topic_id is None:
+        raise StartupError(
+            f"{store.folder} has no folder {place} that says whose it is: start the node, which notes what is missing, "
+            "and stop it again"
+        )
+    return store.open(place, topic_id, default_topic_settings(flush_mode="fsync"))
+
+
+def _assess(log: Log) -> Assessment:
+    found = Assessment(log.damage)
+    if log.damage is None:
+        return found
+    segments = [each for each in log.segments if log.directory.disk.exists(each.path)]
+    bounds = [*(each.base_offset for each in segments[1:]), OFFSET_MAX]
+    good = [(each, list(_stretches(each, below))) for each, below in zip(segments, bounds, strict=False)]
+    good = [each for each in good if each[1]]
+    found.end_is_known = log.end_offset > log.start_offset
+    found.end_offset = max(log.end_offset, good[-1][1][-1].end_offset) if good else log.end_offset
+    found.start_offset = max(log.start_offset, good[0][0].base_offset) if good else found.end_offset
+    ends = [*(segment.base_offset for segment, _ in good[1:]), found.end_offset]
+    found.kept = [
+        Kept(segment, _filled(segment, parts, end)) for (segment, parts), end in zip(good, ends, strict=False)
+    ]
+    fillers = [part for each in found.kept for part in each.parts if isinstance(part, Filler)]
+    found.given_up = [(each.first_offset, each.end_offset - 1) for each in fillers]
+    if log.start_offset < found.start_offset:
+        found.given_up.insert(0, (log.start_offset, found.start_offset - 1))
+    return found
+
+
+def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
+    """Yield the good parts of a segment, whatever lies between them."""
+    position: int | None = 0
+    offset = base_offset = segment.base_offset
+    while position is not None and position < segment.size:
+        headers: list[HeaderTuple] = []
+        begin, bad = position, None
+        try:
+            for at, header in walk(
+                segment.file, position, segment.size, offset=offset, base_offset=base_offset, check_crc=True,
+                below=below,
+            ):  # fmt: skip
+                headers = [*headers[:1], header]
+                position = at + header[1] + LOG_OVERHEAD
+        except BadBatch as found:
+            bad = found
+        if headers:
+            # Compaction may have taken the offsets before the first batch of a segment.
+            first = headers[0][0] if begin else base_offset
+            offset = headers[-1][0] + headers[-1][6] + 1
+            yield Stretch(begin, position - begin, first, offset, headers[0][2], headers[-1][2])
+        if bad is None:
+            return
+        position = find_valid_batch(
+            segment.file, bad.position + 1, segment.size, offset=offset, base_offset=base_offset
+        )
+
+
+def _filled(segment: Segment, stretches: Sequence[Stretch], end: int) -> list[Stretch | Filler]:
+    """Return the parts that a segment is to have, so that it reaches from its base offset to the next one's."""
+    parts: list[Stretch | Filler] = []
+    offset, epoch = segment.base_offset, stretches[0].first_epoch
+    if end - 1 - segment.base_offset > RELATIVE_OFFSET_MAX:
+        raise StartupError(f"{segment.path} cannot stand for everything up to offset {end}: restore it from a copy")
+    for stretch in stretches:
+        if offset < stretch.first_offset:
+            parts.append(Filler(offset, stretch.first_offset, epoch))
+        parts.append(stretch)
+        offset, epoch = stretch.end_offset, stretch.last_epoch
+    if offset < end:
+        parts.append(Filler(offset, end, epoch))
+    return parts
+
+
+def _give_up(disk: Disk, log: Log, found: Assessment) -> None:
+    kept = {each.segment.base_offset for each in found.kept}
+    for segment in log.segments:
+        if segment.base_offset not in kept and disk.exists(segment.path):
+            _keep_aside(disk, segment)
+    listed = SegmentList(disk, log.folder)
+    disk.remove(listed.path)
+    listed.begins(found.kept[0].segment.base_offset if found.kept else found.end_offset)
+    sizes = [each.segment.size if each.is_whole else _rewrite(disk, each) for each in found.kept]
+    for (each, following), size in zip(pairwise(found.kept), sizes, strict=False):
+        listed.closed(each.segment.base_offset, following.segment.base_offset, size)
+    if not found.kept:
+        disk.open(f"{log.folder}/{file_name(found.end_offset, '.log')}", create=True).close()
+    file = disk.open(listed.path)
+    file.sync()
+    file.close()
+    disk.sync_folder(log.folder)
+    damage.lift_quarantine(disk, log.folder)
+
+
+def _rewrite(disk: Disk, kept: Kept) -> int:
+    """Replace a segment by the parts that it is to have; return its size. The next start rebuilds its indexes."""
+    path = kept.segment.path
+    file = disk.open(path + _NEW_SUFFIX, create=True)
+    file.truncate(0)
+    size = 0
+    for part in kept.parts:
+        size += _copy(part, kept.segment, file, size)
+    file.sync()
+    file.close()
+    _keep_aside(disk, kept.segment)
+    disk.rename(path + _NEW_SUFFIX, path)
+    return size
+
+
+def _copy(part: Stretch | Filler, segment: Segment, file: File, position: int) -> int:
+    if isinstance(part, Filler):
+        delta = part.end_offset - part.first_offset - 1
+        header = (part.first_offset, 0, part.epoch, MAGIC, 0, 0, delta, -1, -1, -1, -1, -1, 0)
+        return file.write((emptied(header, keeps_producer=False),), position)
+    for at in range(0, part.size, BLOCK_SIZE):
+        content = segment.file.read(min(BLOCK_SIZE, part.size - at), part.position + at)
+        file.write((content,), position + at)
+    return part.size
+
+
+def _keep_aside(disk: Disk, segment: Segment) -> None:
+    """Take a segment out of the log, but not off the disk."""
+    path, *indexes = segment.paths()
+    segment.directory.open_files.forget(path)
+    disk.rename(path, f"{segment.folder}/{file_name(segment.base_offset, damage.CUT_SUFFIX)}")
+    for index in indexes:
+        disk.remove(index)
