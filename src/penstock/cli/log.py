@@ -102,7 +102,7 @@ def accept_loss(
     from penstock.model.errors import PenstockError
     from penstock.ports.real import RealClock, RealDisk, RealEntropy
     from penstock.storage.accept_loss import accept_loss as accept
-    from penstock.storage.store import METADATA_FOLDER, parse_folder
+    from penstock.storage.partition_folder import METADATA_FOLDER, parse_folder
 
     place = parse_folder(partition)
     if place is None or partition == METADATA_FOLDER:

@@ -12,9 +12,9 @@ from penstock.model.errors import Corruption, Refusal
 from penstock.ports.disk import Disk, File
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.offset_index import OffsetIndex
+from penstock.storage.partition_folder import parse_folder
 from penstock.storage.scan import BadBatch, find_valid_batch, walk
 from penstock.storage.segment_list import SegmentList
-from penstock.storage.store import parse_folder
 from penstock.storage.time_index import TimeIndex
 from penstock.wire.batch import BatchHeader
 from penstock.wire.compression import NAMES

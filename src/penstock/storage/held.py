@@ -4,6 +4,7 @@ A table of slots that are rewritten in place, so that a full disk refuses no cha
 meaning of each state stand in docs/internals/damage.md. Called by store.py. Raises OSError.
 """
 
+from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
 from typing import Final
@@ -14,6 +15,7 @@ from crc32c import crc32c
 from penstock.ports.disk import Disk, File
 
 FILE_NAME: Final = "held-partitions"
+BOOT_ID: Final = "boot-id"
 # A slot divides a sector, so a power loss leaves it as it was or as it is to be.
 _SLOT: Final = Struct(">B3x16siI4x")
 _CHECKED_SIZE: Final = 24
@@ -45,6 +47,8 @@ class HeldPartitions:
         self.is_new = False
         """Whether there was no file: nothing is known of any partition."""
         self._load()
+        self.is_same_boot = bool(disk.boot_id()) and self._last_boot_id() == disk.boot_id()
+        """Whether the machine has not restarted since the last process had opened its logs."""
 
     def __getitem__(self, key: Key) -> Holding:
         return self._states.get(key, Holding.UNKNOWN)
@@ -110,3 +114,20 @@ class HeldPartitions:
                 self._slots[key], self._states[key] = slot, Holding(state)
             else:
                 self._free.append(slot)
+
+    # The machine
+
+    def note_boot(self) -> None:
+        """Remember that the logs are written under this boot of the machine. It needs no sync: it is for no other."""
+        with suppress(OSError):
+            content = self._disk.boot_id().encode()
+            file = self._disk.open(f"{self._folder}/{BOOT_ID}", create=True)
+            file.write((content,), 0)
+            file.truncate(len(content))
+            file.close()
+
+    def _last_boot_id(self) -> str:
+        try:
+            return self._disk.read_file(f"{self._folder}/{BOOT_ID}").decode(errors="replace")
+        except OSError:
+            return ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,7 +18,7 @@ from uuid import UUID
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import PenstockError, StartupError, StorageError
-from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
+from penstock.model.ids import TopicId, TopicPartition
 from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
@@ -38,7 +37,20 @@ from penstock.storage.held import HeldPartitions, Holding
 from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.log import Log
-from penstock.storage.meta_properties import MetaProperties, claim_folder, decode_uuid, encode_uuid
+from penstock.storage.meta_properties import MetaProperties, claim_folder
+from penstock.storage.partition_folder import (
+    DAMAGED_SUFFIX,
+    DELETE_SUFFIX,
+    METADATA_FOLDER,
+    PARTITION_METADATA,
+    STRAY_SUFFIX,
+    is_partition_like,
+    make_data_folder,
+    parse_folder,
+    read_topic_id,
+    suffixed,
+    write_topic_id,
+)
 from penstock.storage.recovery import Known
 from penstock.storage.reserve import Reserve
 from penstock.storage.retention_clock import RetentionClock
@@ -50,17 +62,8 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 SYNC_FAILED: Final = ".sync_failed"
-BOOT_ID: Final = "boot-id"
-PARTITION_METADATA: Final = "partition.metadata"
-DELETE_SUFFIX: Final = "-delete"
-STRAY_SUFFIX: Final = "-stray"
-DAMAGED_SUFFIX: Final = "-damaged"
 # A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
-# The cluster's own log, which the quorum opens for itself.
-METADATA_FOLDER: Final = "__cluster_metadata-0"
-_NAME_SIZE_MAX: Final = 255
-_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]{1,249})-(?P<index>\d{1,10})")
 
 
 class LogStore:
@@ -129,9 +132,6 @@ class LogStore:
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
-        boot_id = self._disk.boot_id()
-        # After a failed sync even the same machine may have lost what was written.
-        self._same_boot = bool(boot_id) and not directory.failed_before and self._last_boot_id() == boot_id
 
     @classmethod
     def load(
@@ -149,14 +149,14 @@ class LogStore:
     ) -> LogStore:
         """Take a data folder for this node; a new one gets the cluster id, or a fresh one if none is given."""
         try:
-            _make_folder(disk, folder)
+            make_data_folder(disk, folder)
             lock = disk.lock_folder(folder)
         except BlockingIOError:
             raise StartupError(f"{folder} is in use by another process: stop it, or choose another folder") from None
         except OSError as error:
             raise StartupError(f"{folder} cannot be used: {error.strerror or error}") from None
         try:
-            in_use = any(_PARTITION_FOLDER.fullmatch(name) for name in disk.list(folder))
+            in_use = any(is_partition_like(name) for name in disk.list(folder))
             meta = claim_folder(disk, folder, cluster_id=cluster_id, node_id=node_id, entropy=entropy, in_use=in_use)
             clean = disk.exists(f"{folder}/{CLEAN_SHUTDOWN}")
             broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
@@ -248,7 +248,7 @@ class LogStore:
             assert log.topic_id == topic_id, f"{place} is open under another topic id"
             return log
         folder = self._path(str(place))
-        if self._disk.exists(folder) and self._topic_id_in(folder) not in (topic_id, None):
+        if self._disk.exists(folder) and read_topic_id(self._disk, folder) not in (topic_id, None):
             self._set_aside(place)
         holding = self._held[topic_id, place.partition]
         exists = self._disk.exists(folder)
@@ -290,31 +290,41 @@ class LogStore:
         self.logs[place] = log
         return log
 
+    @property
+    def _is_same_boot(self) -> bool:
+        """Whether nothing that the last process wrote can be missing. After a failed sync it can."""
+        return self._held.is_same_boot and not self.directory.failed_before
+
     def _is_lost(self, place: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
         """Whether a partition without a folder had one. The table stands in docs/internals/damage.md."""
         if self._held.is_new:
             return bool(self._recovery_points.get(place) or self.high_watermarks.get(place))
         if holding is Holding.MADE:
-            return self._same_boot and settings.flush_mode != "fsync"
+            return self._is_same_boot and settings.flush_mode != "fsync"
         return holding is Holding.HELD
 
     def _least_end(self, place: TopicPartition, settings: TopicSettings) -> int:
         """An offset that a log must reach, by its mark; 0 where a power loss may have taken what is below the mark."""
-        is_durable = self._same_boot or settings.flush_mode == "fsync"
+        is_durable = self._is_same_boot or settings.flush_mode == "fsync"
         return self.high_watermarks.get(place, 0) if is_durable else 0
 
     def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
         """Note what the data folder holds from now on, and have it synced with the first batch."""
         key = log.topic_id, log.topic_partition.partition
-        if is_lost:
-            self._held.note(key, Holding.HELD)
-        elif holding is Holding.UNKNOWN:
-            self._held.note(key, Holding.MADE if log.end_offset == 0 else Holding.HELD)
-        has_topic_id = not is_new and self._topic_id_in(log.folder) is not None
+        try:
+            if is_lost or (holding is Holding.UNKNOWN and log.end_offset):
+                self._note_held(key, Holding.HELD)
+            elif holding is Holding.UNKNOWN:
+                self._note_held(key, Holding.MADE)
+        except OSError:
+            # A full disk must not keep a log from being read that is there; the next start enters it.
+            if is_new:
+                raise
+        has_topic_id = not is_new and read_topic_id(self._disk, log.folder) is not None
         if not has_topic_id:
             if not is_new:
                 logger.warning("%s had no %s: it is written again", log.folder, PARTITION_METADATA)
-            self._write_topic_id(log)
+            write_topic_id(self._disk, log.folder, log.topic_id)
         if not has_topic_id or holding is Holding.MADE or log.end_offset == 0:
             # An empty log is closed without a sync: nothing of its folder may be on disk yet.
             self._sync_names_with_first_batch(log)
@@ -322,20 +332,12 @@ class LogStore:
             # Recovery counts what it has found as durable.
             log.flusher.sync_names()
 
-    def note_boot(self) -> None:
-        """Remember, once every log is open, under which boot of the machine they are written. Needs no sync."""
-        with suppress(OSError):
-            file = self._disk.open(self._path(BOOT_ID), create=True)
-            content = self._disk.boot_id().encode()
-            file.write((content,), 0)
-            file.truncate(len(content))
-            file.close()
+    def _note_held(self, key: tuple[UUID, int], state: Holding) -> None:
+        self.directory.covering(lambda: self._held.note(key, state))
 
-    def _last_boot_id(self) -> str:
-        try:
-            return self._disk.read_file(self._path(BOOT_ID)).decode(errors="replace")
-        except OSError:
-            return ""
+    def note_boot(self) -> None:
+        """Remember, once every log is open, under which boot of the machine they are written."""
+        self._held.note_boot()
 
     def delete(self, place: TopicPartition, topic_id: UUID) -> None:
         """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
@@ -344,7 +346,7 @@ class LogStore:
         if log is not None and log.topic_id == topic_id:
             del self.logs[place]
             log.abandon()
-        elif log is not None or not self._disk.exists(folder) or self._topic_id_in(folder) != topic_id:
+        elif log is not None or not self._disk.exists(folder) or read_topic_id(self._disk, folder) != topic_id:
             return
         with suppress(OSError):
             self._held.note((topic_id, place.partition), Holding.UNKNOWN)
@@ -355,7 +357,7 @@ class LogStore:
         if place in self.high_watermarks:
             self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
             self._dead_marks.add(place)
-        target = self._path(_suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
+        target = self._path(suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
             self._journal.forget(folder)
@@ -403,7 +405,7 @@ class LogStore:
 
     def topic_id_of(self, place: TopicPartition) -> UUID | None:
         """The topic id of a partition that has a folder here, None if that does not say."""
-        return self._topic_id_in(self._path(str(place)))
+        return read_topic_id(self._disk, self._path(str(place)))
 
     def settle_loss(self, place: TopicPartition, *, start_offset: int) -> None:
         """The loss of a log's offsets is accepted: it begins here from now on. Raises StorageError."""
@@ -415,7 +417,7 @@ class LogStore:
     def set_damaged_aside(self, place: TopicPartition) -> str:
         """Take a damaged log out of use, but not off the disk, so that another can begin in its place."""
         log = self.logs[place]
-        target = self._path(_suffixed(place, self._entropy.uuid(), DAMAGED_SUFFIX))
+        target = self._path(suffixed(place, self._entropy.uuid(), DAMAGED_SUFFIX))
         self._disk.rename(log.folder, target)
         del self.logs[place]
         log.abandon()
@@ -461,27 +463,9 @@ class LogStore:
 
     def _set_aside(self, place: TopicPartition) -> None:
         """Make room for a partition whose name is taken by a folder of another topic id."""
-        target = _suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)
+        target = suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)
         self._disk.rename(self._path(str(place)), self._path(target))
         self._disk.sync_folder(self.folder)
-
-    def _topic_id_in(self, folder: str) -> UUID | None:
-        """Return the topic id that a partition's folder was made for, None if it does not say."""
-        try:
-            lines = self._disk.read_file(f"{folder}/{PARTITION_METADATA}").decode().splitlines()
-            fields = dict(line.split(": ", 1) for line in lines if line)
-            return decode_uuid(fields["topic_id"])
-        except (FileNotFoundError, ValueError, KeyError):
-            return None
-
-    def _write_topic_id(self, log: Log) -> None:
-        """Say whose partition the folder is."""
-        path = f"{log.folder}/{PARTITION_METADATA}"
-        content = f"version: 0\ntopic_id: {encode_uuid(log.topic_id)}".encode()
-        file = self._disk.open(path, create=True)
-        file.write((content,), 0)
-        file.truncate(len(content))
-        file.close()
 
     def _sync_names_with_first_batch(self, log: Log) -> None:
         log.flusher.files.append(f"{log.folder}/{PARTITION_METADATA}")
@@ -491,7 +475,7 @@ class LogStore:
 
     def _named(self, log: Log) -> None:
         """The names of a log are durable: from its first batch on a missing folder is a loss."""
-        self._held.note((log.topic_id, log.topic_partition.partition), Holding.HELD)
+        self._note_held((log.topic_id, log.topic_partition.partition), Holding.HELD)
         self._held.sync()
         if log in self._unnamed:
             # The data folder was synced for this log, and with it the names of all folders that were made before.
@@ -607,28 +591,3 @@ def _read_broker_epoch(disk: Disk, path: str) -> int:
         return int(json.loads(disk.read_file(path))["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
         return NO_BROKER_EPOCH
-
-
-def _make_folder(disk: Disk, folder: str) -> None:
-    """Make the data folder so that its name, and those of the folders above it, survive a power loss."""
-    path, changed = folder, list[str]()
-    while path and not disk.exists(path):
-        path = path.rpartition("/")[0]
-        changed.append(path or "/")
-    disk.make_folder(folder)
-    for each in changed:
-        disk.sync_folder(each)
-
-
-def parse_folder(name: str) -> TopicPartition | None:
-    """Return the partition that a folder is named after, None for any other name."""
-    found = _PARTITION_FOLDER.fullmatch(name)
-    if found is None or name.endswith((DELETE_SUFFIX, STRAY_SUFFIX)):
-        return None
-    return TopicPartition(TopicName(found["topic"]), PartitionIndex(int(found["index"])))
-
-
-def _suffixed(place: TopicPartition, unique: UUID, suffix: str) -> str:
-    """Name a folder that is no longer a partition's. The topic's name gives way where the whole would be too long."""
-    tail = f"-{place.partition}.{unique.hex}{suffix}"
-    return place.topic[: _NAME_SIZE_MAX - len(tail)] + tail
