@@ -34,7 +34,7 @@ class FollowedLog:
 class FollowedPartition:
     topic, topic_id, index, leader_epoch, node_id, isr = "t", TOPIC, 0, 4, 1, (2,)
     high_watermark = 600
-    unclean = True
+    unclean = False
 
     def __init__(self) -> None:
         self.log: Any = FollowedLog()
@@ -114,3 +114,18 @@ def test_an_answer_to_a_request_before_the_one_that_named_the_new_end_is_not_app
 def test_a_divergence_that_asks_for_nothing_leaves_the_log_alone(stage: Stage) -> None:
     stage.answered(0, diverging=(3, 700))
     assert stage.partition.done == []
+
+
+def test_nothing_below_its_own_mark_is_removed_on_the_word_of_a_leader(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.answered(0, diverging=(2, 599))
+    assert stage.partition.done == []
+    assert stage.followed.resumes is not None, "it is asked again after a pause"
+    assert "the leader has lost records" in caplog.text
+
+
+def test_an_unclean_election_allows_it(stage: Stage) -> None:
+    stage.partition.unclean = True
+    stage.answered(0, diverging=(2, 599))
+    assert stage.partition.done == [("cut", 599)]

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.replication.follower import GO_ON, Kind, Step, on_divergence, on_error
+from penstock.replication.follower import GO_ON, Kind, Step, loses_committed, on_divergence, on_error
 from penstock.sim.disk import SimDisk
 from penstock.storage.epoch_cache import EpochCache
 
@@ -102,3 +102,21 @@ def test_cutting_ends_where_the_logs_part_and_keeps_what_they_share(parts: tuple
         assert step.offset < len(records)
         records = records[: step.offset]
     assert records == shared
+
+
+@pytest.mark.parametrize(
+    ("step", "start", "mark", "loses"),
+    [
+        (Step(Kind.CUT, 19), 0, 20, True),
+        (Step(Kind.CUT, 20), 0, 20, False),
+        (Step(Kind.BEGIN_ANEW, 5), 10, 20, True),
+        (Step(Kind.BEGIN_ANEW, 40), 0, 20, False),
+        # Nothing that is here is committed, or nothing is here.
+        (Step(Kind.BEGIN_ANEW, 5), 20, 20, False),
+        (Step(Kind.BEGIN_ANEW, 5), 25, 25, False),
+        (Step(Kind.PAUSE, 5), 0, 20, False),
+        (GO_ON, 0, 20, False),
+    ],
+)
+def test_which_steps_would_remove_committed_records(step: Step, start: int, mark: int, loses: bool) -> None:
+    assert loses_committed(step, Own((0, 0), start=start, end=25), mark) == loses

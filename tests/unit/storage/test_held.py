@@ -1,0 +1,83 @@
+from uuid import UUID
+
+import pytest
+
+from penstock.sim.disk import SimDisk
+from penstock.storage.held import FILE_NAME, HeldPartitions, Holding
+
+FIRST, SECOND = (UUID(int=1), 0), (UUID(int=1), 1)
+
+
+def held_on(disk: SimDisk) -> HeldPartitions:
+    disk.make_folder("/data")
+    return HeldPartitions(disk, "/data")
+
+
+def test_what_was_noted_is_found_again() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    assert held.is_new and held[FIRST] is Holding.UNKNOWN
+    held.note(FIRST, Holding.MADE)
+    held.note(SECOND, Holding.HELD)
+    held.note(FIRST, Holding.HELD)
+    again = held_on(disk)
+    assert (again.is_new, again[FIRST], again[SECOND]) == (False, Holding.HELD, Holding.HELD)
+
+
+def test_what_was_synced_survives_a_power_loss() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    disk.sync_folder("/")
+    held.note(FIRST, Holding.HELD)
+    held.sync()
+    held.note(SECOND, Holding.MADE)
+    disk.crash(kept=0.0)
+    again = held_on(disk)
+    assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.UNKNOWN)
+
+
+def test_a_slot_that_was_given_back_is_used_again() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    for round_ in range(5):
+        key = (UUID(int=round_), 0)
+        held.note(key, Holding.HELD)
+        held.note(key, Holding.UNKNOWN)
+    held.note(FIRST, Holding.HELD)
+    assert len(disk.read_file(f"/data/{FILE_NAME}")) == 32
+    assert held_on(disk)[FIRST] is Holding.HELD
+
+
+def test_a_full_disk_refuses_no_change_of_a_slot() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    held.note(FIRST, Holding.MADE)
+    disk.capacity = 32
+    held.note(FIRST, Holding.HELD)
+    with pytest.raises(OSError):
+        held.note(SECOND, Holding.MADE)
+    disk.capacity = None
+    held.note(SECOND, Holding.MADE)
+    again = held_on(disk)
+    assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.MADE)
+
+
+@pytest.mark.parametrize("position", range(0, 28))
+def test_a_damaged_slot_says_nothing_and_its_neighbour_does(position: int) -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    held.note(FIRST, Holding.HELD)
+    held.note(SECOND, Holding.HELD)
+    disk.flip(f"/data/{FILE_NAME}", position, 0x10)
+    again = held_on(disk)
+    assert (again[FIRST], again[SECOND]) == (Holding.UNKNOWN, Holding.HELD)
+
+
+def test_a_restart_of_the_machine_is_noticed() -> None:
+    disk = SimDisk()
+    held = held_on(disk)
+    assert not held.is_same_boot
+    held.note_boot()
+    assert held_on(disk).is_same_boot
+    disk.crash(kept=1.0)
+    assert not held_on(disk).is_same_boot
