@@ -11,6 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from penstock.cli.checks import check_brokers
+from penstock.cli.cluster.view import broker_rows, health
 from tests.support.limited_node import MARKER_SUFFIX
 from tests.support.penstock_cluster import PenstockCluster, until
 
@@ -137,6 +139,9 @@ def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedC
         until(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without the full node")
         assert [leader for leader, _ in cluster.state("orders")] == [1, 2, 1]
         writer.more_everywhere()
+        assert {row["node"]: row["state"] for row in broker_rows(cluster.bootstrap)}[FULL] == "up, read-only"
+        assert any(f"Node {FULL} is read-only" in line for line in health(cluster.bootstrap))
+        assert [each.state for each in check_brokers(cluster.bootstrap) if each.check == "disks"] == ["wrong"]
         cluster.free(FULL)
         until(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2, 3]] * 3, seconds=60, what="its return")
         writer.more_everywhere()

@@ -10,6 +10,19 @@ from penstock.wire.api import ApiKey
 Place = tuple[str, int]
 
 
+def read_only_nodes(cluster: Cluster, nodes: Iterable[int]) -> list[int]:
+    """The brokers that take no writes: a folder of theirs is full or refuses them, or was cordoned (KIP-1066)."""
+    found = []
+    for node in nodes:
+        try:
+            answer = cluster.ask(node, ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsRequest(topics=()))
+        except ClusterError:
+            continue
+        if any(folder.is_cordoned for folder in answer.results):
+            found.append(node)
+    return found
+
+
 def log_dirs(cluster: Cluster, nodes: Iterable[int]) -> Iterator[tuple[int, str, Place, int, int]]:
     """Node, folder, partition, bytes and offset lag of every replica; a node that does not answer has none."""
     for node in nodes:

@@ -180,6 +180,10 @@ def check_brokers(bootstrap: str) -> Iterator[Check]:
             yield Check(f"broker {broker.id}", "wrong", f"advertised as {where}: {why}", step)
         else:
             yield Check(f"broker {broker.id}", "ok", f"advertised as {where} and reached there")
+    read_only = _read_only(bootstrap)
+    if read_only:
+        step = "free space on their disks, or look for I/O errors in their logs; they take writes again by themselves"
+        yield Check("disks", "wrong", f"brokers {', '.join(map(str, read_only))} are read-only", step)
     leaderless = [
         f"{name}-{partition.id}"
         for name, topic in metadata.topics.items()
@@ -192,6 +196,18 @@ def check_brokers(bootstrap: str) -> Iterator[Check]:
         yield Check("partitions", "wrong", f"{len(leaderless)} have no leader: {shown}", step)
     else:
         yield Check("partitions", "ok", f"{len(metadata.topics)} topics, every partition has a leader")
+
+
+def _read_only(bootstrap: str) -> list[int]:
+    from penstock.admin.cluster import ClusterError
+    from penstock.admin.log_dirs import read_only_nodes
+    from penstock.cli.client import open_cluster
+
+    try:
+        with open_cluster(bootstrap) as cluster:
+            return read_only_nodes(cluster, cluster.brokers)
+    except ClusterError:
+        return []
 
 
 def _cluster_metadata(bootstrap: str) -> Any:

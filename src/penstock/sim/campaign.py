@@ -27,6 +27,7 @@ MUST_BE_REACHED = (
     "in-sync set grew",
     "leader from the eligible",
     "data folder offline",
+    "read-only",
     "records compacted away",
     "replicas compacted apart",
 )

@@ -26,6 +26,7 @@ from penstock.wire.api import ApiKey
 
 PATIENCE_S = 60.0
 PRODUCE_S_MAX = 30.0
+BROKEN_S = 0.02
 PASSING = (7, 19, 20, 56)
 """Refusals that clients try again: too few replicas, now or since; no answer in time; a disk that takes no writes."""
 CODES: dict[int, str] = {
@@ -75,6 +76,7 @@ class Story(World):
         background = [
             asyncio.ensure_future(self.observer.watch()),
             asyncio.ensure_future(self.availability.watch()),
+            asyncio.ensure_future(self._end_broken()),
         ]
         for host in self.hosts:
             host.start()
@@ -91,6 +93,14 @@ class Story(World):
         self._done = True
         for task in background:
             task.cancel()
+
+    async def _end_broken(self) -> None:
+        """A process whose disk has failed it ends, as `penstock start` does."""
+        while True:
+            await asyncio.sleep(BROKEN_S)
+            for host in self.hosts:
+                if host.is_up and host.is_broken:
+                    host.kill()
 
     def _host_of(self, word: str) -> Host:
         return self.hosts[int(word) - 1]
@@ -114,6 +124,7 @@ class Story(World):
 
     async def do_start(self, *nodes: str) -> str:
         for node in nodes:
+            self._host_of(node).disk.syncs_fail = False
             self._host_of(node).start()
         return await self._until(lambda: all(self._host_of(node).is_up for node in nodes), "they are up")
 
@@ -160,6 +171,11 @@ class Story(World):
             disk.lose(logs[int(segment) - 1])
         if not segments:
             disk.lose(f"{DATA}/{place}")
+        return "ok"
+
+    async def do_fail_syncs(self, node: str) -> str:
+        """Let syncs of a node fail until it is started again."""
+        self._host_of(node).disk.syncs_fail = True
         return "ok"
 
     async def do_wait(self, seconds: str) -> str:

@@ -1,12 +1,14 @@
 """The bytes of metadata records, against what Apache Kafka 4.3.1 writes for the same values."""
 
 import contextlib
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.metadata.fields import INT8, INT32, INT64, Field, Layout, Reader
 from penstock.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -195,3 +197,23 @@ def test_flipped_and_cut_bytes_give_a_record_or_corruption_and_nothing_else(
     del value[data.draw(st.integers(1, len(value))) :]
     with contextlib.suppress(Corruption):
         decode(bytes(value))
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, read_only=1),
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1, read_only=-1),
+    ],
+)
+def test_a_field_of_our_own_is_kept_under_a_tag_that_others_skip(record: BrokerRegistrationChangeRecord) -> None:
+    encoded = encode(record)
+    assert decode(encoded) == record
+    older = Layout(
+        BrokerRegistrationChangeRecord,
+        2,
+        Field("broker_id", INT32),
+        Field("broker_epoch", INT64),
+        Field("fenced", INT8, tag=0, default=0),
+    )
+    assert older.read(Reader(encoded, 3)) == replace(record, read_only=0)

@@ -62,7 +62,7 @@ def test_a_full_disk_refuses_no_change_of_a_slot() -> None:
     assert (again[FIRST], again[SECOND]) == (Holding.HELD, Holding.MADE)
 
 
-@pytest.mark.parametrize("position", range(0, 28))
+@pytest.mark.parametrize("position", range(28))
 def test_a_damaged_slot_says_nothing_and_its_neighbour_does(position: int) -> None:
     disk = SimDisk()
     held = held_on(disk)

@@ -5,6 +5,10 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.sim.disk import SimDisk
 from penstock.storage.reserve import STEPS, Reserve, is_no_room
+from penstock.storage.store import LogStore
+from tests.support.stepped_clock import SteppedClock
+from tests.unit.storage.support import NOW_MS, fill, small_settings, stored
+from tests.unit.storage.test_store import FIRST_ID, PLACE, Ids, load
 
 SIZE = 64 * 1024
 
@@ -22,6 +26,11 @@ def full_disk(*, size: int = SIZE) -> tuple[SimDisk, Reserve]:
 def write(disk: SimDisk, size: int) -> None:
     file = disk.open("/data/file", create=True)
     file.write((bytes(size),), 0)
+
+
+def leave_no_room(disk: SimDisk) -> None:
+    total, free = disk.space("/")
+    disk.capacity = total - free
 
 
 def test_what_is_covered_uses_reserved_space_in_parts() -> None:
@@ -83,3 +92,36 @@ def test_a_reserve_of_nothing_covers_nothing() -> None:
     disk, reserve = full_disk(size=0)
     with pytest.raises(OSError):
         reserve.covering(lambda: write(disk, 1))
+
+
+def test_retention_deletes_on_a_full_disk() -> None:
+    """The new start is written down first, which takes room; and only deletion gives room."""
+    disk = SimDisk()
+    store = LogStore.load(
+        disk, "/data", cluster_id=None, node_id=1, clock=SteppedClock(), entropy=Ids(), reserve_size=SIZE
+    )
+    log = store.open(PLACE, FIRST_ID, small_settings(retention_bytes=1000, file_delete_delay_ms=0))
+    fill(log, [3] * 40)
+    count = len(log.segments)
+    leave_no_room(disk)
+    with pytest.raises(StorageError):
+        fill(log, [3] * 40)
+    assert store.is_read_only
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    log.remove_doomed_files(NOW_MS)
+    assert len(log.segments) < count
+    assert not any(name.endswith(".deleted") for name in disk.list(log.folder))
+    store.close()
+
+
+def test_a_folder_that_is_full_and_was_not_closed_can_be_opened_and_read() -> None:
+    disk = SimDisk()
+    store = load(disk, reserve_size=SIZE)
+    fill(store.open(PLACE, FIRST_ID, small_settings()), [3] * 40)
+    leave_no_room(disk)
+    disk.crash(kept=1.0)
+    again = load(disk, reserve_size=SIZE)
+    log = again.open(PLACE, FIRST_ID, small_settings())
+    assert (log.end_offset, log.damage) == (120, None)
+    assert len(stored(log)) == 40
+    again.close()

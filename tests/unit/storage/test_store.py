@@ -52,6 +52,7 @@ def load(
     node_id: int = 1,
     clock: StillClock | None = None,
     journal_crowd: int = 8,
+    reserve_size: int = 0,
 ) -> LogStore:
     return LogStore.load(
         disk,
@@ -61,6 +62,7 @@ def load(
         clock=clock or StillClock(),
         entropy=Ids(),
         journal_crowd=journal_crowd,
+        reserve_size=reserve_size,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from penstock.admin.cluster import Cluster, ClusterError
 from penstock.admin.cluster_changes import BrokerState, Voter, brokers, quorum, under_way
+from penstock.admin.log_dirs import read_only_nodes
 from penstock.cli.client import open_cluster
 
 NO_NODE = -1
@@ -24,12 +25,13 @@ def broker_rows(bootstrap: str) -> list[Row]:
             holds.update(int(node) for node in partition.replica_nodes)
             behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
         controller = _active_controller(cluster)
+        read_only = read_only_nodes(cluster, cluster.brokers)
     return [
         {
             "node": each.node_id,
             "address": f"{each.host}:{each.port}",
             "rack": each.rack,
-            "state": _state(each, controller),
+            "state": "up, read-only" if each.node_id in read_only else _state(each, controller),
             "leads": leads[each.node_id],
             "replicas": holds[each.node_id],
             "behind": behind[each.node_id],
@@ -44,6 +46,7 @@ def health(bootstrap: str) -> list[str]:
         partitions = [each for topic in cluster.topics for each in topic.partitions]
         moving = len(under_way(cluster))
         fenced = [each.node_id for each in brokers(cluster) if each.is_fenced]
+        read_only = read_only_nodes(cluster, cluster.brokers)
     offline = sum(each.leader_id < 0 for each in partitions)
     under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
     found = []
@@ -53,6 +56,11 @@ def health(bootstrap: str) -> list[str]:
         found.append(f"{under} partitions have replicas that are not in sync.")
     if fenced:
         found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down, or it has just begun.")
+    if read_only:
+        found.append(
+            f"Node {', '.join(map(str, read_only))} is read-only: its disk is full or refuses writes. "
+            "Free space there; the node's log says more."
+        )
     if found and moving:
         found.append(f"{moving} partitions are being moved: 'penstock cluster move' shows how far they are.")
     return found
