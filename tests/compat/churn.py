@@ -12,17 +12,21 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer as AnyConsumer
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.group_audit import audit
+from tests.support.ownership import Ownership
 
 PARTITIONS = 8
 MEMBERS_MIN, MEMBERS_MAX = 2, 8
-DRAIN_SECONDS_MAX = 25.0
+SESSION_MS = 45_000
+"""For clients that report no loss of their partitions. Kafka's default: a member that is slow because the machine is
+busy must not be expelled, or the ledger would report its partitions as owned twice."""
+DRAIN_SECONDS_MAX = 2 * SESSION_MS / 1000
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": "1000",
@@ -36,39 +40,16 @@ SETTINGS = {
 _numbers = itertools.count(1)
 
 
-@dataclass
-class Ledger:
+class Ledger(Ownership):
     """What all members saw, together."""
 
-    seen: set[int] = field(default_factory=set)
-    deliveries: int = 0
-    faults: list[str] = field(default_factory=list)
-    owners: dict[int, str] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[int] = set()
 
     def saw(self, numbers: Iterable[int]) -> None:
-        with self._lock:
-            for number in numbers:
-                self.deliveries += 1
-                self.seen.add(number)
-
-    def given(self, name: str, partitions: Iterable[int]) -> None:
-        with self._lock:
-            for partition in partitions:
-                other = self.owners.setdefault(partition, name)
-                if other != name:
-                    self.faults.append(f"partition {partition} was given to {name} while {other} had it")
-                self.owners[partition] = name
-
-    def taken(self, name: str, partitions: Iterable[int]) -> None:
-        with self._lock:
-            for partition in partitions:
-                if self.owners.get(partition) == name:
-                    del self.owners[partition]
-
-    def fault(self, text: str) -> None:
-        with self._lock:
-            self.faults.append(text)
+        with self.lock:
+            self.seen.update(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +95,7 @@ class Crowd:
         while self._members:
             self._leave(0)
         for member in self._gone:
-            member.thread.join(timeout=20)
+            member.thread.join(timeout=DRAIN_SECONDS_MAX)
             if member.thread.is_alive():
                 self._ledger.fault(f"{member.thread.name} could not leave")
 
@@ -187,19 +168,21 @@ def churn(
     crowd, stream = Crowd(place, run, ledger, seed=seed), Stream(place, count=count, seconds=seconds)
     started = time.monotonic()
     stream.start()
-    if in_the_middle is not None:
-        crowd.churn(started + seconds / 2)
-        in_the_middle()
-        # A member that was cut off learns late that its partitions are another's: only the broker's word counts then.
-        ledger.faults.clear()
-    crowd.churn(started + seconds)
-    stream.finish()
     wanted, ends = set(range(count)), [len(range(index, count, PARTITIONS)) for index in range(PARTITIONS)]
-    deadline = time.monotonic() + DRAIN_SECONDS_MAX
-    while time.monotonic() < deadline and (ledger.seen != wanted or committed(place) != ends):
-        time.sleep(0.2)
-    found = committed(place)
-    crowd.leave_all()
+    try:
+        if in_the_middle is not None:
+            crowd.churn(started + seconds / 2)
+            in_the_middle()
+            # A member that was cut off learns late that its partitions are another's: the broker's records decide.
+            ledger.forget_faults()
+        crowd.churn(started + seconds)
+        stream.finish()
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        while time.monotonic() < deadline and (ledger.seen != wanted or committed(place) != ends):
+            time.sleep(0.2)
+        found = committed(place)
+    finally:
+        crowd.leave_all()
     missing = wanted - ledger.seen
     assert not missing, f"{len(missing)} of {count} were never delivered, {sorted(missing)[:5]}; {ledger.faults}"
     assert found == ends, ledger.faults

@@ -78,7 +78,15 @@ def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTo
 
 
 @pytest.fixture(scope="session")
-def churn_broker() -> Iterator[BrokerProcess]:
-    """A process of its own with short sessions: members come and go on it, and it may be killed."""
+def shared_churn_broker() -> Iterator[BrokerProcess]:
     with BrokerProcess(churn.SETTINGS) as broker:
         yield broker
+
+
+@pytest.fixture
+def churn_broker(shared_churn_broker: BrokerProcess) -> BrokerProcess:
+    """A separate broker process that a test may kill. It is started again if the previous test left it dead."""
+    if not shared_churn_broker.is_running:
+        shared_churn_broker.kill()
+        shared_churn_broker.start()
+    return shared_churn_broker

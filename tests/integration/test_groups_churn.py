@@ -20,6 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
+from tests.support.ownership import Ownership
+from tests.support.penstock_cluster import until
 
 SECONDS = float(os.environ.get("PENSTOCK_CHURN_SECONDS", "8"))
 PARTITIONS = 6
@@ -42,29 +44,17 @@ LOST_A_RACE = (
 """A commit that comes too late is refused, and what it was about is delivered again."""
 
 
-class Ledger:
-    """What was sent, who owns what, and what was delivered and committed; shared by all threads."""
+class Ledger(Ownership):
+    """What was sent, delivered and committed, and who owned which partition; shared by all threads."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        super().__init__()
         self.sent: set[tuple[int, int]] = set()
         self.delivered: dict[tuple[int, int], int] = defaultdict(int)
-        self.owners: dict[int, str] = {}
-        self.faults: list[str] = []
 
-    def own(self, name: str, places: list[TopicPartition]) -> None:
-        with self.lock:
-            for place in places:
-                other = self.owners.get(place.partition)
-                if other is not None and other != name:
-                    self.faults.append(f"{place.partition} was given to {name} while {other} had it")
-                self.owners[place.partition] = name
 
-    def give_up(self, name: str, places: list[TopicPartition]) -> None:
-        with self.lock:
-            for place in places:
-                if self.owners.get(place.partition) == name:
-                    del self.owners[place.partition]
+def indexes(places: list[TopicPartition]) -> list[int]:
+    return [place.partition for place in places]
 
 
 class Member(threading.Thread):
@@ -81,17 +71,21 @@ class Member(threading.Thread):
         consumer = Consumer(self.settings)
         consumer.subscribe(
             [self.topic],
-            on_assign=lambda _, places: self.ledger.own(self.name, places),
-            on_revoke=lambda _, places: self.ledger.give_up(self.name, places),
-            on_lost=lambda _, places: self.ledger.give_up(self.name, places),
+            on_assign=lambda _, places: self.ledger.given(self.name, indexes(places)),
+            on_revoke=lambda _, places: self.ledger.taken(self.name, indexes(places)),
+            on_lost=lambda _, places: self.ledger.lost(self.name, indexes(places)),
         )
         try:
             while not self.stopping.is_set():
                 self.work(consumer)
         except Exception as error:
-            self.ledger.faults.append(f"{self.name}: {error!r}")
+            self.ledger.fault(f"{self.name}: {error!r}")
         finally:
             consumer.close()
+
+    def leave(self) -> None:
+        self.stopping.set()
+        self.join()
 
     def work(self, consumer: Consumer) -> None:
         got = [message for message in consumer.consume(50, 0.05) if not message.error()]
@@ -169,30 +163,26 @@ def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
         watcher = Consumer({**settings, "group.protocol": "classic"})
         members: list[Member] = []
         number = 0
-        with producing(broker.bootstrap, "churn", ledger):
-            before = committed(watcher, "churn")
-            deadline = time.monotonic() + SECONDS
-            while time.monotonic() < deadline:
-                wanted = random.choice(MEMBERS)
-                while len(members) < wanted:
-                    number += 1
-                    members.append(Member(ledger, "churn", settings, f"member-{number}"))
-                    members[-1].start()
-                while len(members) > wanted:
-                    leaving = members.pop(random.randrange(len(members)))
-                    leaving.stopping.set()
-                    leaving.join()
-                time.sleep(random.uniform(0.1, 0.8))
-                now = committed(watcher, "churn")
-                assert all(later >= earlier for earlier, later in zip(before, now, strict=True)), (before, now)
-                before = now
-        deadline = time.monotonic() + 20
-        while not ledger.sent <= ledger.delivered.keys():
-            assert time.monotonic() < deadline, f"{len(ledger.sent - ledger.delivered.keys())} were not delivered"
-            time.sleep(0.1)
-        for member in members:
-            member.stopping.set()
-            member.join()
-        watcher.close()
+        try:
+            with producing(broker.bootstrap, "churn", ledger):
+                before = committed(watcher, "churn")
+                deadline = time.monotonic() + SECONDS
+                while time.monotonic() < deadline:
+                    wanted = random.choice(MEMBERS)
+                    while len(members) < wanted:
+                        number += 1
+                        members.append(Member(ledger, "churn", settings, f"member-{number}"))
+                        members[-1].start()
+                    while len(members) > wanted:
+                        members.pop(random.randrange(len(members))).leave()
+                    time.sleep(random.uniform(0.1, 0.8))
+                    now = committed(watcher, "churn")
+                    assert all(later >= earlier for earlier, later in zip(before, now, strict=True)), (before, now)
+                    before = now
+            until(lambda: ledger.sent <= ledger.delivered.keys(), seconds=60, what="everything sent is delivered")
+        finally:
+            for member in members:
+                member.leave()
+            watcher.close()
     assert not ledger.faults, ledger.faults
     assert len(ledger.sent) > 100

@@ -93,12 +93,12 @@ class ProduceHandler:
         if request.transactional_id is None:
             return self._apply(request, header, None, listener)
         try:
-            return self._verifier.handle(frame, request, header)
+            return self._verifier.handle(frame, request, header, listener)
         except InvalidProducerIdMapping as refusal:
             return self._refuse_all(request, header, refusal)
 
     def _apply(
-        self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str = "PLAINTEXT"
+        self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str
     ) -> Parts | Parked:
         """Write the batches; transactional ones only with the coordinator's verdicts."""
         # Followers that wait are answered once, with all that this request brings.

@@ -55,7 +55,8 @@ class RefusedWrite(NamedTuple):
 Verdicts = Mapping[Partition, Verification | RefusedWrite | bool]
 """Of the partitions that the coordinator was asked about."""
 
-Apply = Callable[[ProduceRequest, Header, Verdicts], Parts | Parked]
+Apply = Callable[[ProduceRequest, Header, Verdicts, str], Parts | Parked]
+"""Write the batches, for a client on the named listener."""
 
 
 class ParkedVerification(Parked):
@@ -84,29 +85,30 @@ class Verifier:
         self._apply = apply
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(self, frame: memoryview, request: ProduceRequest, header: Header) -> Parts | Parked:
+    def handle(self, frame: memoryview, request: ProduceRequest, header: Header, listener: str) -> Parts | Parked:
         """Write now if nobody has to be asked or the answer is there, or else once it is."""
         write = of_produce(header.version)
         asked = self._begin(request, header, write)
         if asked is None:
             raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
         if not asked.partitions:
-            return self._apply(request, header, {})
+            return self._apply(request, header, {}, listener)
         if not write.adds and not self._context.settings["transaction.partition.verification.enable"]:
-            return self._apply(request, header, dict.fromkeys(asked.partitions, True))
+            return self._apply(request, header, dict.fromkeys(asked.partitions, True), listener)
         assert request.transactional_id is not None
         command = _command(request.transactional_id, asked, write)
         try:
             answer = self._context.transaction_coordinators.submit(command)
         except Refusal as refusal:
-            return self._apply(request, header, _verdicts(asked, write, refusal))
+            return self._apply(request, header, _verdicts(asked, write, refusal), listener)
         if answer.done() and not _is_early(answer):
-            return self._apply(request, header, _verdicts(asked, write, answer.exception() or answer.result()))
+            verdicts = _verdicts(asked, write, answer.exception() or answer.result())
+            return self._apply(request, header, verdicts, listener)
         # The frame is the port's again after this call.
         kept = memoryview(bytearray(frame))
         request = read_request(kept, header.body_position, header.version)
         parked = ParkedVerification()
-        task = asyncio.ensure_future(self._finish(parked, request, header, asked, write, command, answer))
+        task = asyncio.ensure_future(self._finish(parked, request, header, listener, asked, write, command, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return parked
@@ -143,6 +145,7 @@ class Verifier:
         parked: ParkedVerification,
         request: ProduceRequest,
         header: Header,
+        listener: str,
         asked: _Asked,
         write: Write,
         command: AddPartitions | VerifyPartitions,
@@ -159,7 +162,7 @@ class Verifier:
             # The client is gone, and will send it again.
             return
         try:
-            reply = self._apply(request, header, _verdicts(asked, write, outcome))
+            reply = self._apply(request, header, _verdicts(asked, write, outcome), listener)
         except CloseConnection:
             parked.fail()
             return

@@ -88,7 +88,7 @@ def failed_sync_tried_again() -> list[Patch]:
     """A failed sync is taken for a passing trouble."""
 
     def forgiving(original: Any) -> Any:
-        return lambda self, generation, job, error: original(self, generation, job, None)
+        return lambda self, generation, job, size, error: original(self, generation, job, size, None)
 
     return [replaced(Flusher, "_finished", forgiving)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from penstock.sim.client import Client, Lost, Shared, Unavailable, seconds
 from penstock.sim.consumers import EARLIEST, LATEST, list_offset
@@ -15,8 +16,14 @@ EXISTS = 36
 ATTEMPTS_MAX = 60
 
 
-async def create_topics(client: Client, topics: Sequence[TopicPlan], *, replicas: int) -> bool:
-    """Make topics and wait until each partition has a leader."""
+async def create_topics(
+    client: Client, topics: Sequence[TopicPlan], *, replicas: int, in_order: Sequence[int] = ()
+) -> bool:
+    """Make topics and wait until each partition has a leader.
+
+    With `in_order` partition 0 is placed on the first of these nodes and those after it, partition 1 on the second
+    and those after it, and so on. Otherwise the controller draws the places.
+    """
     for _ in range(ATTEMPTS_MAX):
         try:
             reply = await client.ask(
@@ -26,8 +33,7 @@ async def create_topics(client: Client, topics: Sequence[TopicPlan], *, replicas
                 topics=[
                     {
                         "name": topic.name,
-                        "num_partitions": topic.partitions,
-                        "replication_factor": replicas,
+                        **_placement(topic, replicas, in_order),
                         "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
                     }
                     for topic in topics
@@ -43,6 +49,14 @@ async def create_topics(client: Client, topics: Sequence[TopicPlan], *, replicas
             client.topics.clear()
         await client.backoff()
     return False
+
+
+def _placement(topic: TopicPlan, replicas: int, in_order: Sequence[int]) -> dict[str, Any]:
+    if not in_order:
+        return {"num_partitions": topic.partitions, "replication_factor": replicas}
+    turned = [[*in_order[index % len(in_order) :], *in_order] for index in range(topic.partitions)]
+    assignments = [{"partition_index": index, "broker_ids": row[:replicas]} for index, row in enumerate(turned)]
+    return {"num_partitions": -1, "replication_factor": -1, "assignments": assignments}
 
 
 class Trimmer(Client):

@@ -12,12 +12,14 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from penstock.metadata.image import Image
 from penstock.model import errors
+from penstock.model.ids import NO_NODE, PartitionIndex, TopicName
 from penstock.sim import admin
 from penstock.sim.checkers import check
 from penstock.sim.client import STALE_LEADER, Client, Lost, Unavailable
 from penstock.sim.consumers import read_back
-from penstock.sim.history import FAIL, OK, Send
+from penstock.sim.history import FAIL, OK, Place, Send
 from penstock.sim.host import DATA, Host
 from penstock.sim.plan import Plan, TopicPlan
 from penstock.sim.producers import NEVER_WRITTEN, PRODUCE_VERSION, batch_of, produce_fields, result_of
@@ -81,7 +83,12 @@ class Story(World):
         for host in self.hosts:
             host.start()
         replicas = int(self._options.get("replicas", str(min(3, self.plan.nodes))))
-        if not await self._as(self._client, admin.create_topics(self._client, self.plan.topics, replicas=replicas)):
+        await self._until(self._all_serve, "every node serves")
+        # In the order of their ids, so that a story knows which node leads: 1 leads partition 0.
+        making = admin.create_topics(
+            self._client, self.plan.topics, replicas=replicas, in_order=range(1, self.plan.nodes + 1)
+        )
+        if not await self._as(self._client, making):
             raise Departed("the topic could not be made")
         for line in self._lines:
             step, _, wanted = (part.strip() for part in line.partition("->"))
@@ -101,6 +108,17 @@ class Story(World):
             for host in self.hosts:
                 if host.is_up and host.is_broken:
                     host.kill()
+
+    def _image(self) -> Image | None:
+        """The active controller's."""
+        for host in self.hosts:
+            if host.is_up and host.node is not None and host.node.context.quorum.is_active:
+                return host.node.context.quorum.image
+        return None
+
+    def _all_serve(self) -> bool:
+        image = self._image()
+        return image is not None and sum(not each.fenced for each in image.brokers.values()) == self.plan.nodes
 
     def _host_of(self, word: str) -> Host:
         return self.hosts[int(word) - 1]
@@ -185,41 +203,63 @@ class Story(World):
     # -- what clients do -------------------------------------------------------------------
 
     async def do_produce(self, place: str, *words: str) -> str:
+        """Write records one after the other; the first that is not acknowledged says what came of it."""
         options = _options(list(words))
         topic, _, index = place.rpartition("-")
-        outcome = "ok"
+        acks = {"all": -1, "1": 1, "0": 0}[options.get("acks", "all")]
         for _ in range(int(options.get("count", "1"))):
-            acks = {"all": -1, "1": 1, "0": 0}[options.get("acks", "all")]
+            if "at" in options:
+                producing = self._produce_at(options["at"], topic, int(index), acks)
+            else:
+                producing = self._produce(topic, int(index), acks)
             began = self.loop.now
-            outcome = await self._as(self._client, self._produce(topic, int(index), acks))
+            outcome: str = await self._as(self._client, producing)
             if self.loop.now - began > float(options.get("within", PRODUCE_S_MAX + PATIENCE_S)):
                 return f"late {outcome}"
-        return outcome
+            if outcome != "ok":
+                return outcome
+        return "ok"
 
     async def _produce(self, topic: str, index: int, acks: int) -> str:
-        self._values += 1
+        """Try again as clients do, for so long; returns the last answer that there was."""
         deadline = self.loop.now + PRODUCE_S_MAX
-        code = 0
+        answered = "no answer"
         while self.loop.now < deadline:
             try:
                 address, _, place = await self._client.leader_of(topic, index)
-                send = Send("teller", place, (b"value.%d" % self._values,), acks, self.loop.now, attempts=1)
-                self.history.sends.append(send)
-                fields = produce_fields(place, batch_of(send), acks=acks)
-                code, offset = result_of(await self._client.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, **fields))
-                send.ended, send.code = self.loop.now, code
+                code = await self._send(address, place, acks)
                 if code == 0:
-                    send.outcome, send.offset = OK, offset
                     return "ok"
-                send.outcome = FAIL if code in NEVER_WRITTEN else send.outcome
+                answered = f"refused {CODES.get(code, code)}"
                 if code not in STALE_LEADER and code not in PASSING:
-                    return f"refused {CODES.get(code, code)}"
+                    return answered
             except (Lost, Unavailable):
-                code = -1
-            self._values += 1
+                pass
             self._client.topics.clear()
             await self._client.backoff()
-        return "no answer" if code < 0 else f"refused {CODES.get(code, code)}"
+        return answered
+
+    async def _produce_at(self, node: str, topic: str, index: int, acks: int) -> str:
+        """Ask one node, once, whatever the metadata says."""
+        _, _, place = await self._client.leader_of(topic, index)
+        try:
+            code = await self._send(self.shared.bootstrap[int(node) - 1], place, acks)
+        except (Lost, Unavailable):
+            return "no answer"
+        return f"refused {CODES.get(code, code)}" if code else "ok"
+
+    async def _send(self, address: tuple[str, int], place: Place, acks: int) -> int:
+        self._values += 1
+        send = Send("teller", place, (b"value.%d" % self._values,), acks, self.loop.now, attempts=1)
+        self.history.sends.append(send)
+        fields = produce_fields(place, batch_of(send), acks=acks)
+        code, offset = result_of(await self._client.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, **fields))
+        send.ended, send.code = self.loop.now, code
+        if code == 0:
+            send.outcome, send.offset = OK, offset
+        elif code in NEVER_WRITTEN:
+            send.outcome = FAIL
+        return code
 
     async def do_read(self, place: str) -> str:
         """Read a partition from its start to its end; what comes of it is how many records there are."""
@@ -231,18 +271,17 @@ class Story(World):
     # -- what must come true ---------------------------------------------------------------
 
     async def do_until(self, what: str, place: str, sign: str, *values: str) -> str:
-        """`until isr orders-0 = 1 2` (the very set), `until leader orders-0 != 1`."""
+        """`until isr orders-0 = 1 2` (the very set), `until leader orders-0 != 1`, `until leader orders-0 = none`."""
         topic, _, index = place.rpartition("-")
-        wanted = {int(value) for value in values}
+        wanted = {NO_NODE if value == "none" else int(value) for value in values}
 
         def holds() -> bool:
-            for host in self.hosts:
-                if host.is_up and host.node is not None and host.node.context.quorum.is_active:
-                    state = host.node.context.quorum.image.partition(topic, int(index))  # type: ignore[arg-type]
-                    if state is not None:
-                        found = set(state.isr) if what == "isr" else {int(state.leader)}
-                        return (found == wanted) == (sign == "=") and -1 not in found
-            return False
+            image = self._image()
+            state = None if image is None else image.partition(TopicName(topic), PartitionIndex(int(index)))
+            if state is None:
+                return False
+            found = set(state.isr) if what == "isr" else {int(state.leader)}
+            return (found == wanted) == (sign == "=") and (NO_NODE not in found or NO_NODE in wanted)
 
         return await self._until(holds, f"{what} of {place} {sign} {' '.join(values)}")
 

@@ -46,6 +46,10 @@ class BrokerProcess:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def log_path(self) -> Path:
         """What the process said on stderr, over all its starts."""
         return self.data.with_name(self.data.name + ".stderr")

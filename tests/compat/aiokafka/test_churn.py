@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import PARTITIONS, Ledger, Place, churn
+from tests.compat.churn import SESSION_MS, Ledger, Place, churn
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -33,7 +33,7 @@ def member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) ->
 async def _member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=place.bootstrap, group_id=place.group, client_id=name, auto_offset_reset="earliest",
-        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=6000, fetch_max_wait_ms=100,
+        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=SESSION_MS, fetch_max_wait_ms=100,
     )  # fmt: skip
     reached: dict[int, int] = {}
     consumer.subscribe([place.topic], listener=Listener(name, ledger, reached))
@@ -46,7 +46,7 @@ async def _member(place: Place, name: str, leaving: threading.Event, ledger: Led
             if reached:
                 await commit(consumer, place.topic, reached)
     finally:
-        ledger.taken(name, range(PARTITIONS))  # the listener is not told of the end
+        ledger.left(name)  # stop() may still call on_partitions_assigned, and never calls on_partitions_revoked
         await consumer.stop()
 
 

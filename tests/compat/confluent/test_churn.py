@@ -53,7 +53,12 @@ def member(settings: dict[str, Any]) -> Run:
                 reached.pop(one.partition, None)
             ledger.taken(name, [one.partition for one in places])
 
-        consumer.subscribe([place.topic], on_assign=given, on_revoke=taken, on_lost=taken)
+        def lost(_: Consumer, places: list[TopicPartition]) -> None:
+            for one in places:
+                reached.pop(one.partition, None)
+            ledger.lost(name, [one.partition for one in places])
+
+        consumer.subscribe([place.topic], on_assign=given, on_revoke=taken, on_lost=lost)
         try:
             while not leaving.is_set():
                 records = [one for one in consumer.consume(50, timeout=0.1) if one.error() is None]

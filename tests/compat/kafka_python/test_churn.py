@@ -9,7 +9,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.errors import CommitFailedError, KafkaError
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import Ledger, Place, churn
+from tests.compat.churn import SESSION_MS, Ledger, Place, churn
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -28,7 +28,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 def member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
     consumer = KafkaConsumer(
         bootstrap_servers=place.bootstrap, group_id=place.group, client_id=name, auto_offset_reset="earliest",
-        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=6000, fetch_max_wait_ms=100,
+        enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=SESSION_MS, fetch_max_wait_ms=100,
     )  # fmt: skip
     reached: dict[int, int] = {}
     consumer.subscribe([place.topic], listener=Listener(name, ledger, reached))

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -9,7 +10,9 @@ from penstock.coordinator.errors import NotCoordinator
 from penstock.handlers.produce import ProduceHandler
 from penstock.handlers.reply import Parked
 from penstock.handlers.verification import CloseConnection, ParkedVerification
-from penstock.model.errors import Refusal
+from penstock.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from penstock.model.errors import NotLeaderOrFollower, Refusal
+from penstock.model.ids import TopicName
 from penstock.server.session import ClientSession
 from penstock.storage.verification import Verification
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
@@ -17,9 +20,28 @@ from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header
 from tests.support.transaction_wire import Producer, produce_request
+from tests.unit.controller.cluster import broker
 from tests.unit.handlers.fakes import FakeNode
 
 PRODUCER = Producer("tx", 7, 3)
+LEADER = RegisterBrokerRecord(
+    broker_id=2,
+    incarnation_id=UUID(int=2),
+    broker_epoch=2,
+    end_points=(
+        BrokerEndpoint(name="PLAINTEXT", host="inside2", port=9092, security_protocol=0),
+        BrokerEndpoint(name="EXTERNAL", host="outside2", port=19092, security_protocol=0),
+    ),
+    rack=None,
+    fenced=False,
+    log_dirs=(),
+)
+LED_BY_2 = (
+    TopicRecord(name=TopicName("t"), topic_id=UUID(int=7)),
+    PartitionRecord(
+        partition_id=0, topic_id=UUID(int=7), replicas=(1, 2), isr=(1, 2), leader=2, leader_epoch=4, partition_epoch=4
+    ),
+)
 
 
 class OpenLog:
@@ -38,6 +60,7 @@ class OpenLog:
 
 class WrittenPartition:
     high_watermark = 1_000
+    is_leader = True
 
     def __init__(self) -> None:
         self.log = OpenLog()
@@ -45,6 +68,8 @@ class WrittenPartition:
         self.bytes_in = self.messages_in = 0
 
     def append(self, records: memoryview, *, acks: int, now_ms: int, transaction_verified: Any = None) -> Any:
+        if not self.is_leader:
+            raise NotLeaderOrFollower
         self.written.append((bytes(records), transaction_verified))
 
         class Appended:
@@ -89,7 +114,8 @@ class Coordinator:
 
 class World:
     def __init__(self, settings: dict[str, str] | None = None) -> None:
-        node = FakeNode(settings)
+        node = FakeNode(settings, brokers=[broker(1), LEADER])
+        node.quorum.put(LED_BY_2)
         self.topic = HostedTopic()
         self.coordinator = Coordinator()
         context: Any = node.context
@@ -98,23 +124,28 @@ class World:
         context.replicas.by_id = {}
         self.handler = ProduceHandler(context)
 
-    def send(self, *, version: int = 12, partition: int = 0, producer: Producer = PRODUCER, **more: Any) -> Any:
+    def send(
+        self, *, version: int = 12, partition: int = 0, producer: Producer = PRODUCER, listener: str = "PLAINTEXT",
+        **more: Any,
+    ) -> Any:  # fmt: skip
         _, _, body = produce_request(producer, "t", partition, ["x"], version=version, **more)
         frame = bytearray(codec.write_request(ApiKey.PRODUCE, version, body))
         view = memoryview(frame)
-        reply = self.handler.handle(view, Header(ApiKey.PRODUCE, version, 1, "test", 0))
+        reply = self.handler.handle(view, Header(ApiKey.PRODUCE, version, 1, "test", 0), listener)
         # The port uses the memory again.
         frame[:] = bytes(len(frame))
         return reply
 
 
-def code_of(reply: Any, version: int = 12) -> int:
-    """The error code of the only partition of an answer."""
+def answer_of(reply: Any, version: int = 12) -> Any:
     parts: Any = reply.parts if isinstance(reply, Parked) else reply
     assert parts is not None, "still waiting"
-    body = b"".join(parts)[8 + (version >= 9) :]
-    answer = codec.read_response(ApiKey.PRODUCE, version, body)
-    return int(answer.responses[0].partition_responses[0].error_code)
+    return codec.read_response(ApiKey.PRODUCE, version, b"".join(parts)[8 + (version >= 9) :])
+
+
+def code_of(reply: Any, version: int = 12) -> int:
+    """The error code of the only partition of an answer."""
+    return int(answer_of(reply, version).responses[0].partition_responses[0].error_code)
 
 
 async def settle() -> None:
@@ -220,6 +251,23 @@ async def test_the_end_of_the_transaction_before_is_waited_for() -> None:
     world.coordinator.futures[1].set_result(0)
     await settle()
     assert code_of(parked) == 0
+
+
+@pytest.mark.parametrize("way", ["not verified", "verified at once", "parked"])
+async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(way: str) -> None:
+    world = World()
+    partition = world.topic.partitions[0]
+    partition.is_leader = False
+    partition.log.is_open = way == "not verified"
+    world.coordinator.answer_at_once = 0 if way == "verified at once" else None
+    sent_elsewhere = world.send(listener="EXTERNAL")
+    if way == "parked":
+        listen(sent_elsewhere)
+        world.coordinator.futures[0].set_result(0)
+        await settle()
+    answer = answer_of(sent_elsewhere)
+    assert int(answer.responses[0].partition_responses[0].error_code) == NotLeaderOrFollower.code
+    assert [(each.node_id, each.host, each.port) for each in answer.node_endpoints] == [(2, "outside2", 19092)]
 
 
 async def test_nothing_is_written_for_a_client_that_is_gone() -> None:
