@@ -251,6 +251,7 @@ def _add_process(metrics: "Metrics", context: "Context", instruments: "Instrumen
         _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
         _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
         _add(metrics, declared.UNSENT, lambda: usage().unsent)
+        metrics.ask(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
     process_usage = instruments.process_usage
     if process_usage is not None:
         for name in process_usage():
