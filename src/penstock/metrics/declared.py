@@ -198,6 +198,12 @@ RESERVED = _declare(
     "bytes",
     "What is left of log.reserve.bytes for the metadata log and checkpoints.",
 )
+READ_FAILURES = _declare(
+    "counter",
+    "penstock_log_read_failures_total",
+    "reads",
+    "Reads of logs, for clients or replicas, that met an I/O error or a file that is too short.",
+)
 FOLDER_SIZE = _declare(
     "gauge", "penstock_log_directory_size_bytes", "bytes", "The size of the disk with the data folder."
 )

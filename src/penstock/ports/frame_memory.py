@@ -197,7 +197,8 @@ class FrameMemory:
         stalled = [
             each
             for each in self.buffers
-            if now - each.step_at >= PATIENCE_S and each not in self.waiting and not each.owner.is_dialed
+            if now - each.step_at >= PATIENCE_S and each.filled < each.size
+            if each not in self.waiting and not each.owner.is_dialed
         ]
         stalled.sort(key=lambda each: each.claim * (now - each.step_at), reverse=True)
         victims: dict[FrameBuffer, None] = {}

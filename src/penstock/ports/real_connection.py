@@ -415,16 +415,16 @@ class SocketConnection:
     def _read_failed(self, failed: ReadFailed) -> None:
         """Close: the size of the response is announced, and its bytes cannot be had. The owner of the file decides."""
         piece, error = failed.piece, failed.error
-        log.error(
-            "cannot read %d bytes at position %d of %s to send them to %s:%d: %s",
+        self._network.closed["read_error"] += 1
+        log.warning(
+            "closing the connection from %s:%d: %d bytes at position %d of %s cannot be read: %s",
+            self.peer_host,
+            self.peer_port,
             piece.size,
             piece.position,
             piece.file.path,
-            self.peer_host,
-            self.peer_port,
             error,
         )
-        self._network.closed["read_error"] += 1
         self._drop(error)
         if piece.owner is not None:
             piece.owner.read_failed(piece, error)

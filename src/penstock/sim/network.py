@@ -8,6 +8,7 @@ Frames are handed over in a buffer that is scrambled after the call, so that nob
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -112,18 +113,24 @@ class SimConnection:
                 try:
                     read = part.file.read(part.size, part.position)
                 except OSError as error:
-                    self.drop(error)
+                    self._read_failed(part, error)
                     return
                 except Crashed:
                     return
                 if len(read) < part.size:
-                    self.drop(OSError(errno.EIO, "the file is shorter than the slice that was promised"))
+                    self._read_failed(part, OSError(errno.EIO, "the file is shorter than what was to be sent"))
                     return
                 data += read
             else:
                 data += part
         if self.owner.alive and self.out is not None:
             self._hub.transmit(self.out, bytes(data))
+
+    def _read_failed(self, piece: FileSlice, error: OSError) -> None:
+        self.drop(error)
+        if piece.owner is not None:
+            with contextlib.suppress(Crashed):
+                piece.owner.read_failed(piece, error)
 
     # -- receiving -------------------------------------------------------------------------
 

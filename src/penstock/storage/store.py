@@ -166,7 +166,7 @@ class LogStore:
             journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
             reserve = Reserve(disk, folder, reserve_size)
             redo(journal, folder, reserve)
-            directory = LogDirectory(JournaledDisk(disk, journal), folder)
+            directory = LogDirectory(JournaledDisk(disk, journal), folder, clock.monotonic)
             directory.reserve = reserve
             store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
             store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)

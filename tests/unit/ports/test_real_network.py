@@ -451,7 +451,7 @@ async def test_the_owner_of_a_file_learns_that_it_is_too_short(
     ((piece, _),) = owner.failed
     assert piece.file is file
     assert piece.position + piece.size == 10 + size
-    assert f"of {path} to send them to 127.0.0.1" in caplog.text
+    assert f"of {path} cannot be read" in caplog.text
     assert server.sessions[0].lost_count == 1
     assert server.network.closed["read_error"] == 1
     writer.close()
