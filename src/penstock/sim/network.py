@@ -18,7 +18,7 @@ from struct import Struct
 from zlib import crc32
 
 from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
-from penstock.sim.disk import Crashed
+from penstock.sim.disk import Crashed, SimFile
 from penstock.sim.loop import Owner, SimLoop
 from penstock.sim.trace import Trace
 
@@ -111,7 +111,7 @@ class SimConnection:
         for part in parts:
             if isinstance(part, FileSlice):
                 try:
-                    read = part.file.read(part.size, part.position)
+                    read = _read_to_send(part)
                 except OSError as error:
                     self._read_failed(part, error)
                     return
@@ -415,3 +415,8 @@ class Hub:
     def _free_port(self) -> int:
         self._next_port += 1
         return self._next_port
+
+
+def _read_to_send(piece: FileSlice) -> bytes:
+    file = piece.file
+    return (file.read_to_send if isinstance(file, SimFile) else file.read)(piece.size, piece.position)

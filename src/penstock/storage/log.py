@@ -291,9 +291,10 @@ class Log(RollingLog):
         if end > self.end_offset:
             end = self.end_offset
         if self.damaged_from is not None:
-            if offset >= self.damaged_from:
+            if offset < self.damaged_from:
+                end = min(end, self.damaged_from)
+            elif not unreadable.may_look_again(self, offset):
                 self._refuse_storage()
-            end = min(end, self.damaged_from)
         if offset >= end:
             return None
         bases = self.bases

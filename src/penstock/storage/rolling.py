@@ -394,6 +394,13 @@ class RollingLog:
             logger.error("%s is quarantined from offset %d on: %s", self.topic_partition, offset, why)
             damage.save_quarantine(self.directory.disk, self.folder, offset, why)
 
+    def lift_quarantine(self) -> None:
+        """Serve everything and take records again: what could not be read can be read."""
+        logger.warning("%s can be read again; its quarantine is lifted", self.topic_partition)
+        self.damage = self.damaged_from = None
+        with suppress(OSError):
+            damage.lift_quarantine(self.directory.disk, self.folder)
+
 
 def _nothing() -> None:
     return

@@ -5,11 +5,12 @@
 | the file ends before what was written to it    | the log is quarantined from the first batch that is not whole     |
 | an I/O error                                   | the segment is checked again before it is served: StorageError    |
 |                                                | for what cannot be read, until it can                             |
-| an I/O error at one offset for `LASTING_S`     | the log is quarantined from that offset on                        |
+| an I/O error at one offset for `LASTING_S`     | the log is quarantined from that offset on; the quarantine ends   |
+|                                                | when a reader asks for the offset and it can be read              |
 | bytes that the log itself has cut or replaced  | nothing: the reader asks again                                    |
 
-A disk that recovers from an error within that time costs readers some answers with StorageError and nothing else. With
-other replicas, a quarantined log is refilled (replication/repair.py). Called by log.py.
+A disk that recovers costs readers some answers with StorageError and nothing else. With other replicas, a quarantined
+log is refilled (replication/repair.py), whether its disk recovers or not. Called by log.py.
 """
 
 from __future__ import annotations
@@ -31,20 +32,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LASTING_S: Final = 10.0
+LASTING_S: Final = 2.0
+# Errors that lie further apart have nothing to do with each other.
+FORGOTTEN_S: Final = 10.0
 SAID_AGAIN_S: Final = 10.0
 # What says that bytes are lost, not that the process has too many files open.
 LOST: Final = frozenset({errno.EIO, errno.ENOENT, errno.ENXIO, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
 
 
 class Unreadable:
-    """The offset that could not be read, since when, and when last."""
+    """The offset that could not be read, since when, and when last; whether the log is quarantined for it."""
 
-    __slots__ = ("last", "offset", "since")
+    __slots__ = ("is_quarantined", "last", "offset", "since")
 
     def __init__(self, offset: int, now: float) -> None:
         self.offset = offset
         self.since = self.last = now
+        self.is_quarantined = False
 
 
 def while_sending(log: Log, piece: FileSlice, error: OSError) -> None:
@@ -67,20 +71,35 @@ def while_reading(log: Log, segment: Segment, offset: int, error: OSError) -> No
     _note(log, why)
     now = log.directory.monotonic()
     met = log.unreadable
-    if met is None or now - met.last > LASTING_S:
+    if met is None or (now - met.last > FORGOTTEN_S and not met.is_quarantined):
         met = log.unreadable = Unreadable(offset, now)
     if met.offset == offset:
         met.last = now
         if now - met.since >= LASTING_S and error.errno in LOST:
-            log.unreadable = None
             log.quarantine(offset, why)
+            met.is_quarantined = log.damaged_from == offset
     raise StorageError(why) from error
+
+
+def may_look_again(log: Log, offset: int) -> bool:
+    """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
+    met = log.unreadable
+    if met is None or not met.is_quarantined or met.offset != offset or log.damaged_from != offset:
+        return False
+    now = log.directory.monotonic()
+    if now - met.last < LASTING_S:
+        return False
+    met.last = now
+    return True
 
 
 def was_read(log: Log, offset: int) -> None:
     """Note that a segment under check could be read at an offset."""
-    if log.unreadable is not None and log.unreadable.offset == offset:
+    met = log.unreadable
+    if met is not None and met.offset == offset:
         log.unreadable = None
+        if met.is_quarantined and log.damaged_from == offset:
+            log.lift_quarantine()
 
 
 def _note(log: Log, what: str) -> None:

@@ -96,11 +96,11 @@ def test_an_error_that_passes_costs_nothing_but_a_check() -> None:
     append(log, batch())
 
 
-def test_an_error_that_lasts_refuses_reads_and_then_quarantines_the_log() -> None:
+def lasting_error() -> tuple[SimDisk, Log, Clock]:
     disk, log, clock = made()
     log.read_failed(read(log, 0), EIO)
     disk.failing["read"] = errno.EIO
-    for now in (0.0, 4.0, 8.0):
+    for now in (0.0, 0.4 * LASTING_S, 0.8 * LASTING_S):
         clock.now = now
         with pytest.raises(StorageError, match="cannot be read at offset 3"):
             read(log, 3)
@@ -108,12 +108,44 @@ def test_an_error_that_lasts_refuses_reads_and_then_quarantines_the_log() -> Non
     clock.now = LASTING_S
     with pytest.raises(StorageError):
         read(log, 3)
+    return disk, log, clock
+
+
+def test_an_error_that_lasts_refuses_reads_and_then_quarantines_the_log() -> None:
+    disk, log, _ = lasting_error()
     assert log.damaged_from == 3
     assert log.directory.read_failures == 5
     disk.failing.clear()
     assert read(log, 0).size
     with pytest.raises(StorageError):
         append(log, batch())
+
+
+def test_a_quarantine_for_an_error_ends_when_the_disk_recovers() -> None:
+    disk, log, clock = lasting_error()
+    clock.now = 2 * LASTING_S
+    with pytest.raises(StorageError):
+        read(log, 3)
+    disk.failing.clear()
+    clock.now = 2.5 * LASTING_S
+    with pytest.raises(StorageError):
+        read(log, 3)
+    clock.now = 3 * LASTING_S
+    assert read(log, 3).size
+    assert log.damage is None
+    assert not disk.exists(f"{FOLDER}/quarantine")
+    append(log, batch())
+
+
+def test_a_quarantine_for_damage_does_not_end() -> None:
+    disk, log, clock = made()
+    log.read_failed(read(log, 0), EIO)
+    disk.flip(log.segments[0].path, 200)
+    for now in (0.0, LASTING_S, 10 * LASTING_S):
+        clock.now = now
+        with pytest.raises(StorageError):
+            read(log, 1)
+    assert log.damaged_from == 1
 
 
 def test_errors_that_lie_far_apart_do_not_add_up() -> None:
