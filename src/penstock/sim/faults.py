@@ -237,7 +237,7 @@ class Faults:
     async def _down_for_loss(self) -> Host | None:
         """Take down the node whose disk may lose something, and perhaps all others; None if it is down already."""
         # As with rot, one disk only.
-        host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+        host = self._rotting_host()
         with_others = self._random.random() < 0.5
         if not await self._down(host):
             return None
