@@ -15,7 +15,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--report", type=Path, default=Path("chaos.html"))
+    parser.add_argument("--report", type=Path, default=Path(tempfile.gettempdir()) / "chaos.html")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
         outcome, _ = run(Path(folder), length_s=60 * arguments.minutes, seed=arguments.seed)

@@ -17,41 +17,43 @@ from penstock.wire.frame import request_head
 from penstock.wire.records import Record, encode_batch
 
 TOPIC = "fuzz"
+TEXTS = (TOPIC, "", "a.b", "x" * 300)
+Texts = tuple[str, ...]
 EXTREMES = (0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 2**24, 2**31 - 1, -(2**31), 2**32 - 1)
 
 
-def sound_frames(random: Random) -> list[bytes]:
-    """One plausible request for every version of every API, without the size prefix."""
+def sound_frames(random: Random, *, count: int = 3, client_id: str = "fuzz", texts: Texts = TEXTS) -> list[bytes]:
+    """Some plausible requests for every version of every API, without the size prefix."""
     frames = []
     for api in APIS.values():
         for version in range(max(api.min_version, api.accepted_from), api.max_version + 1):
             request = codec.request_class(api.key, version)
-            for _ in range(3):
-                body = codec.write_request(api.key, version, _made(request, random))
-                frames.append(request_head(api.key, version, 7, "fuzz", len(body))[4:] + body)
+            for _ in range(count):
+                body = codec.write_request(api.key, version, _made(request, random, texts))
+                frames.append(request_head(api.key, version, 7, client_id, len(body))[4:] + body)
     return frames
 
 
-def _made(kind: Any, random: Random, name: str = "") -> Any:
+def _made(kind: Any, random: Random, texts: Texts, name: str = "") -> Any:
     """A value of a kio type: small, legal, and now and then what the field's name calls for."""
     if isinstance(kind, type) and is_dataclass(kind):
         return kind(
             **{
                 field.name: field.default
                 if field.default is not MISSING and random.random() < 0.3
-                else _made(field.type, random, field.name)
+                else _made(field.type, random, texts, field.name)
                 for field in fields(kind)
             }
         )
     origin = get_origin(kind)
     if origin is tuple or isinstance(kind, GenericAlias):
-        return tuple(_made(get_args(kind)[0], random, name) for _ in range(random.randint(0, 2)))
+        return tuple(_made(get_args(kind)[0], random, texts, name) for _ in range(random.randint(0, 2)))
     if origin is UnionType or isinstance(kind, UnionType):
-        return _made(random.choice([each for each in get_args(kind) if each is not NoneType]), random, name)
-    return _primitive(kind, random, name)
+        return _made(random.choice([each for each in get_args(kind) if each is not NoneType]), random, texts, name)
+    return _primitive(kind, random, texts, name)
 
 
-def _primitive(kind: Any, random: Random, name: str) -> Any:
+def _primitive(kind: Any, random: Random, texts: Texts, name: str) -> Any:
     described = str(getattr(kind, "__name__", kind))
     if "records" in name or described == "bytes":
         return encode_batch([Record(0, 1, b"k", b"v" * random.randint(0, 50), ())])
@@ -65,7 +67,7 @@ def _primitive(kind: Any, random: Random, name: str) -> Any:
         return random.random()
     if described == "str" or "Name" in described or ("Id" in described and not described.startswith("i")):
         try:
-            return kind(random.choice((TOPIC, "", "a.b", "x" * 300)))
+            return kind(random.choice(texts))
         except (TypeError, ValueError):
             return kind(random.randint(0, 3))
     if described == "ErrorCode":

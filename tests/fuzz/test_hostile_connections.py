@@ -94,3 +94,37 @@ def test_acks_0_records_sent_right_after_a_topic_was_made_are_all_there(broker: 
             lambda topic=topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)[1] == 100  # type: ignore[misc]
         )
     consumer.close()
+
+
+def test_members_with_much_metadata_cost_little_memory(broker: BrokerProcess) -> None:
+    """JoinGroup, version 0: a member is let in without being asked to come back."""
+    # FindCoordinator makes the topic of all groups.
+    _ask(broker, struct.pack(">hhih", 10, 0, 7, -1) + struct.pack(">h", 5) + b"first")
+    eventually(lambda: _join(broker, b"first", b"x") == 0)
+    before = memory_mb(broker)
+    codes = [_join(broker, b"g%d" % number, bytes(10_000_000)) for number in range(40)]
+    assert set(codes) == {-1}
+    assert memory_mb(broker) < before + 150
+    assert _join(broker, b"honest", b"x" * 1000) == 0
+    assert faults(broker) == []
+
+
+def _join(broker: BrokerProcess, group: bytes, metadata: bytes) -> int:
+    body = struct.pack(">hhih", 11, 0, 7, -1)
+    body += struct.pack(">h", len(group)) + group + struct.pack(">i", 30_000) + struct.pack(">h", 0)
+    body += struct.pack(">h", 8) + b"consumer" + struct.pack(">ih", 1, 5) + b"range"
+    body += struct.pack(">i", len(metadata)) + metadata
+    code: int = struct.unpack_from(">h", _ask(broker, body), 8)[0]
+    return code
+
+
+def _ask(broker: BrokerProcess, body: bytes) -> bytes:
+    """The beginning of the answer: size, correlation id, error code."""
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as line:
+        line.sendall(struct.pack(">i", len(body)) + body)
+        answer = b""
+        while len(answer) < 10:
+            more = line.recv(10 - len(answer))
+            assert more, "the broker has closed the connection"
+            answer += more
+    return answer

@@ -102,7 +102,7 @@ def test_readers_that_say_nothing_are_cut_off(broker: Broker, monkeypatch: pytes
     lines = [socket.create_connection(("127.0.0.1", port_of(broker)), timeout=5) for _ in range(40)]
     time.sleep(0.1)
     begun = time.monotonic()
-    assert [line.recv(10) for line in lines[: real_http.CONNECTIONS_MAX]] == [b""] * real_http.CONNECTIONS_MAX
+    assert [line.recv(10) for line in lines] == [b""] * len(lines)
     assert time.monotonic() - begun < 3
     for line in lines:
         line.close()

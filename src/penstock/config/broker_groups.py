@@ -40,6 +40,9 @@ COORDINATOR_OPTIONS: Final[tuple[Option, ...]] = (
     _int("group.min.session.timeout.ms", 6 * SECOND_MS, "The shortest session timeout a member may ask for."),
     _int("group.max.session.timeout.ms", 30 * MINUTE_MS, "The longest session timeout a member may ask for."),
     _int("group.max.size", 1000, "How many members a classic group may have. Kafka's default sets no bound.", least=1),
+    _long("group.metadata.memory.max.bytes", 256 * MIB, least=0, own=True,
+          doc="How much memory the metadata of all members of classic groups may take on this node. Beyond it, a "
+              "member that joins with more than 4 KiB is answered COORDINATOR_NOT_AVAILABLE."),
     _list("group.coordinator.rebalance.protocols", ("classic", "consumer", "streams"),
           choices=("consumer", "classic", "share", "streams"),
           doc="The group protocols that are served. `classic` always is, `consumer` (KIP-848) if it is named here; "

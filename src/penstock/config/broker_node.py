@@ -89,12 +89,15 @@ NODE_OPTIONS: Final[tuple[Option, ...]] = (
     _int("socket.request.max.bytes", 100 * MIB, least=1,
          doc="The largest request; a connection that announces more is closed."),
     _long("queued.max.request.bytes", 512 * MIB,
-          doc="How many bytes of requests may be held in memory at once, over all connections. Beyond it, reading "
-              "waits. Only bytes that have arrived count, not those that were announced. Kafka's default is -1: no "
-              "bound."),
+          doc="How much memory requests may hold while they arrive, over all connections. A request counts with its "
+              "whole size once 64 KiB of it have arrived. Beyond the bound, reading waits; a quarter is kept for "
+              "requests of up to 2 MiB. If a request waits for 2 seconds, connections are closed whose requests make "
+              "no progress, those first that hold most for the longest time. Kafka's default is -1: no bound."),
     _int("socket.frame.timeout.ms", 30 * SECOND_MS, least=1, own=True,
-         doc="How long a request may take to arrive, once its first byte has. A connection that is slower is closed, "
-             "however steadily it drips."),
+         doc="How long a request that is arriving may go without progress before its connection is closed. Progress is "
+             "the whole of a small request (16 KiB), or a fifteenth of a larger one with the default value: fewer "
+             "bytes, however steady, do not count. Time during which this broker does not read does not count "
+             "either."),
     _int("socket.send.timeout.ms", 60 * SECOND_MS, least=1, own=True,
          doc="How long a client may leave its answers unread before the connection is closed."),
     _int("socket.receive.buffer.bytes", -1, least=-1,

@@ -6,6 +6,7 @@ Every refusal is a reply with Kafka's code; see docs/internals/groups.md for the
 """
 
 from dataclasses import replace
+from typing import Final
 
 from penstock.coordinator.decision import NO_TICKET, Ticket
 from penstock.groups import rebalance
@@ -36,6 +37,8 @@ from penstock.groups.errors import (
 from penstock.groups.records import GroupMetadataKey, GroupRecord
 from penstock.groups.turn import SESSION, TimerKey, Turn
 from penstock.model.errors import NO_ERROR, Refusal
+
+NAME_LENGTH_MAX: Final = 4096
 
 # -- JoinGroup -----------------------------------------------------------------------------
 
@@ -107,7 +110,9 @@ def _turn_away(group: ClassicGroup, member_id: str, turn: Turn) -> ClassicGroup:
 
 def _join_new(group: ClassicGroup, command: JoinGroup, turn: Turn) -> None:
     instance_id = command.instance_id
-    member_id = f"{command.client_id if instance_id is None else instance_id}-{command.fresh_id}"
+    name = command.client_id if instance_id is None else instance_id
+    # As in Kafka, but for names that would not leave room for the rest.
+    member_id = f"{name[:NAME_LENGTH_MAX]}-{command.fresh_id}"
     if instance_id is not None and instance_id in group.instances:
         _replace_static(group, command, group.instances[instance_id], member_id, turn)
     elif instance_id is None and command.must_know_member_id:

@@ -93,6 +93,7 @@ class ClassicGroup:
         "is_initial",
         "leader",
         "members",
+        "metadata_size",
         "pending",
         "protocol_name",
         "protocol_type",
@@ -124,6 +125,8 @@ class ClassicGroup:
         """The rebalance began with an empty group, so it runs for the whole initial delay."""
         self.has_new_member = False
         self.initial_delay_left_ms = 0
+        self.metadata_size = 0
+        """How many bytes the members have sent to take part."""
         self._awaiting_join = 0
         self._protocol_counts: dict[str, int] = {}
 
@@ -275,6 +278,8 @@ class ClassicGroup:
         # Once, even if the client names it twice: a protocol is common if it is counted as often as there are members.
         for name in dict(member.protocols):
             self._protocol_counts[name] = self._protocol_counts.get(name, 0) + change
+        for _, metadata in member.protocols:
+            self.metadata_size += change * len(metadata)
 
     # -- questions -------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ def group_settings(broker: BrokerSettings) -> GroupSettings:
         session_timeout_ms_min=broker.integer("group.min.session.timeout.ms"),
         session_timeout_ms_max=broker.integer("group.max.session.timeout.ms"),
         size_max=broker.integer("group.max.size"),
+        metadata_size_max=broker.integer("message.max.bytes"),
         offset_metadata_size_max=broker.integer("offset.metadata.max.bytes"),
         offsets_retention_ms=broker.integer("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=broker.integer("offsets.retention.check.interval.ms"),

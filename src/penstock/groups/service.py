@@ -19,6 +19,7 @@ from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, Offs
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerSettings
 from penstock.groups.consumer_topics import Topics
+from penstock.groups.member_memory import MemberMemory
 from penstock.groups.shard import GroupShard
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, GROUP, ConfigResource, Image, TopicImage
@@ -57,8 +58,15 @@ class Groups:
             make_shard=self._make_shard,
             commit_timeout_ms=lambda: current_settings().integer("offsets.commit.timeout.ms"),
         )
+        self._clock = clock
+        self._member_memory = MemberMemory(lambda: sum(shard.metadata_size for shard in self._shards))
         self._settling: set[asyncio.Task[None]] = set()
         self._shards.on_taken = self._start_settling
+
+    def admit_member(self, metadata_size: int) -> None:
+        """Raise CoordinatorNotAvailable if there is no memory for what a member of a classic group sends."""
+        budget = self._current_settings().integer("group.metadata.memory.max.bytes")
+        self._member_memory.take(metadata_size, budget=budget, now=self._clock.monotonic())
 
     # -- commands --------------------------------------------------------------------------
 

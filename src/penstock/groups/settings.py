@@ -11,6 +11,8 @@ class GroupSettings:
     session_timeout_ms_min: int = 6_000
     session_timeout_ms_max: int = 30 * MINUTE_MS
     size_max: int = 1_000
+    metadata_size_max: int = 1_048_588
+    """What fits into the group's record: more than that could never be written."""
     offset_metadata_size_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS

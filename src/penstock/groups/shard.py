@@ -17,6 +17,7 @@ from penstock.groups.commands import (
     ForgetTopics,
     Heartbeat,
     JoinGroup,
+    JoinReply,
     LeaveGroup,
     ListGroups,
     OffsetCommit,
@@ -44,6 +45,7 @@ from penstock.groups.records import (
 )
 from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import RETENTION, TimerKey, Turn
+from penstock.model.errors import UNKNOWN_SERVER_ERROR
 
 _HEARD_IN = (State.STABLE, State.PREPARING)
 
@@ -85,6 +87,10 @@ class GroupShard:
             ForgetTopics: lambda command, turn: offsets.forget_topics(self.offsets, command, turn),
             Expired: self._expire,
         }
+
+    @property
+    def metadata_size(self) -> int:
+        return sum(group.metadata_size for group in self.groups.values() if isinstance(group, ClassicGroup))
 
     # -- what the runtime calls ------------------------------------------------------------
 
@@ -161,6 +167,10 @@ class GroupShard:
             turn.decision.drafts[draft.id] = draft
 
     def _join(self, command: JoinGroup, turn: Turn) -> None:
+        if any(len(metadata) > self.settings.metadata_size_max for _, metadata in command.protocols):
+            # Kafka takes it, keeps it, and answers the SyncGroup with this: no record of the group can hold it.
+            turn.answer(JoinReply(error=UNKNOWN_SERVER_ERROR, member_id=command.member_id))
+            return
         consumer = self.consumers.find(command.group_id)
         if consumer is not None and consumer.members:
             self.consumers.join(consumer, command, turn)

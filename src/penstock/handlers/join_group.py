@@ -43,6 +43,7 @@ async def handle(context: Context, request: Request) -> JoinGroupResponse:
         can_skip_assignment=version >= CAN_SKIP_ASSIGNMENT_FROM,
     )
     try:
+        context.groups.admit_member(sum(len(metadata) for _, metadata in command.protocols))
         reply: JoinReply = await context.groups.ask(body.group_id, command)
     except Refusal as refusal:
         reply = JoinReply(error=refusal.code)

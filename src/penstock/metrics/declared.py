@@ -166,6 +166,14 @@ MEMORY_USED = _declare(
 MEMORY_LEFT = _declare(
     "gauge", "kafka_network_socketserver_memorypoolavailable", "bytes", "What is left of queued.max.request.bytes."
 )
+CLOSED = _declare(
+    "counter",
+    "penstock_network_connections_closed_total",
+    "connections",
+    "Connections that this node closed, by reason: `frame_timeout`, `send_timeout`, `idle`, `read_error`, and where "
+    "memory was short `request_memory` and `reply_memory`.",
+    "reason",
+)
 UNSENT = _declare(
     "gauge", "penstock_network_unsent_bytes", "bytes", "Answers in memory that clients have not taken yet."
 )
@@ -189,6 +197,12 @@ RESERVED = _declare(
     "penstock_log_directory_reserved_bytes",
     "bytes",
     "What is left of log.reserve.bytes for the metadata log and checkpoints.",
+)
+READ_FAILURES = _declare(
+    "counter",
+    "penstock_log_read_failures_total",
+    "reads",
+    "Reads of logs, for clients or replicas, that met an I/O error or a file that is too short.",
 )
 FOLDER_SIZE = _declare(
     "gauge", "penstock_log_directory_size_bytes", "bytes", "The size of the disk with the data folder."

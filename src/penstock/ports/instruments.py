@@ -19,11 +19,13 @@ class Stopwatch(Protocol):
 
 
 class NetworkUsage(NamedTuple):
-    """Bytes: of half-read requests, of what these may use, of answers that nobody has taken yet."""
+    """What connections use: bytes of requests that have not arrived, their bound, bytes of replies not taken yet."""
 
     buffered: int
     budget: int
     unsent: int
+    closed: Mapping[str, int]
+    """How many connections this node has closed, by reason."""
 
 
 class HttpAnswer(NamedTuple):

@@ -13,15 +13,24 @@ from typing import Protocol
 from penstock.ports.disk import Buffer, File
 
 
+class SliceOwner(Protocol):
+    """The owner of a file whose bytes are sent."""
+
+    def read_failed(self, piece: "FileSlice", error: OSError) -> None:
+        """Learn that bytes could not be read when they were sent. The port has logged it and closed the connection."""
+        ...
+
+
 class FileSlice:
     """Bytes of a file that are to be sent without passing through Python."""
 
-    __slots__ = ("file", "position", "size")
+    __slots__ = ("file", "owner", "position", "size")
 
-    def __init__(self, file: File, position: int, size: int) -> None:
+    def __init__(self, file: File, position: int, size: int, owner: SliceOwner | None = None) -> None:
         self.file = file
         self.position = position
         self.size = size
+        self.owner = owner
 
 
 Part = Buffer | FileSlice

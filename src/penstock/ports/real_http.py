@@ -1,12 +1,14 @@
 """A small HTTP server for a few readers: GET only, one request per connection, everything bounded.
 
 Runs on the broker's event loop and never holds it up: a reader that sends garbage, sends slowly or does not read
-is cut off. For metrics and health; nothing of value should ever be asked for here.
+is cut off. Connections that wait for a request and those that are answered are bounded apart, and a new one takes the
+place of the oldest: slow readers, however many, do not keep a health check out.
 """
 
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from typing import Final
 
 from penstock.ports.instruments import Answerer, HttpAnswer
@@ -14,10 +16,12 @@ from penstock.ports.instruments import Answerer, HttpAnswer
 log = logging.getLogger(__name__)
 
 HEAD_SIZE_MAX: Final = 8 * 1024
-HEAD_S_MAX: Final = 5.0
+HEAD_S_MAX: Final = 2.0
 SEND_S_MAX: Final = 10.0
 """How long a reader may leave a piece of an answer in our memory."""
-CONNECTIONS_MAX: Final = 32
+HEADS_MAX: Final = 128
+ANSWERS_MAX: Final = 32
+BACKLOG: Final = 512
 UNSENT_SIZE_MAX: Final = 64 * 1024
 REASONS: Final = {
     200: "OK",
@@ -27,51 +31,91 @@ REASONS: Final = {
     503: "Service Unavailable",
 }
 
+Task = asyncio.Task[None]
+
+
+class Places:
+    """The connections of a listener, in the order in which they came, with the address of each."""
+
+    def __init__(self) -> None:
+        self.heads: dict[Task, str] = {}
+        self.answers: dict[Task, str] = {}
+
+    def enter(self, task: Task, host: str) -> None:
+        _make_room(self.heads, HEADS_MAX)
+        self.heads[task] = host
+
+    def answer(self, task: Task) -> None:
+        host = self.heads.pop(task)
+        _make_room(self.answers, ANSWERS_MAX)
+        self.answers[task] = host
+
+    def leave(self, task: Task) -> None:
+        self.heads.pop(task, None)
+        self.answers.pop(task, None)
+
+    @property
+    def all(self) -> list[Task]:
+        return [*self.heads, *self.answers]
+
+
+def _make_room(places: dict[Task, str], most: int) -> None:
+    """Close the oldest connection of the address that has most of them, if there are too many."""
+    if len(places) >= most:
+        ((busiest, _),) = Counter(places.values()).most_common(1)
+        oldest = next(task for task, host in places.items() if host == busiest)
+        del places[oldest]
+        oldest.cancel()
+
 
 class RealHttpListener:
-    def __init__(self, server: asyncio.Server, open_tasks: "set[asyncio.Task[None]]") -> None:
+    def __init__(self, server: asyncio.Server, places: Places) -> None:
         self._server = server
-        self._open = open_tasks
+        self._places = places
         self.port: int = server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         self._server.close()
-        for task in list(self._open):
+        tasks = self._places.all
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
 
 class RealHttp:
     async def listen(self, host: str, port: int, answer: Answerer) -> RealHttpListener:
-        open_tasks: set[asyncio.Task[None]] = set()
+        places = Places()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
-            if len(open_tasks) >= CONNECTIONS_MAX:
-                writer.transport.abort()
-                return
-            open_tasks.add(task)
+            peer = writer.get_extra_info("peername")
+            places.enter(task, peer[0] if peer else "")
             try:
-                await _serve(reader, writer, answer)
+                head = await _head_of(reader)
+                places.answer(task)
+                await _serve(head, writer, answer)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                pass  # whoever asked is gone, too slow, or no reader of HTTP
+                pass  # the reader is gone, too slow, or does not speak HTTP
             except Exception:
                 log.exception("an HTTP request failed")
             finally:
-                open_tasks.discard(task)
+                places.leave(task)
                 writer.transport.abort() if task.cancelling() else writer.close()
                 with contextlib.suppress(OSError, asyncio.CancelledError):
                     await writer.wait_closed()
 
-        server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX)
-        return RealHttpListener(server, open_tasks)
+        server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
+        return RealHttpListener(server, places)
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answerer) -> None:
+async def _head_of(reader: asyncio.StreamReader) -> bytes:
     async with asyncio.timeout(HEAD_S_MAX):
-        head = await reader.readuntil(b"\r\n\r\n")
+        return await reader.readuntil(b"\r\n\r\n")
+
+
+async def _serve(head: bytes, writer: asyncio.StreamWriter, answer: Answerer) -> None:
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or not words[1].startswith(b"/"):
         await _send(writer, _head(400, "text/plain"))

@@ -1,35 +1,50 @@
-"""Memory that answers hold which nobody takes.
+"""Memory of replies that their readers do not take.
 
-A connection whose peer does not take its answers is not read from, so what it holds does not grow; but there may be
-many such connections. Together they may hold no more than the budget: beyond that, the one that has not been taken
-from for the longest time is cut off. Pure; driven by real_network.py.
+A connection whose peer does not take its replies is not read from, so what it holds hardly grows; but there may be
+many such connections. Together they may hold no more than the budget: beyond that, those that hold most for the
+longest time without progress are closed. Pure; driven by real_network.py.
 """
 
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-C = TypeVar("C")
+
+class Unsent(Protocol):
+    def unsent_in_memory(self) -> int: ...
+
+    def stalled_s(self, now: float) -> float: ...
+
+
+C = TypeVar("C", bound=Unsent)
+# What counts as stalled for a connection that has just begun to wait: with nothing else to tell them, sizes decide.
+JUST_BEGUN_S = 0.001
 
 
 class UnsentBudget(Generic[C]):
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.held = 0
-        self._stalled: dict[C, int] = {}
+        self._waiting: dict[C, int] = {}
 
-    def hold(self, connection: C, size: int) -> list[C]:
-        """A connection begins to wait with so many bytes; returns those that have to go for it, the oldest first."""
+    def hold(self, connection: C, now: float) -> list[C]:
+        """Note that a connection begins to wait; return those that have to go for it."""
         self.let_go(connection)
-        self._stalled[connection] = size
+        self._waiting[connection] = size = connection.unsent_in_memory()
         self.held += size
+        if self.held <= self.budget:
+            return []
+        # Peers have taken some of it meanwhile.
+        for each in self._waiting:
+            self._waiting[each] = each.unsent_in_memory()
+        left = self.held = sum(self._waiting.values())
         victims: list[C] = []
-        left = self.held
-        for oldest, its_size in self._stalled.items():
+        costs = {each: size * max(each.stalled_s(now), JUST_BEGUN_S) for each, size in self._waiting.items()}
+        for worst in sorted(costs, key=costs.__getitem__, reverse=True):
             if left <= self.budget:
                 break
-            victims.append(oldest)
-            left -= its_size
+            victims.append(worst)
+            left -= self._waiting[worst]
         return victims
 
     def let_go(self, connection: C) -> None:
         """All that the connection held is sent, or it is gone."""
-        self.held -= self._stalled.pop(connection, 0)
+        self.held -= self._waiting.pop(connection, 0)

@@ -16,6 +16,8 @@ NO_SESSION = 0
 FIRST_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
+# Over all sessions: some 200 MB. A client without a session names all its partitions in every request.
+PARTITIONS_MAX = 500_000
 
 PartitionKey = tuple[bytes, int]
 
@@ -97,6 +99,7 @@ class FetchSessions:
         self._count_max = count_max
         self._eviction_s = eviction_s
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -104,8 +107,8 @@ class FetchSessions:
     def find(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchSession | None:
         """The session of an incremental request, brought up to date; None for a full fetch."""
         if request.session_epoch in (FIRST_EPOCH, FINAL_EPOCH):
-            if request.session_id != NO_SESSION:
-                self._sessions.pop(request.session_id, None)
+            if request.session_id in self._sessions:
+                self._end(self._sessions[request.session_id])
             return None
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -114,12 +117,21 @@ class FetchSessions:
             raise InvalidFetchSessionEpoch
         if session.by_id != by_id:
             raise FetchSessionTopicIdError
+        count = len(session.partitions)
         session.update(request, now)
+        self._partition_count += len(session.partitions) - count
+        if self._partition_count > PARTITIONS_MAX and len(session.partitions) > count:
+            self._end(session)
+            raise FetchSessionIdNotFound
         self._sessions.move_to_end(session.id)
         if not session.partitions:
-            del self._sessions[session.id]
+            self._end(session)
             return None
         return session
+
+    def _end(self, session: FetchSession) -> None:
+        del self._sessions[session.id]
+        self._partition_count -= len(session.partitions)
 
     def begin(self, request: FetchRequest, *, by_id: bool, now: float) -> FetchSession | None:
         """A new session for a full fetch that asks for one, if there is room."""
@@ -129,9 +141,12 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now - oldest.last_used < self._eviction_s:
                 return None
-            del self._sessions[oldest.id]
+            self._end(oldest)
+        if self._partition_count + len(request.partitions) > PARTITIONS_MAX:
+            return None
         session_id = self._random.randint(1, 2**31 - 1)
         while session_id in self._sessions:
             session_id = self._random.randint(1, 2**31 - 1)
         session = self._sessions[session_id] = FetchSession(session_id, by_id=by_id, asked=request.partitions, now=now)
+        self._partition_count += len(session.partitions)
         return session

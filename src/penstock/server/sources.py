@@ -239,6 +239,7 @@ def _add_storage(metrics: "Metrics", context: "Context") -> None:
     _add(metrics, declared.OFFLINE_FOLDERS, lambda: int(context.store.failure is not None))
     _add(metrics, declared.READ_ONLY_FOLDERS, lambda: int(context.store.is_read_only))
     _add(metrics, declared.RESERVED, lambda: context.store.reserved_bytes)
+    _add(metrics, declared.READ_FAILURES, lambda: context.store.directory.read_failures)
     metrics.ask(declared.FOLDER_SIZE, space(0))
     metrics.ask(declared.FOLDER_FREE, space(1))
 
@@ -251,6 +252,7 @@ def _add_process(metrics: "Metrics", context: "Context", instruments: "Instrumen
         _add(metrics, declared.MEMORY_USED, lambda: usage().buffered)
         _add(metrics, declared.MEMORY_LEFT, lambda: max(0, usage().budget - usage().buffered))
         _add(metrics, declared.UNSENT, lambda: usage().unsent)
+        metrics.ask(declared.CLOSED, lambda: [((reason,), count) for reason, count in usage().closed.items()])
     process_usage = instruments.process_usage
     if process_usage is not None:
         for name in process_usage():

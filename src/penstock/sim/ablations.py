@@ -169,6 +169,12 @@ def checksums_not_checked() -> list[Patch]:
 
 
 @bug
+def read_failures_ignored() -> list[Patch]:
+    """A log does not learn that what it gave could not be read when it was sent."""
+    return [patch.object(Log, "read_failed", lambda self, piece, error: None)]
+
+
+@bug
 def stale_epochs_trusted() -> list[Patch]:
     """The file of epochs is believed as it is."""
     return [

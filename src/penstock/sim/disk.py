@@ -27,10 +27,12 @@ class Crashed(Exception):
 class _Bytes:
     """The content of one file, under whatever name."""
 
-    __slots__ = ("content", "durable", "first_pending", "pending")
+    __slots__ = ("content", "durable", "first_pending", "pending", "unreadable")
 
     def __init__(self) -> None:
         self.content = bytearray()
+        self.unreadable: tuple[int, int] | None = None
+        """A range that the disk cannot read any more."""
         self.durable = bytearray()
         # Writes (position, bytes) and truncations (size, None), counted from the first one ever.
         self.pending: deque[tuple[int, bytes | None]] = deque()
@@ -158,12 +160,23 @@ class SimFile:
         self.bytes.change(position, data)
         return len(data)
 
-    def read(self, size: int, position: int) -> bytes:
-        self._disk.call("read", self.path)
+    def read(self, size: int, position: int, *, kind: str = "read") -> bytes:
+        self._disk.call(kind, self.path)
+        self.check_readable(size, position)
         return bytes(self.bytes.content[position : position + size])
+
+    def read_to_send(self, size: int, position: int) -> bytes:
+        """Read bytes while a response is sent."""
+        return self.read(size, position, kind="send")
+
+    def check_readable(self, size: int, position: int) -> None:
+        unreadable = self.bytes.unreadable
+        if unreadable is not None and position < unreadable[1] and unreadable[0] < position + size:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), self.path)
 
     def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
         self._disk.call("read", self.path)
+        self.check_readable(len(buffer), position)
         data = self.bytes.content[position : position + len(buffer)]
         buffer[: len(data)] = data
         return len(data)
@@ -209,6 +222,7 @@ class SimDisk:
         self.trace: list[tuple[str, str]] = []
         self._dead = False
         self._boots = 1
+        self._unreadable: list[_Bytes] = []
         self._root = _Folder()
         self._locked: set[str] = set()
         self._syncs: deque[tuple[_Bytes | _Folder, int, Callable[[OSError | None], None]]] = deque()
@@ -236,6 +250,7 @@ class SimDisk:
         self._root.crash(random, random.choice((0.0, 0.3, 0.7, 0.95, 1.0)) if kept is None else kept)
         self._boots += 1
         self._dead = False
+        self.read_well()
         self.fail_at.clear()
         self.failing.clear()
         self._locked.clear()
@@ -259,6 +274,18 @@ class SimDisk:
     def cut_off(self, path: str, size: int) -> None:
         """Let a file have lost its end."""
         self.put_back(path, bytes(self._file(path).content[:size]))
+
+    def make_unreadable(self, path: str, start: int, end: int) -> None:
+        """Let a range of a file be unreadable until the process ends."""
+        found = self._file(path)
+        found.unreadable = (start, end)
+        self._unreadable.append(found)
+
+    def read_well(self) -> None:
+        """Let everything be readable again."""
+        for found in self._unreadable:
+            found.unreadable = None
+        self._unreadable.clear()
 
     def put_back(self, path: str, content: bytes) -> None:
         """Let a file be again what it was once: all writes since are lost, and the disk does not say so."""
@@ -352,7 +379,9 @@ class SimDisk:
 
     def read_file(self, path: str) -> bytes:
         self.call("read", path)
-        return bytes(self._file(path).content)
+        found = self._file(path)
+        SimFile(self, path, found).check_readable(len(found.content), 0)
+        return bytes(found.content)
 
     def replace_file(self, path: str, content: bytes) -> None:
         file = self.open(path + ".tmp", create=True)

@@ -133,6 +133,27 @@ class Faults:
         await asyncio.sleep(self._random.random() * 1.0)
         host.disk.failing.pop(kind, None)
 
+    async def send_fails(self, host: Host) -> None:
+        """Files cannot be read while responses are sent, for a while."""
+        self._trace.fault("send fails", host.name)
+        host.disk.failing["send"] = errno.EIO
+        await asyncio.sleep(self._random.random() * 1.0)
+        host.disk.failing.pop("send", None)
+
+    async def bad_sector(self, host: Host) -> None:
+        """Part of a log cannot be read any more, under a running node."""
+        # One disk may fail, as one may rot.
+        host = self._rotting_host()
+        spots = [(path, *spot) for path in _logs(host) for spot in _rottable(host.disk.content_of(path))]
+        if host.is_up and spots:
+            path, start, end = self._random.choice(spots)
+            self._trace.fault("bad sector", host.name, path, start)
+            host.disk.make_unreadable(path, start, end)
+            self._world.rotten.add(_place_of(path))
+
+    def _rotting_host(self) -> Host:
+        return self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+
     async def _down(self, host: Host) -> bool:
         """Take the node down for a change of its files; False if somebody else has it down."""
         if not host.is_up:
@@ -166,17 +187,16 @@ class Faults:
     async def rot(self, host: Host) -> None:
         """Flip a bit of a record that others follow: what ends a log cannot be told from a torn write."""
         # One disk may rot: a second one may hold the only good copy of something.
-        host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+        host = self._rotting_host()
         if not await self._down(host):
             return
-        logs = [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
-        spots = [(path, *spot) for path in logs for spot in _rottable(host.disk.read_file(path))]
+        spots = [(path, *spot) for path in _logs(host) for spot in _rottable(host.disk.content_of(path))]
         if spots:
             path, start, end = self._random.choice(spots)
             position = self._random.randrange(start, end)
             self._trace.fault("rot", host.name, path, position)
             host.disk.flip(path, position, 1 << self._random.randrange(8))
-            self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
+            self._world.rotten.add(_place_of(path))
         self._world.down_for(host, 0.5)
 
     async def folder_lost(self, _: Host) -> None:
@@ -217,7 +237,7 @@ class Faults:
     async def _down_for_loss(self) -> Host | None:
         """Take down the node whose disk may lose something, and perhaps all others; None if it is down already."""
         # As with rot, one disk only.
-        host = self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+        host = self._rotting_host()
         with_others = self._random.random() < 0.5
         if not await self._down(host):
             return None
@@ -333,6 +353,14 @@ class Faults:
             seconds = self._random.random() * 20
             self._trace.fault("client pause", client.name, round(seconds, 3))
             self._loop.pause(client.owner, seconds)
+
+
+def _logs(host: Host) -> list[str]:
+    return [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
+
+
+def _place_of(path: str) -> str:
+    return path[len(DATA) + 1 :].partition("/")[0]
 
 
 def _derived(host: Host) -> list[str]:

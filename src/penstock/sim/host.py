@@ -50,8 +50,10 @@ class HostDisk(SimDisk):
             self._dead = True
             self.on_crash_point()
             raise Crashed(f"stopped at call {self.calls}: {kind} {path}")
-        if self.failing and kind in self.failing and not path.endswith(".lock"):
-            raise OSError(self.failing[kind], os.strerror(self.failing[kind]), path)
+        if self.failing and not path.endswith(".lock"):
+            code = self.failing.get(kind) or (self.failing.get("read") if kind == "send" else None)
+            if code:
+                raise OSError(code, os.strerror(code), path)
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
         assert isinstance(file, SimFile), "a file of this disk"
@@ -85,6 +87,7 @@ class HostDisk(SimDisk):
     def kill(self) -> None:
         """The process that used it is gone; what it wrote is still in the cache."""
         self._dead = False
+        self.read_well()
         self.crash_at = None
         self._locked.clear()
         self._sync_free_at.clear()

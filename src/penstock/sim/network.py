@@ -8,6 +8,7 @@ Frames are handed over in a buffer that is scrambled after the call, so that nob
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from struct import Struct
 from zlib import crc32
 
 from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
-from penstock.sim.disk import Crashed
+from penstock.sim.disk import Crashed, SimFile
 from penstock.sim.loop import Owner, SimLoop
 from penstock.sim.trace import Trace
 
@@ -110,20 +111,26 @@ class SimConnection:
         for part in parts:
             if isinstance(part, FileSlice):
                 try:
-                    read = part.file.read(part.size, part.position)
+                    read = _read_to_send(part)
                 except OSError as error:
-                    self.drop(error)
+                    self._read_failed(part, error)
                     return
                 except Crashed:
                     return
                 if len(read) < part.size:
-                    self.drop(OSError(errno.EIO, "the file is shorter than the slice that was promised"))
+                    self._read_failed(part, OSError(errno.EIO, "the file is shorter than what was to be sent"))
                     return
                 data += read
             else:
                 data += part
         if self.owner.alive and self.out is not None:
             self._hub.transmit(self.out, bytes(data))
+
+    def _read_failed(self, piece: FileSlice, error: OSError) -> None:
+        self.drop(error)
+        if piece.owner is not None:
+            with contextlib.suppress(Crashed):
+                piece.owner.read_failed(piece, error)
 
     # -- receiving -------------------------------------------------------------------------
 
@@ -408,3 +415,8 @@ class Hub:
     def _free_port(self) -> int:
         self._next_port += 1
         return self._next_port
+
+
+def _read_to_send(piece: FileSlice) -> bytes:
+    file = piece.file
+    return (file.read_to_send if isinstance(file, SimFile) else file.read)(piece.size, piece.position)

@@ -260,10 +260,10 @@ def _durable_end(host: Host, partition: Partition) -> int | None:
 
 
 def _content(partition: Partition, start: int, end: int) -> bytes | None:
-    """The bytes of a log; None if it is damaged, which a reader may be the first to notice."""
+    """The bytes of a log; None if it is damaged or unreadable, which a reader may be the first to notice."""
     try:
         return _read(partition, start, end)
-    except (StorageError, BadBatch):
+    except (StorageError, BadBatch, OSError):
         return None
 
 

@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def beyond(self) -> bool:
-        return self.nodes == 1 and any(name in self.faults for name in ("rot", *LOSSES))
+        return self.nodes == 1 and any(name in self.faults for name in ("rot", "bad_sector", *LOSSES))
 
     def summary(self) -> str:
         faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
@@ -131,6 +131,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
             likely = chance if name != "rot" else chance / 3
             if random.random() < likely:
                 plan.faults[name] = mean * random.choice((0.4, 1.0, 2.0))
+        _draw_read_faults(plan, Random(f"{seed}:reads"))
     plan.lag_ms = Random(f"{seed}:lag").choice((1_500, 5_000, 30_000))
     if (chosen := Random(f"{seed}:losses")).random() < LOSSES_CHANCE:
         for name in chosen.sample(sorted(LOSSES), chosen.choice((1, 1, 2, 3))):
@@ -138,6 +139,14 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     if (chosen := Random(f"{seed}:tables")).random() < TABLES_CHANCE:
         _draw_tables(plan, chosen)
     return plan
+
+
+def _draw_read_faults(plan: Plan, random: Random) -> None:
+    """Reads that fail in the middle of a response: for a moment, or for good."""
+    if random.random() < 0.25:
+        plan.faults["send_fails"] = 12.0 * random.choice((0.4, 1.0, 2.0))
+    if random.random() < 0.1:
+        plan.faults["bad_sector"] = 12.0 * random.choice((0.4, 1.0, 2.0))
 
 
 def _draw_tables(plan: Plan, random: Random) -> None:

@@ -51,17 +51,20 @@ class LogDirectory:
         "disk",
         "failed_before",
         "failure",
+        "monotonic",
         "on_failure",
         "on_refusal",
         "open_files",
         "path",
+        "read_failures",
         "refusal",
         "reserve",
     )
 
-    def __init__(self, disk: Disk, path: str) -> None:
+    def __init__(self, disk: Disk, path: str, monotonic: Callable[[], float] = lambda: 0.0) -> None:
         self.disk = disk
         self.path = path
+        self.monotonic = monotonic
         self.failure: OSError | None = None
         self.failed_before = False
         """Whether the last process here stopped on a failed sync: what the cache shows may not be on disk."""
@@ -71,6 +74,8 @@ class LogDirectory:
         self.on_refusal: Callable[[OSError], None] = lambda error: None
         self.reserve: Reserve | None = None
         self.open_files = OpenFiles(disk)
+        self.read_failures = 0
+        """How many reads of logs have met an I/O error or a file that is too short."""
 
     def covering(self, work: Callable[[], _T]) -> _T:
         """Do what may be done twice, with reserved space if the disk has no other."""

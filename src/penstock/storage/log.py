@@ -30,6 +30,7 @@ from penstock.storage import (
     small_batches,
     snapshots,
     trim,
+    unreadable,
     validate,
     verified,
 )
@@ -290,9 +291,10 @@ class Log(RollingLog):
         if end > self.end_offset:
             end = self.end_offset
         if self.damaged_from is not None:
-            if offset >= self.damaged_from:
+            if offset < self.damaged_from:
+                end = min(end, self.damaged_from)
+            elif not unreadable.may_look_again(self, offset):
                 self._refuse_storage()
-            end = min(end, self.damaged_from)
         if offset >= end:
             return None
         bases = self.bases
@@ -310,15 +312,20 @@ class Log(RollingLog):
                     )
                     if position < segment.unchecked_end:
                         size = verified.servable(segment, offset, position, size, below=next_offset)
-                    return FileSlice(segment.file, position, size) if size else None
+                        unreadable.was_read(self, offset)
+                    return FileSlice(segment.file, position, size, self) if size else None
                 verified.check_end(segment, offset, below=next_offset)
             except BadBatch as bad:
                 self._refuse_damage(segment, bad)
             except OSError as error:
-                raise StorageError(f"{segment.path}: {error}") from error
+                unreadable.while_reading(self, segment, offset, error)
             self._refuse_gap(segment, offset, next_offset)
             slot += 1
         return None
+
+    def read_failed(self, piece: FileSlice, error: OSError) -> None:
+        """Learn that what `read` gave could not be read when it was sent."""
+        unreadable.while_sending(self, piece, error)
 
     def read_last(self, offset: int) -> bytes | None:
         """The batch at an offset, if it is the newest and still at hand."""

@@ -7,6 +7,7 @@ leaves nothing visible: the file is cut back at once, or before the next write.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +28,9 @@ from penstock.storage.segment import Damaged, Segment
 
 if TYPE_CHECKING:
     from penstock.storage.compaction.swap import Swap
+    from penstock.storage.unreadable import Unreadable
+
+logger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -77,6 +81,9 @@ class RollingLog:
         # What is damaged, for people; reads stop before `damaged_from` and appends are refused.
         self.damage = state.damage
         self.damaged_from = state.damaged_from
+        # Where a read met an I/O error of late, and when the node's log last said so.
+        self.unreadable: Unreadable | None = None
+        self.read_failure_said_at: float | None = None
         # What recovery did, in sentences for the node's log.
         self.recovery_notes = state.notes
         self.on_durable: Callable[[], None] = _nothing
@@ -384,7 +391,15 @@ class RollingLog:
         if self.damaged_from is None or offset < self.damaged_from:
             self.damaged_from = offset
             self.damage = why
+            logger.error("%s is quarantined from offset %d on: %s", self.topic_partition, offset, why)
             damage.save_quarantine(self.directory.disk, self.folder, offset, why)
+
+    def lift_quarantine(self) -> None:
+        """Serve everything and take records again: what could not be read can be read."""
+        logger.warning("%s can be read again; its quarantine is lifted", self.topic_partition)
+        self.damage = self.damaged_from = None
+        with suppress(OSError):
+            damage.lift_quarantine(self.directory.disk, self.folder)
 
 
 def _nothing() -> None:

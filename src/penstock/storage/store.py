@@ -166,7 +166,7 @@ class LogStore:
             journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
             reserve = Reserve(disk, folder, reserve_size)
             redo(journal, folder, reserve)
-            directory = LogDirectory(JournaledDisk(disk, journal), folder)
+            directory = LogDirectory(JournaledDisk(disk, journal), folder, clock.monotonic)
             directory.reserve = reserve
             store = cls(directory, journal, clock, entropy, meta, lock, clean=clean)
             store._probe = WriteProbe(directory, reserve, disk, clock, store._read_only_changed)
@@ -354,9 +354,7 @@ class LogStore:
         self._forget_point(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
-        if place in self.high_watermarks:
-            self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
-            self._dead_marks.add(place)
+        self._forget_mark(place)
         target = self._path(suffixed(place, self._entropy.uuid(), DELETE_SUFFIX))
         # If the disk refuses, the folder stays as one of a dead topic, which gives way to any new one.
         with suppress(OSError):
@@ -399,6 +397,11 @@ class LogStore:
             self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
             self._dead_marks.clear()
 
+    def _forget_mark(self, place: TopicPartition) -> None:
+        if place in self.high_watermarks:
+            self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
+            self._dead_marks.add(place)
+
     def _forget_point(self, place: TopicPartition) -> None:
         if self._recovery_points.pop(place, None):
             self._dead_points.add(place)
@@ -425,6 +428,8 @@ class LogStore:
         self._held.note((log.topic_id, place.partition), Holding.UNKNOWN)
         self._unnamed.discard(log)
         self._forget_point(place)
+        # Without a table of what is held, a mark would tell of a folder that is lost.
+        self._forget_mark(place)
         self.log_starts.forget(place)
         self.clean_offsets.forget(place)
         self._disk.sync_folder(self.folder)

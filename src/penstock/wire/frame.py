@@ -26,6 +26,8 @@ _pack_flexible_response: Final = Struct(">iiB").pack
 _VARINT_SIZE_MAX: Final = 5
 _VARINT_MOST: Final = 2**32 - 1
 TEXT_SIZE_MAX: Final = 2**15 - 1
+MESSAGE_LENGTH_MAX: Final = 1000
+CLIENT_ID_SIZE_MAX: Final = 4096
 """Bytes of a string, in the flexible versions too: records of groups and older answers have no room for more."""
 _TEXT_SIZE_SURE: Final = TEXT_SIZE_MAX // 3
 
@@ -78,6 +80,9 @@ def parse_header(frame: memoryview) -> Header:
         if position > len(frame):
             raise MalformedRequest(f"the client id claims {size} bytes of a frame of {len(frame)}")
         client_id = str(frame[_FIXED_SIZE:position], "utf-8", "replace")
+        if size > CLIENT_ID_SIZE_MAX:
+            # It is echoed, and put in front of other ids, where it has to fit.
+            client_id = client_id[:CLIENT_ID_SIZE_MAX]
     elif size < -1:
         raise MalformedRequest(f"the client id has a size of {size}")
     if version >= flexible_from:
@@ -103,6 +108,11 @@ def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     if value > _VARINT_MOST:
         raise MalformedRequest("a variable-length integer does not fit 32 bits")
     return value, position
+
+
+def clipped(message: str) -> str:
+    """A message for people that fits into any version's field, whatever names it holds."""
+    return message if len(message) <= MESSAGE_LENGTH_MAX else f"{message[:MESSAGE_LENGTH_MAX]}..."
 
 
 def decode_text(raw: bytes) -> str:

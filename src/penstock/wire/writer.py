@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from penstock.model.errors import PenstockError
+from penstock.wire.frame import clipped
 from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, remembered, shape_of
 
 Writer = Callable[[bytearray, Any], None]
@@ -154,6 +155,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 def _sized_writer(field: FieldShape, flexible: bool) -> Writer:
     name, is_text = field.name, field.kafka_type == "string"
     nullable = field.nullable and not field.repeated
+    is_message = is_text and name == "error_message"
 
     def write_sized(out: bytearray, value: Any) -> None:
         if value is None:
@@ -161,6 +163,8 @@ def _sized_writer(field: FieldShape, flexible: bool) -> Writer:
                 raise CannotWrite(f"{name} may not be null in this version")
             out += b"\x00" if flexible else (b"\xff\xff" if is_text else b"\xff\xff\xff\xff")
             return
+        if is_message:
+            value = clipped(value)
         raw = value.encode() if is_text else value
         if flexible:
             append_uvarint(out, len(raw) + 1)

@@ -13,6 +13,7 @@ ILLEGAL_GENERATION = 22
 INCONSISTENT_GROUP_PROTOCOL = 23
 INVALID_GROUP_ID = 24
 UNKNOWN_MEMBER_ID = 25
+UNKNOWN_SERVER_ERROR = -1
 INVALID_SESSION_TIMEOUT = 26
 REBALANCE_IN_PROGRESS = 27
 MEMBER_ID_REQUIRED = 79
@@ -580,3 +581,28 @@ def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(host: H
     assert (host.state, host.group.generation) == ("Stable", 1)
     host.join(ids[0])
     assert host.replies[host.join(ids[1])].generation == 2
+
+
+# -- memory --------------------------------------------------------------------------------
+
+
+def test_metadata_that_no_record_could_hold_is_refused_before_it_is_kept(host: Harness) -> None:
+    too_large = bytes(host.shard.settings.metadata_size_max + 1)
+    reply = host.replies[host.join(protocols=(("range", too_large),))]
+    assert reply.error == UNKNOWN_SERVER_ERROR
+    assert host.shard.metadata_size == 0
+
+
+def test_a_group_knows_how_much_its_members_have_sent(host: Harness) -> None:
+    first = host.replies[host.join(protocols=(("range", bytes(100)), ("roundrobin", bytes(50))))].member_id
+    assert host.shard.metadata_size == 0
+    host.join(first, protocols=(("range", bytes(100)), ("roundrobin", bytes(50))))
+    assert host.shard.metadata_size == 150
+    host.leave(first)
+    assert host.shard.metadata_size == 0
+
+
+def test_an_id_has_room_for_the_longest_names(host: Harness) -> None:
+    reply = host.replies[host.join(client_id="\N{EURO SIGN}" * 10_000)]
+    assert reply.error == MEMBER_ID_REQUIRED
+    assert len(reply.member_id.encode()) < 32_767

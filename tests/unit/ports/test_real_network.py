@@ -1,6 +1,8 @@
 """The network port over real loopback sockets: it is the edge, so there is nothing below it to fake."""
 
 import asyncio
+import contextlib
+import errno
 import os
 import socket
 import struct
@@ -10,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports import real_network
+from penstock.ports import real_connection
 from penstock.ports.network import Connection, FileSlice, Limits, Session
+from penstock.ports.real_connection import FRAMES_PER_TURN_MAX, SocketConnection
 from penstock.ports.real_disk import RealFile
-from penstock.ports.real_network import FRAMES_PER_TURN_MAX, READ_SIZE, RealNetwork, SocketConnection
+from penstock.ports.real_network import READ_SIZE, RealNetwork
 
 
 class Echo:
@@ -109,7 +112,7 @@ class StoppedClock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, network: RealNetwork) -> None:
         self.seconds = 1000.0
         monkeypatch.setattr(network, "now", lambda: self.seconds)
-        monkeypatch.setattr(real_network, "now_ns", lambda: int(self.seconds * 1e9))
+        monkeypatch.setattr(real_connection, "now_ns", lambda: int(self.seconds * 1e9))
 
 
 def framed(body: bytes) -> bytes:
@@ -230,12 +233,12 @@ async def test_a_frame_that_does_not_arrive_is_cut_off_by_the_sweep(
     connection = await server.connection()
     await until(lambda: len(connection._unread) == 5)
     assert connection.overdue(clock.seconds + 29) is None
-    assert connection.overdue(clock.seconds + 31) == "its frame does not arrive"
+    assert connection.overdue(clock.seconds + 31) == "frame_timeout"
     began = clock.seconds
     clock.seconds += 20
     writer.write(b"b")
     await until(lambda: len(connection._unread) == 6)
-    assert connection.overdue(began + 31) == "its frame does not arrive"
+    assert connection.overdue(began + 31) == "frame_timeout"
 
 
 async def test_a_connection_is_not_blamed_for_the_time_that_it_was_not_read(
@@ -255,7 +258,7 @@ async def test_a_connection_is_not_blamed_for_the_time_that_it_was_not_read(
     assert connection.overdue(clock.seconds) is None
     await until(lambda: not connection._cut_asked)
     assert connection.overdue(clock.seconds + 29) is None
-    assert connection.overdue(clock.seconds + 31) == "its frame does not arrive"
+    assert connection.overdue(clock.seconds + 31) == "frame_timeout"
     writer.write(framed(b"second")[6:])
     assert await read_frame(reader) == b"second"
 
@@ -267,7 +270,7 @@ async def test_an_idle_connection_is_cut_off_by_the_sweep(server: Server, monkey
     await read_frame(reader)
     connection = await server.connection()
     assert connection.overdue(clock.seconds + 599) is None
-    assert connection.overdue(clock.seconds + 601) == "it was idle for too long"
+    assert connection.overdue(clock.seconds + 601) == "idle"
 
 
 async def test_many_promises_of_a_large_frame_cost_little_memory(server: Server) -> None:
@@ -275,7 +278,7 @@ async def test_many_promises_of_a_large_frame_cost_little_memory(server: Server)
         server.socket().sendall(struct.pack(">i", 60_000_000) + b"0123456789")
     connections = server.network.connections
     await until(lambda: len(connections) == 300 and all(len(each._unread) == 14 for each in connections))
-    assert server.network.pool.used == 0
+    assert server.network.memory.used == 0
     reader, writer = await server.client()
     writer.write(framed(b"still here"))
     assert await read_frame(reader) == b"still here"
@@ -304,6 +307,10 @@ async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Serv
     outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     server.network.connect("127.0.0.1", server.listener.port, outcome.set_result)
     assert isinstance(await asyncio.wait_for(outcome, 5), ConnectionRefusedError)
+
+
+# More than the buffers of any two sockets hold.
+LARGE_REPLY = b"y" * 40_000_000
 
 
 class Generous(Echo):
@@ -359,3 +366,160 @@ async def test_accepted_connections_have_the_buffers_that_were_asked_for() -> No
         assert sizes in ([32 * 1024, 48 * 1024], [64 * 1024, 96 * 1024])
     finally:
         await server.close()
+
+
+MIB = 1024 * 1024
+SMALL_BUDGET = Limits(frame_size_max=8 * MIB, memory_budget=16 * MIB)
+
+
+async def stall(server: Server, count: int, size: int, sent: int) -> list[socket.socket]:
+    """Connections that each send part of a large frame and stop."""
+    before = len(server.network.connections)
+    lines = [socket.create_connection(("127.0.0.1", server.listener.port)) for _ in range(count)]
+    await until(lambda: len(server.network.connections) == before + count)
+    for line in lines:
+        line.setblocking(False)
+        view = memoryview(struct.pack(">i", size) + bytes(sent))
+        # What does not fit into the buffers stays unsent: the node does not read it.
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(line, view), 0.5)
+    return lines
+
+
+async def test_stalled_uploads_do_not_stop_requests_of_ordinary_size(server: Server) -> None:
+    server.network.limit(SMALL_BUDGET)
+    lines = await stall(server, 8, 4 * MIB, 4 * MIB - 1)
+    reader, writer = await server.client()
+    for size in (900_000, 60_000):
+        body = os.urandom(size)
+        for start in range(0, size, 20_000):
+            writer.write(framed(body)[start : start + 20_000] if start + 20_000 < size else framed(body)[start:])
+            await asyncio.sleep(0)
+        assert await asyncio.wait_for(read_frame(reader), 30) == body
+    writer.close()
+    for line in lines:
+        line.close()
+
+
+async def test_stalled_uploads_are_closed_for_one_that_waits_and_the_log_says_so(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.network.limit(SMALL_BUDGET)
+    lines = await stall(server, 4, 4 * MIB, 4 * MIB - 1)
+    reader, writer = await server.client()
+    body = os.urandom(4 * MIB)
+    writer.write(framed(body))
+    assert await asyncio.wait_for(read_frame(reader), 30) == body
+    assert server.network.closed["request_memory"] == server.network.usage().closed["request_memory"] >= 1
+    assert "memory for requests is short, and it holds 4194304 bytes" in caplog.text
+    writer.close()
+    for line in lines:
+        line.close()
+    await until(lambda: len(server.network.connections) == 0)
+    assert server.network.memory.used == 0
+
+
+async def test_a_connection_that_waits_for_memory_is_not_blamed(server: Server) -> None:
+    server.network.limit(SMALL_BUDGET)
+    lines = await stall(server, 3, 4 * MIB, 4 * MIB - 1)
+    reader, writer = await server.client()
+    body = os.urandom(4 * MIB)
+    writer.write(framed(body))
+    await until(lambda: bool(server.network.memory.waiting))
+    (waiting,) = [buffer.owner for buffer in server.network.memory.waiting]
+    assert isinstance(waiting, SocketConnection)
+    assert waiting.overdue(server.network.now() + 1000) is None
+    assert await asyncio.wait_for(read_frame(reader), 30) == body
+    writer.close()
+    for line in lines:
+        line.close()
+
+
+async def test_a_large_frame_that_was_read_ahead_in_part_arrives_whole(server: Server) -> None:
+    """A reply that the peer does not take stops the reading of a frame that is under way."""
+    reader, writer = await server.client()
+    body = os.urandom(3 * MIB)
+    writer.write(framed(body)[: 2 * MIB])
+    await until(lambda: len(server.network.memory.buffers) == 1)
+    (connection,) = server.network.connections
+    connection.pause_frames()
+    writer.write(framed(body)[2 * MIB :] + framed(b"next"))
+    await until(lambda: len(connection._unread) > 0)
+    connection.resume_frames()
+    assert await asyncio.wait_for(read_frame(reader), 30) == body
+    assert await asyncio.wait_for(read_frame(reader), 30) == b"next"
+    assert server.network.memory.used == 0
+    writer.close()
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.failed: list[tuple[FileSlice, OSError]] = []
+
+    def read_failed(self, piece: FileSlice, error: OSError) -> None:
+        self.failed.append((piece, error))
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+async def test_the_owner_of_a_file_learns_that_it_is_too_short(
+    server: Server, tmp_path: Path, size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(size // 2))
+    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    reader, writer = await server.client()
+    writer.write(framed(b"x"))
+    await read_frame(reader)
+    owner = Owner()
+    server.sessions[0].connection.send([b"head", FileSlice(file, 10, size, owner), b"tail"])
+    await asyncio.wait_for(reader.read(), 30)
+    ((piece, _),) = owner.failed
+    assert piece.file is file
+    assert piece.position + piece.size == 10 + size
+    assert f"of {path} cannot be read" in caplog.text
+    assert server.sessions[0].lost_count == 1
+    assert server.network.closed["read_error"] == 1
+    writer.close()
+
+
+@pytest.mark.parametrize("size", [1000, 300_000])
+async def test_the_owner_of_a_file_learns_of_an_io_error(
+    server: Server, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    path = tmp_path / "log"
+    path.write_bytes(bytes(size))
+    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    reader, writer = await server.client()
+    writer.write(framed(b"x"))
+    await read_frame(reader)
+    owner = Owner()
+    monkeypatch.setattr(os, "sendfile", fail)
+    monkeypatch.setattr(os, "pread", fail)
+    server.sessions[0].connection.send([b"head", FileSlice(file, 0, size, owner), b"tail"])
+    await asyncio.wait_for(reader.read(), 30)
+    ((_, error),) = owner.failed
+    assert error.errno == errno.EIO
+    writer.close()
+
+
+async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+
+    path = tmp_path / "log"
+    path.write_bytes(bytes(300_000))
+    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    reader, writer = await server.client()
+    writer.write(framed(b"x"))
+    await read_frame(reader)
+    owner = Owner()
+    monkeypatch.setattr(os, "sendfile", fail)
+    server.sessions[0].connection.send([b"head", FileSlice(file, 0, 300_000, owner)])
+    await asyncio.wait_for(reader.read(), 30)
+    assert owner.failed == []
+    writer.close()

@@ -4,6 +4,7 @@ import pytest
 
 from penstock.model.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from penstock.ports.network import FileSlice
+from penstock.replication import fetch_session
 from penstock.replication.fetch_session import EPOCH_MAX, FetchSession, FetchSessions
 from penstock.wire.hot.fetch import FetchPartition, FetchRequest, PartitionAnswer
 
@@ -132,3 +133,19 @@ def test_a_full_cache_evicts_only_what_is_old() -> None:
     assert cache.begin(request(0, 0, asked("b", 0)), by_id=False, now=119.0) is None
     assert cache.begin(request(0, 0, asked("b", 0)), by_id=False, now=121.0) is not None
     assert len(cache) == 1
+
+
+def test_sessions_hold_a_bounded_number_of_partitions_over_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "PARTITIONS_MAX", 5)
+    cache = sessions()
+    first = begun(cache, "a", "b", "c")
+    begun(cache, "d", "e")
+    assert cache.begin(request(0, 0, asked("f", 0)), by_id=False, now=0.0) is None
+    with pytest.raises(FetchSessionIdNotFound):
+        cache.find(request(first.id, 1, asked("f", 0)), by_id=False, now=0.0)
+    # What ended makes room again, whichever way it ended.
+    second = begun(cache, "f", "g")
+    assert cache.find(request(second.id, 1, forgotten=("f", "g")), by_id=False, now=0.0) is None
+    third = begun(cache, "f", "g", "h")
+    assert cache.find(request(third.id, -1), by_id=False, now=0.0) is None
+    begun(cache, "f", "g", "h")

@@ -478,3 +478,13 @@ def test_a_damaged_log_is_set_aside_and_goes_when_the_partition_is_whole_again()
     assert disk.exists(f"/data/{aside[0]}")
     store.remove_doomed_folders(clock.now_ms + 10**9)
     assert not disk.exists(f"/data/{aside[0]}")
+
+
+def test_a_log_that_takes_the_place_of_a_damaged_one_is_not_damaged_by_the_mark_of_that() -> None:
+    store = load(SimDisk())
+    fill(store.open(PLACE, FIRST_ID, small_settings()), [1, 2])
+    store.checkpoint_high_watermarks({PLACE: 2})
+    store.set_damaged_aside(PLACE)
+    log = store.open(PLACE, FIRST_ID, small_settings())
+    assert log.damage is None
+    assert log.end_offset == 0

@@ -9,7 +9,7 @@ from struct import Struct, error
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.wire.frame import MalformedRequest
+from penstock.wire.frame import MalformedRequest, clipped
 from penstock.wire.hot.primitives import NO_TAGS, pack_compact_string, pack_i32, pack_uvarint, read_i32, skip_tags
 from penstock.wire.hot.texts import ELEMENT_COUNT_MAX, read_count, read_maybe_count, read_maybe_text, read_text
 
@@ -110,7 +110,7 @@ def write_response(
     """The whole response frame, size prefix and header included; the two versions are alike."""
     rest = b"".join(
         (
-            NULL_TEXT if error_message is None else pack_compact_string(error_message),
+            NULL_TEXT if error_message is None else pack_compact_string(clipped(error_message)),
             NULL_TEXT if member_id is None else pack_compact_string(member_id),
             _pack_epoch_and_interval(member_epoch, heartbeat_interval_ms),
             _NO_ASSIGNMENT if assignment is None else _pack_assignment(assignment),

@@ -8,7 +8,7 @@ Records stay where they are: the reader returns slices of the frame. Version not
 from collections.abc import Iterable, Sequence
 from struct import Struct, error
 
-from penstock.wire.frame import MalformedRequest
+from penstock.wire.frame import MalformedRequest, clipped
 from penstock.wire.hot.primitives import (
     NO_TAGS,
     pack_compact_string,
@@ -251,7 +251,7 @@ def _write_details_flexible(parts: list[bytes], result: PartitionResult, version
     parts.append(pack_uvarint(len(result.record_errors) + 1))
     for index, message in result.record_errors:
         parts.append(pack_i32(index) + pack_compact_string(message) + NO_TAGS)
-    parts.append(NO_TAGS if result.error_message is None else pack_compact_string(result.error_message))
+    parts.append(NO_TAGS if result.error_message is None else pack_compact_string(clipped(result.error_message)))
     if result.current_leader is not None and version >= 10:
         parts.append(b"\x01" + write_leader_tag(0, *result.current_leader))
     else:
@@ -265,7 +265,7 @@ def _write_details_legacy(parts: list[bytes], result: PartitionResult) -> None:
     parts.append(pack_i32(len(result.record_errors)))
     for index, message in result.record_errors:
         parts.append(pack_i32(index) + pack_string(message))
-    parts.append(b"\xff\xff" if result.error_message is None else pack_string(result.error_message))
+    parts.append(b"\xff\xff" if result.error_message is None else pack_string(clipped(result.error_message)))
 
 
 def write_leader_tag(tag: int, leader: int, epoch: int) -> bytes:

@@ -1,0 +1,481 @@
+"""One socket of the network port: cuts frames, queues replies, applies back-pressure.
+
+All replies to the frames of one read leave in one `sendmsg`. A frame that does not fit in one read moves to a buffer
+of frame_memory.py. A peer that does not take its replies is not read from. A slice of a file that cannot be read is
+reported to the slice's owner, and the connection closes: part of the response may have left. Driven by real_network.py.
+"""
+
+import contextlib
+import logging
+import socket
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final, cast
+
+from penstock.ports.frame_memory import FrameBuffer
+from penstock.ports.network import FileSlice, Part, Session
+from penstock.ports.real_slices import ReadFailed, read_slice, send_slice
+
+if TYPE_CHECKING:
+    from penstock.ports.real_network import RealNetwork
+
+log = logging.getLogger(__name__)
+
+KIB: Final = 1024
+# A partial frame up to this size is copied back to the front of the shared buffer.
+SMALL_FRAME_MAX: Final = 16 * KIB
+# So little of a large frame is no more than a promise and gets no buffer yet.
+PROMISE_MAX: Final = 4 * KIB
+# Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
+COPIED_SLICE_MAX: Final = 64 * KIB
+# What is kept of a peer that goes on sending while its frames are paused.
+UNREAD_SIZE_MAX: Final = 64 * KIB
+PARTS_PER_SEND_MAX: Final = 256
+# Replies to the frames of one read leave together, unless they are many: who does not read them gets no more.
+PARTS_UNSENT_MAX: Final = 128
+# Of thousands of small requests in one read, so many are handled before others have their turn.
+FRAMES_PER_TURN_MAX: Final = 256
+# A peer that takes less than this of its replies is not making progress.
+SEND_STEP: Final = 16 * KIB
+
+now_ns = time.monotonic_ns
+_size_of = Struct(">i").unpack_from
+
+
+REASONS: Final = {
+    "frame_timeout": "its request does not arrive",
+    "send_timeout": "it does not read its replies",
+    "idle": "it was idle for too long",
+    "request_memory": "memory for requests is short, and it holds %d bytes for a request that does not arrive",
+    "reply_memory": "memory for replies is short, and it does not take %d bytes of them",
+    "read_error": "a file cannot be read",
+}
+
+
+class SocketConnection:
+    """One connected socket."""
+
+    __slots__ = (
+        "_closed",
+        "_cut_asked",
+        "_flush_asked",
+        "_frame",
+        "_last_heard",
+        "_last_progress",
+        "_network",
+        "_out",
+        "_partial_since",
+        "_paused",
+        "_reading",
+        "_sent_since",
+        "_session",
+        "_socket",
+        "_starved",
+        "_unread",
+        "_writing",
+        "is_dialed",
+        "local_port",
+        "peer_host",
+        "peer_port",
+    )
+
+    def __init__(self, network: "RealNetwork", sock: socket.socket, peer: tuple[str, int], *, is_dialed: bool) -> None:
+        self._network = network
+        self.is_dialed = is_dialed
+        self._socket = sock
+        self.peer_host, self.peer_port = peer
+        self.local_port: int = sock.getsockname()[1]
+        self._session: Session | None = None
+        self._unread: bytes | bytearray = b""
+        self._frame: FrameBuffer | None = None
+        self._out: deque[Part] = deque()
+        self._last_progress = self._partial_since = 0.0
+        self._sent_since = 0
+        self._last_heard = now_ns()
+        self._closed = self._paused = self._reading = self._writing = self._starved = False
+        self._cut_asked = self._flush_asked = False
+
+    def start(self, session: Session) -> None:
+        self._session = session
+        self._watch(True)
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def _watch(self, wanted: bool) -> None:
+        if wanted != self._reading and not self._closed:
+            self._reading = wanted
+            if wanted:
+                self._network.loop.add_reader(self._socket.fileno(), self._readable)
+            else:
+                self._network.loop.remove_reader(self._socket.fileno())
+
+    def _readable(self) -> None:
+        network = self._network
+        network.is_reading = True
+        try:
+            if self._paused or self._writing:
+                self._read_ahead()
+            elif self._frame is not None:
+                self._read_large(self._frame)
+            else:
+                kept = len(self._unread)
+                if kept:
+                    network.received[:kept] = self._unread
+                count = self._socket.recv_into(network.received_view[kept:] if kept else network.received_view)
+                if count == 0:
+                    self._drop(None)
+                    return
+                self._unread = b""
+                self._last_heard = network.turn_began = now_ns()
+                self._cut(network.received_view, kept + count)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._drop(error)
+        finally:
+            network.is_reading = False
+            if network.unflushed:
+                network.flush()
+
+    def _read_ahead(self) -> None:
+        """Keep reading a little while paused: that is how a peer's departure shows."""
+        data = self._socket.recv(UNREAD_SIZE_MAX - len(self._unread))
+        if not data:
+            self._drop(None)
+            return
+        self._unread += data
+        if len(self._unread) >= UNREAD_SIZE_MAX:
+            self._watch(False)
+
+    def _read_large(self, buffer: FrameBuffer) -> None:
+        if buffer.filled == buffer.end and not self._network.memory.grow(buffer):
+            self._starve(buffer)
+            return
+        with memoryview(buffer.data) as view:
+            count = self._socket.recv_into(view[buffer.filled : buffer.end])
+        if count == 0:
+            self._drop(None)
+            return
+        buffer.filled += count
+        if buffer.filled == buffer.size:
+            self._complete(buffer)
+
+    def _complete(self, buffer: FrameBuffer) -> None:
+        self._frame = None
+        self._partial_since = 0.0
+        self._last_heard = self._network.turn_began = now_ns()
+        cast(Session, self._session).frame(memoryview(buffer.data)[: buffer.size])
+        self._network.give_back(buffer)
+
+    def _starve(self, buffer: FrameBuffer) -> None:
+        """Read nothing more until there is memory for it."""
+        self._starved = True
+        self._watch(False)
+        self._network.starve(buffer)
+
+    def _cut(self, view: memoryview, end: int) -> None:
+        """Hand over every whole frame in view[:end] and keep the rest for later."""
+        session = cast(Session, self._session)
+        size_max = self._network.limits.frame_size_max
+        position = 0
+        frames_left = FRAMES_PER_TURN_MAX
+        while end - position >= 4 and not (self._paused or self._closed or self._writing):
+            if not frames_left:
+                self._cut_more_later()
+                break
+            frames_left -= 1
+            size: int = _size_of(view, position)[0]
+            if size <= 0 or size > size_max:
+                self._network.say_once(self.peer_host, size)
+                self.close()
+                return
+            after = position + 4 + size
+            if after > end:
+                if size > SMALL_FRAME_MAX and end - position > PROMISE_MAX:
+                    self._frame = self._network.memory.take(self, size, view[position + 4 : end], self._network.now())
+                    return
+                break
+            is_large = session.frame(view[position + 4 : after])
+            position = after
+            if is_large or len(self._out) >= PARTS_UNSENT_MAX:
+                self.flush()
+        if position == end:
+            self._partial_since = 0.0
+        elif not self._closed:
+            self._unread = bytes(view[position:end])
+            # A byte now and then does not start the clock of the same frame anew.
+            if position or not self._partial_since:
+                self._partial_since = self._network.now()
+
+    def _cut_more_later(self) -> None:
+        """Let others have their turn; nothing more is read until what is here has been cut."""
+        self._watch(False)
+        self._ask_cut()
+
+    def _ask_cut(self) -> None:
+        if not self._cut_asked:
+            self._cut_asked = True
+            self._network.loop.call_soon(self._catch_up)
+
+    def feed_again(self) -> None:
+        """Read on: there is memory now."""
+        self._starved = False
+        if self._frame is not None:
+            self._frame.excuse(self._network.now())
+        if self._unread:
+            self._ask_cut()
+        else:
+            self._watch(True)
+
+    def is_read(self) -> bool:
+        return not (self._paused or self._starved or self._cut_asked)
+
+    def pause_frames(self) -> None:
+        self._paused = True
+
+    def resume_frames(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._ask_cut()
+
+    def _catch_up(self) -> None:
+        self._cut_asked = False
+        if self._closed or self._writing:
+            return
+        # Nobody took what came meanwhile: the peer's time for the rest of a frame begins now.
+        self._partial_since = 0.0
+        if self._frame is not None:
+            self._frame.excuse(self._network.now())
+        if self._unread and not (self._paused or self._starved):
+            self._network.turn_began = now_ns()
+            self._cut_unread()
+        if not self._starved and not self._cut_asked and len(self._unread) < UNREAD_SIZE_MAX:
+            self._watch(True)
+        self._network.flush()
+
+    def _cut_unread(self) -> None:
+        """Cut what was read ahead. The end of a large frame under way comes first in it."""
+        unread, self._unread = memoryview(self._unread), b""
+        buffer = self._frame
+        if buffer is not None:
+            taken = self._fill(buffer, unread)
+            unread = unread[taken:]
+            if self._starved:
+                self._unread = bytes(unread)
+                return
+            if buffer.filled == buffer.size:
+                self._complete(buffer)
+        if unread and not self._closed:
+            self._cut(unread, len(unread))
+
+    def _fill(self, buffer: FrameBuffer, unread: memoryview) -> int:
+        """Copy what belongs to a frame into its buffer, as far as there is memory; return how much that is."""
+        taken = 0
+        while taken < len(unread) and buffer.filled < buffer.size:
+            if buffer.filled == buffer.end and not self._network.memory.grow(buffer):
+                self._starve(buffer)
+                break
+            count = min(buffer.end - buffer.filled, len(unread) - taken)
+            buffer.data[buffer.filled : buffer.filled + count] = unread[taken : taken + count]
+            buffer.filled += count
+            taken += count
+        return taken
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self._closed:
+            return
+        self._out.extend(parts)
+        if not self._flush_asked and not self._writing:
+            self._flush_asked = True
+            self._network.ask_flush(self)
+
+    def send_now(self, parts: Sequence[Part]) -> None:
+        if self._closed:
+            return
+        if self._out or len(parts) != 1 or type(parts[0]) is not bytes:
+            self._out.extend(parts)
+            if not self._writing:
+                self.flush()
+            return
+        # Most replies that were waited for: one piece, with nothing before it.
+        data = parts[0]
+        try:
+            sent = self._socket.send(data)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError as error:
+            self._drop(error)
+            return
+        if sent < len(data):
+            self._out.append(memoryview(data)[sent:])
+            self.flush()
+
+    def unsent_in_memory(self) -> int:
+        return sum(len(cast(bytes, part)) for part in self._out if type(part) is not FileSlice)
+
+    def unsent_size(self) -> int:
+        return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
+
+    def flush(self) -> None:
+        self._flush_asked = False
+        if self._closed:
+            return
+        try:
+            while self._out:
+                self._send_some()
+        except (BlockingIOError, InterruptedError):
+            self._wait_writable()
+        except ReadFailed as failed:
+            self._read_failed(failed)
+        except OSError as error:
+            self._drop(error)
+        else:
+            if self._writing:
+                self._writing = False
+                self._network.unsent.let_go(self)
+                self._network.loop.remove_writer(self._socket.fileno())
+                self._ask_cut()
+
+    def _wait_writable(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self._last_progress = self._network.now()
+            self._sent_since = 0
+            self._network.loop.add_writer(self._socket.fileno(), self.flush)
+            self._network.hold_unsent(self)
+
+    def stalled_s(self, now: float) -> float:
+        """How long the peer has not taken anything worth mentioning of its replies."""
+        return now - self._last_progress
+
+    def _send_some(self) -> None:
+        """One system call's worth. Raises BlockingIOError when the peer is full."""
+        out = self._out
+        first = out[0]
+        if type(first) is FileSlice:
+            if first.size > COPIED_SLICE_MAX:
+                self._send_file(first)
+                return
+        elif len(out) == 1:
+            data = cast(bytes, first)
+            sent = self._socket.send(data)
+            self._progress(sent)
+            if sent == len(data):
+                out.clear()
+            else:
+                out[0] = memoryview(data)[sent:]
+            return
+        gathered: list[bytes | bytearray | memoryview] = []
+        more = 0
+        for part in out:
+            if type(part) is not FileSlice:
+                gathered.append(cast(bytes, part))
+            elif part.size <= COPIED_SLICE_MAX:
+                gathered.append(read_slice(part))
+            else:
+                more = socket.MSG_MORE
+                break
+            if len(gathered) == PARTS_PER_SEND_MAX:
+                break
+        sent = self._socket.sendmsg(gathered, (), more)
+        self._progress(sent)
+        self._forget(sent, gathered)
+
+    def _send_file(self, piece: FileSlice) -> None:
+        sent = send_slice(self._socket.fileno(), piece)
+        self._progress(sent)
+        if sent == piece.size:
+            self._out.popleft()
+        else:
+            self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
+
+    def _forget(self, sent: int, gathered: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Drop what has left; keep the unsent rest of the part that was cut."""
+        out = self._out
+        for buffer in gathered:
+            size = len(buffer)
+            if sent < size:
+                if sent:
+                    out[0] = memoryview(buffer)[sent:]
+                return
+            sent -= size
+            out.popleft()
+
+    def _progress(self, sent: int) -> None:
+        if self._writing:
+            self._sent_since += sent
+            if self._sent_since >= SEND_STEP:
+                self._sent_since = 0
+                self._last_progress = self._network.now()
+
+    def _read_failed(self, failed: ReadFailed) -> None:
+        """Close: the size of the response is announced, and its bytes cannot be had. The owner of the file decides."""
+        piece, error = failed.piece, failed.error
+        self._network.closed["read_error"] += 1
+        log.warning(
+            "closing the connection from %s:%d: %d bytes at position %d of %s cannot be read: %s",
+            self.peer_host,
+            self.peer_port,
+            piece.size,
+            piece.position,
+            piece.file.path,
+            error,
+        )
+        self._drop(error)
+        if piece.owner is not None:
+            piece.owner.read_failed(piece, error)
+
+    # -- ending ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close after sending what the socket takes at once."""
+        if not self._closed:
+            if self._out and not self._writing:
+                with contextlib.suppress(OSError, ReadFailed):
+                    while self._out:
+                        self._send_some()
+            self._drop(None)
+
+    def evict(self, reason: str, *about: object) -> None:
+        """Close without waiting for anything, and say why."""
+        if not self._closed:
+            self._network.closed[reason] += 1
+            log.warning("closing the connection from %s:%d: " + REASONS[reason], self.peer_host, self.peer_port, *about)
+            self._drop(None)
+
+    def _drop(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        network = self._network
+        self._watch(False)
+        self._closed = True
+        if self._writing:
+            network.unsent.let_go(self)
+            network.loop.remove_writer(self._socket.fileno())
+        self._socket.close()
+        self._out.clear()
+        self._unread = b""
+        network.connections.discard(self)
+        if self._frame is not None:
+            buffer, self._frame = self._frame, None
+            network.give_back(buffer)
+        if self._session is not None:
+            self._session.lost(error)
+
+    def overdue(self, now: float) -> str | None:
+        """The reason to close this connection, if there is one; see `REASONS`."""
+        limits = self._network.limits
+        if self._writing:
+            return "send_timeout" if self.stalled_s(now) > limits.send_stall_s_max else None
+        if not self.is_read():
+            return None
+        if self._frame is not None:
+            is_late = self._network.memory.overdue(self._frame, now, limits.frame_s_max)
+            return "frame_timeout" if is_late else None
+        if self._unread:
+            return "frame_timeout" if now - self._partial_since > limits.frame_s_max else None
+        return "idle" if now - self._last_heard / 1e9 > limits.idle_s_max else None

@@ -1,0 +1,143 @@
+"""Reads of a log that fail, by a handler or while a response is sent: logged, counted, and quarantined if they last.
+
+| what was met                                   | what happens                                                      |
+|------------------------------------------------|-------------------------------------------------------------------|
+| the file ends before what was written to it    | the log is quarantined from the first batch that is not whole     |
+| an I/O error                                   | the segment is checked again before it is served: StorageError    |
+|                                                | for what cannot be read, until it can                             |
+| an I/O error at one offset for `LASTING_S`     | the log is quarantined from that offset on; the quarantine ends   |
+|                                                | when a reader asks for the offset and it can be read              |
+| bytes that the log itself has cut or replaced  | nothing: the reader asks again                                    |
+
+A disk that recovers costs readers some answers with StorageError and nothing else. With other replicas, a quarantined
+log is refilled (replication/repair.py), whether its disk recovers or not. Called by log.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from penstock.model.errors import Corruption, StorageError
+from penstock.storage import verified
+from penstock.storage.scan import BadBatch
+from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD
+
+if TYPE_CHECKING:
+    from penstock.ports.network import FileSlice
+    from penstock.storage.log import Log
+    from penstock.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+LASTING_S: Final = 2.0
+# Errors that lie further apart have nothing to do with each other.
+FORGOTTEN_S: Final = 10.0
+SAID_AGAIN_S: Final = 10.0
+# What says that bytes are lost, not that the process has too many files open.
+LOST: Final = frozenset({errno.EIO, errno.ENOENT, errno.ENXIO, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
+
+
+class Unreadable:
+    """The offset that could not be read, since when, and when last; whether the log is quarantined for it."""
+
+    __slots__ = ("is_quarantined", "last", "offset", "since")
+
+    def __init__(self, offset: int, now: float) -> None:
+        self.offset = offset
+        self.since = self.last = now
+        self.is_quarantined = False
+
+
+def while_sending(log: Log, piece: FileSlice, error: OSError) -> None:
+    """Part of a response could not be read from a file of the log."""
+    segment = next((each for each in log.segments if each.path == piece.file.path), None)
+    if segment is None or log.is_abandoned or piece.position + piece.size > segment.size:
+        logger.info("%s was cut while %d bytes at position %d were sent", piece.file.path, piece.size, piece.position)
+        return
+    _note(log, f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
+    try:
+        if not _quarantined_short(log, segment):
+            verified.distrust(segment)
+    except OSError:
+        verified.distrust(segment)
+
+
+def while_reading(log: Log, segment: Segment, offset: int, error: OSError) -> NoReturn:
+    """Refuse a read that has met an I/O error."""
+    why = f"{segment.path} cannot be read at offset {offset}: {error}"
+    _note(log, why)
+    now = log.directory.monotonic()
+    met = log.unreadable
+    if met is None or (now - met.last > FORGOTTEN_S and not met.is_quarantined):
+        met = log.unreadable = Unreadable(offset, now)
+    if met.offset == offset:
+        met.last = now
+        if now - met.since >= LASTING_S and error.errno in LOST:
+            log.quarantine(offset, why)
+            met.is_quarantined = log.damaged_from == offset
+    raise StorageError(why) from error
+
+
+def may_look_again(log: Log, offset: int) -> bool:
+    """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
+    met = log.unreadable
+    if met is None or not met.is_quarantined or met.offset != offset or log.damaged_from != offset:
+        return False
+    now = log.directory.monotonic()
+    if now - met.last < LASTING_S:
+        return False
+    met.last = now
+    return True
+
+
+def was_read(log: Log, offset: int) -> None:
+    """Note that a segment under check could be read at an offset."""
+    met = log.unreadable
+    if met is not None and met.offset == offset:
+        log.unreadable = None
+        if met.is_quarantined and log.damaged_from == offset:
+            log.lift_quarantine()
+
+
+def _note(log: Log, what: str) -> None:
+    directory = log.directory
+    directory.read_failures += 1
+    now = directory.monotonic()
+    if log.read_failure_said_at is None or now - log.read_failure_said_at >= SAID_AGAIN_S:
+        log.read_failure_said_at = now
+        logger.error("%s", what)
+
+
+def _quarantined_short(log: Log, segment: Segment) -> bool:
+    """Quarantine the log if a file of it is shorter than what was written to it."""
+    end = segment.file.size()
+    if end >= segment.size:
+        return False
+    why = f"{segment.path} ends at position {end}, and {segment.size} bytes were written to it"
+    log.quarantine(_first_missing(segment, end), why)
+    return True
+
+
+def _first_missing(segment: Segment, end: int) -> int:
+    """Return the base offset of the first batch that is not whole in a file that ends at a position."""
+    if segment.boundary_positions and end >= segment.boundary_positions[0]:
+        return segment.boundary_offsets[bisect_right(segment.boundary_positions, end) - 1]
+    try:
+        segment.ensure_indexed()
+        slot = bisect_right(segment.offset_index.positions, end - HEADER_SIZE) - 1
+        position = segment.offset_index.positions[slot] if slot >= 0 else 0
+    except (BadBatch, Corruption):
+        position = 0
+    offset = segment.base_offset
+    try:
+        for at, header in segment.headers_from(position):
+            # The header may be there and the records behind it not.
+            if at + header[1] + LOG_OVERHEAD > end:
+                return header[0]
+            offset = header[0] + header[6] + 1
+    except BadBatch:
+        pass
+    return offset
