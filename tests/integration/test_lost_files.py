@@ -1,6 +1,8 @@
 """Three nodes as processes, one of which loses a partition's folder or a closed segment: nobody loses a record."""
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -65,3 +67,35 @@ def test_leaders_that_have_lost_files_do_not_lead_and_are_refilled(
         assert f"{topic.name}-0 is damaged" in cluster.log(leaders[name])
         topic.send(10)
         topic.check()
+
+
+def test_a_single_replica_is_offline_until_the_loss_is_accepted() -> None:
+    with PenstockCluster(count=1, properties={"log.segment.bytes": "1048576"}) as cluster:
+        topic = Topic(cluster, "alone", replicas=1, segment_bytes="1048576")
+        topic.send(500, size=10_000)
+        cluster.kill(1)
+        segments = sorted(topic.folder(1).glob("*.log"))
+        first, end = (int(path.stem) for path in segments[1:3])
+        segments[1].unlink()
+        cluster.restart(1)
+        assert f"{topic.name}-0 is damaged: offsets {first} to" in cluster.log(1)
+        acked = topic.acked
+        topic.acked = {place: value for place, value in acked.items() if place[1] < first}
+        assert topic.read() == topic.acked
+        cluster.stop(1)
+        words = ["log", "accept-loss", "--data", str(cluster.data(1)), f"{topic.name}-0"]
+        looked = run(*words)
+        assert f"to be given up: offsets {first} to {end - 1}" in looked and "Nothing was changed" in looked
+        assert f"given up: offsets {first} to {end - 1}" in run(*words, "--yes")
+        cluster.restart(1)
+        topic.acked = {place: value for place, value in acked.items() if not first <= place[1] < end}
+        topic.send(5)
+        assert topic.read() == topic.acked
+        assert max(offset for _, offset in topic.acked) == 504
+
+
+def run(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", *words], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout

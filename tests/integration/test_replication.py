@@ -28,12 +28,14 @@ def cluster() -> Iterator[PenstockCluster]:
 class Topic:
     """A topic of three replicas, and what was acknowledged in it."""
 
-    def __init__(self, cluster: PenstockCluster, name: str, *, partitions: int = 1, **config: str) -> None:
+    def __init__(
+        self, cluster: PenstockCluster, name: str, *, partitions: int = 1, replicas: int = 3, **config: str
+    ) -> None:
         self.cluster = cluster
         self.name = name
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         settings = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in config.items()}}
-        self.admin.create_topics([NewTopic(name, partitions, 3, config=settings)])[name].result(30)
+        self.admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
         self.acked: dict[tuple[int, int], bytes] = {}
         self.errors: list[KafkaError] = []
         self.producer = Producer(

@@ -371,8 +371,9 @@ class Partition(MarkedLog):
             if first.base_offset < self.log.end_offset < first.next_offset:
                 # Records were deleted up to the middle of a batch: the log begins with the whole of it.
                 self.begin_anew(first.base_offset)
-        # Compaction leaves gaps below the mark alone; any other is a rotten offset.
-        self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark)
+        # Compaction leaves gaps below the mark alone; any other is a rotten offset. A new leader may know a lower mark
+        # than it had when it compacted what earlier leaders wrote, and learns the mark only from who follows it.
+        self.log.append_replicated(records, now_ms=now_ms, gaps_below=leader_mark, gaps_before_epoch=self.leader_epoch)
         self._hidden_size += len(records)
 
     def take_mark(self, mark: int) -> None:

@@ -257,8 +257,10 @@ class Faults:
 
     def _note_loss(self, path: str) -> None:
         """A partition without another replica must be refused from here on; with others nothing may show."""
+        place = path[len(DATA) + 1 :].partition("/")[0]
+        self._world.observer.lost.add(place)
         if len(self._world.hosts) == 1:
-            self._world.rotten.add(path[len(DATA) + 1 :].partition("/")[0])
+            self._world.rotten.add(place)
 
     # -- time and network ------------------------------------------------------------------
 

@@ -37,6 +37,8 @@ class Observer:
         self._trace = trace
         self._complaints = complaints
         self.rotten: set[str] = set()
+        self.lost: set[str] = set()
+        """Partitions of which one disk has lost something: others hold all that is committed, and refill it."""
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, tuple[int, str]] = {}
@@ -186,8 +188,8 @@ class Observer:
         ends = [durable[each] for each in partition.replicas if each in durable]
         if len(ends) < len(partition.replicas) or None in ends:
             return  # Somebody is away, or does not know of the topic's beginning or end yet.
-        if partition.high_watermark <= partition.log.start_offset or place in self.rotten:
-            return  # What rot took from one disk is filled again from another.
+        if partition.high_watermark <= partition.log.start_offset or place in self.rotten or place in self.lost:
+            return  # What one disk has lost is filled again from another.
         # With everybody there it can be counted who holds durably what consumers are shown.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
         holders = sum(end is not None and end >= partition.high_watermark for end in ends)

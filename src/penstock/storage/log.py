@@ -267,14 +267,17 @@ class Log(RollingLog):
             producer_id, producer_epoch, first_sequence, starts_at_zero=starts_at_zero
         )
 
-    def append_replicated(self, records: memoryview, *, now_ms: int, gaps_below: int | None = None) -> Appended:
+    def append_replicated(
+        self, records: memoryview, *, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
+    ) -> Appended:
         """Append batches that have their offsets and epochs: a follower's, whose leader has judged them.
 
-        `gaps_below` is an offset from which on compaction has left no gaps: offsets have no checksum.
+        From the offset `gaps_below` on compaction has left no gaps, at least among batches of the leader epoch
+        `gaps_before_epoch` and later: offsets have no checksum.
         """
         if self.damage is not None or self.directory.refusal is not None:
             self._check_storage()
-        return replicated.append_replicated(self, records, now_ms, gaps_below)
+        return replicated.append_replicated(self, records, now_ms, gaps_below, gaps_before_epoch)
 
     # Reading
 

@@ -40,7 +40,9 @@ def check_own_batch(records: memoryview) -> None:
         raise CorruptMessage("the checksum of the batch does not match")
 
 
-def append_replicated(log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None) -> Appended:
+def append_replicated(
+    log: RollingLog, records: memoryview, now_ms: int, gaps_below: int | None = None, gaps_before_epoch: int = 0
+) -> Appended:
     """Write one or more batches as they are, in one write."""
     one = _append_one(log, records, now_ms)
     if one is not None:
@@ -52,7 +54,11 @@ def append_replicated(log: RollingLog, records: memoryview, now_ms: int, gaps_be
         header = BatchHeader.at(batch)
         if header.base_offset < expected or header.last_offset_delta < 0:
             raise InvalidRecord(f"base offset {header.base_offset} where {expected} or more must follow")
-        if gaps_below is not None and expected < header.base_offset > gaps_below:
+        if (
+            gaps_below is not None
+            and expected < header.base_offset > gaps_below
+            and header.leader_epoch >= gaps_before_epoch
+        ):
             raise CorruptMessage(f"base offset {header.base_offset} where {expected} must follow")
         headers.append(header)
         expected = header.next_offset

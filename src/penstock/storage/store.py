@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -23,19 +23,11 @@ from penstock.ports.clock import Clock
 from penstock.ports.disk import Disk, FolderLock
 from penstock.ports.entropy import Entropy
 from penstock.storage import retention_clock
-from penstock.storage.checkpoint import (
-    CLEAN_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    RECOVERY_POINTS,
-    encode_offsets,
-    read_offsets,
-    write_offsets,
-)
 from penstock.storage.directory import LogDirectory
-from penstock.storage.held import HeldPartitions, Holding
+from penstock.storage.held import Holding
 from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
+from penstock.storage.knowledge import LogKnowledge
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder
 from penstock.storage.partition_folder import (
@@ -51,10 +43,8 @@ from penstock.storage.partition_folder import (
     suffixed,
     write_topic_id,
 )
-from penstock.storage.recovery import Known
 from penstock.storage.reserve import Reserve
 from penstock.storage.retention_clock import RetentionClock
-from penstock.storage.saved_offsets import SavedOffsets
 from penstock.storage.write_probe import WriteProbe
 
 logger = logging.getLogger(__name__)
@@ -62,11 +52,9 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 SYNC_FAILED: Final = ".sync_failed"
-# A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
-UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
 
 
-class LogStore:
+class LogStore(LogKnowledge):
     """The partitions of one data folder, by name."""
 
     def __init__(
@@ -80,55 +68,26 @@ class LogStore:
         *,
         clean: bool,
     ) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self._journal = journal
-        self.folder = directory.path
         self.meta = meta
         self.was_clean = clean
         self.previous_broker_epoch = NO_BROKER_EPOCH
         """The epoch under which the last process stopped cleanly; the controller then knows that nothing was lost."""
-        self.logs: dict[TopicPartition, Log] = {}
         self.on_failure: Callable[[], None] = lambda: None
         self.on_read_only: Callable[[bool], None] = lambda read_only: None
         """Told when the folder becomes read-only, and when it takes writes again."""
         self._probe: WriteProbe | None = None
-        self._disk = directory.disk
         self._clock = clock
         self._entropy = entropy
         self._lock = lock
-        # As last written; logs that are not open keep what was found.
-        self._recovery_points = read_offsets(self._disk, self._path(RECOVERY_POINTS))
-        self.log_starts = SavedOffsets(
-            self._disk,
-            self.folder,
-            LOG_STARTS,
-            lambda: {at: log.start_offset for at, log in self.logs.items()},
-            directory.covering,
-        )
-        # How far compaction has come. Without it a log counts as dirty from its start.
-        self.clean_offsets = SavedOffsets(
-            self._disk,
-            self.folder,
-            CLEAN_OFFSETS,
-            lambda: {at: log.clean_offset for at, log in self.logs.items()},
-            directory.covering,
-        )
-        # Lower bounds, as they were found or last written.
-        self.high_watermarks: Mapping[TopicPartition, int] = read_offsets(self._disk, self._path(HIGH_WATERMARKS))
         self._retention_clock = RetentionClock(
             retention_clock.load(self._disk, self.folder), monotonic_ms=int(clock.monotonic() * 1000)
         )
         self.retention_now_ms()
-        # How large each active segment was at the last checkpoint of its recovery point.
-        self._checked_sizes: dict[TopicPartition, int] = {}
         # Folders of deleted partitions, each with the time when it may go.
         self._doomed: list[tuple[int, str]] = []
-        # Partitions that are deleted, while a mark or a recovery point of theirs may still be on disk.
-        self._dead_marks, self._dead_points = set[TopicPartition](), set[TopicPartition]()
         self._syncing_names = self._names_changed = False
-        self._held = HeldPartitions(self._disk, self.folder)
-        # Logs whose folders' names a power loss could still take.
-        self._unnamed: set[Log] = set()
         directory.failed_before = self._disk.exists(self._path(SYNC_FAILED))
         directory.on_failure = self._failed
         journal.on_failure = directory.fail
@@ -257,12 +216,7 @@ class LogStore:
             if not is_lost:
                 self._forget_namesake(place)
             self._disk.make_folder(folder)
-        known = Known(
-            recovery_point=self._recovery_points.get(place, 0),
-            log_start=self.log_starts.found(place),
-            least_end=self._least_end(place, settings),
-            held=is_lost or holding is Holding.HELD,
-        )
+        known = self._known(place, settings, held=is_lost or holding is Holding.HELD)
         log = Log.open(
             self._disk,
             folder,
@@ -290,24 +244,6 @@ class LogStore:
         self.logs[place] = log
         return log
 
-    @property
-    def _is_same_boot(self) -> bool:
-        """Whether nothing that the last process wrote can be missing. After a failed sync it can."""
-        return self._held.is_same_boot and not self.directory.failed_before
-
-    def _is_lost(self, place: TopicPartition, holding: Holding, settings: TopicSettings) -> bool:
-        """Whether a partition without a folder had one. The table stands in docs/internals/damage.md."""
-        if self._held.is_new:
-            return bool(self._recovery_points.get(place) or self.high_watermarks.get(place))
-        if holding is Holding.MADE:
-            return self._is_same_boot and settings.flush_mode != "fsync"
-        return holding is Holding.HELD
-
-    def _least_end(self, place: TopicPartition, settings: TopicSettings) -> int:
-        """An offset that a log must reach, by its mark; 0 where a power loss may have taken what is below the mark."""
-        is_durable = self._is_same_boot or settings.flush_mode == "fsync"
-        return self.high_watermarks.get(place, 0) if is_durable else 0
-
     def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
         """Note what the data folder holds from now on, and have it synced with the first batch."""
         key = log.topic_id, log.topic_partition.partition
@@ -331,13 +267,6 @@ class LogStore:
         if holding is Holding.MADE and log.syncs_appends and log.end_offset and log.damage is None:
             # Recovery counts what it has found as durable.
             log.flusher.sync_names()
-
-    def _note_held(self, key: tuple[UUID, int], state: Holding) -> None:
-        self.directory.covering(lambda: self._held.note(key, state))
-
-    def note_boot(self) -> None:
-        """Remember, once every log is open, under which boot of the machine they are written."""
-        self._held.note_boot()
 
     def delete(self, place: TopicPartition, topic_id: UUID) -> None:
         """Take a partition away for good. Its folder is renamed now and removed later; a reader's slices stay good."""
@@ -384,27 +313,6 @@ class LogStore:
             self.directory.fail(error)
         elif self._names_changed:
             self._sync_names_later()
-
-    def _forget_namesake(self, place: TopicPartition) -> None:
-        """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
-        self.log_starts.begin_anew(place)
-        self.clean_offsets.begin_anew(place)
-        self._forget_point(place)
-        if place in self._dead_points:
-            self._write_points(self._recovery_points)
-        if place in self._dead_marks or place in self.high_watermarks:
-            left = {each: mark for each, mark in self.high_watermarks.items() if each != place}
-            self.high_watermarks = self._write(HIGH_WATERMARKS, None, left)
-            self._dead_marks.clear()
-
-    def _forget_mark(self, place: TopicPartition) -> None:
-        if place in self.high_watermarks:
-            self.high_watermarks = {each: mark for each, mark in self.high_watermarks.items() if each != place}
-            self._dead_marks.add(place)
-
-    def _forget_point(self, place: TopicPartition) -> None:
-        if self._recovery_points.pop(place, None):
-            self._dead_points.add(place)
 
     def topic_id_of(self, place: TopicPartition) -> UUID | None:
         """The topic id of a partition that has a folder here, None if that does not say."""
@@ -472,93 +380,6 @@ class LogStore:
         self._disk.rename(self._path(str(place)), self._path(target))
         self._disk.sync_folder(self.folder)
 
-    def _sync_names_with_first_batch(self, log: Log) -> None:
-        log.flusher.files.append(f"{log.folder}/{PARTITION_METADATA}")
-        log.flusher.folders.update({log.folder: None, self.folder: None})
-        log.flusher.on_named = partial(self._named, log)
-        self._unnamed.add(log)
-
-    def _named(self, log: Log) -> None:
-        """The names of a log are durable: from its first batch on a missing folder is a loss."""
-        self._note_held((log.topic_id, log.topic_partition.partition), Holding.HELD)
-        self._held.sync()
-        if log in self._unnamed:
-            # The data folder was synced for this log, and with it the names of all folders that were made before.
-            for each in self._unnamed:
-                each.flusher.folders.pop(self.folder, None)
-            self._unnamed.clear()
-
-    # Checkpoints
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write down what a crash need not scan again; epochs that only the log knew are written first."""
-        points = dict(self._recovery_points)
-        for place, log in self.logs.items():
-            if log.damage is not None:
-                continue
-            log.flusher.sync_indexes()
-            if log.recovery_point < points.get(place, 0) or log.save_epochs():
-                points[place] = log.recovery_point
-                self._checked_sizes[place] = log.active.size
-        self._write_points(points)
-        try:
-            self._held.sync()
-        except OSError as error:
-            self.directory.fail(error)
-            raise StorageError(f"{self.folder}: {error}") from error
-
-    def _write_points(self, points: Mapping[TopicPartition, int]) -> None:
-        old = None if self._dead_points else self._recovery_points
-        self._recovery_points = self._write(RECOVERY_POINTS, old, points)
-        self._dead_points.clear()
-
-    def checkpoint_log_starts(self) -> None:
-        """Write down what deletion has hidden, before returning."""
-        self.log_starts.save_now()
-
-    def _truncating(self, place: TopicPartition, offset: int) -> None:
-        """A log is about to be cut: no crash may leave an offset behind what is left of it."""
-        self.checkpoint_recovery_points()
-        self.clean_offsets.save_now()
-        if self.high_watermarks.get(place, 0) > offset:
-            self.high_watermarks = self._write(HIGH_WATERMARKS, None, {**self.high_watermarks, place: offset})
-
-    def checkpoint_high_watermarks(self, marks: Mapping[TopicPartition, int]) -> None:
-        """Write down lower bounds of the marks; not synced, since a file that fails its checks is as good as none."""
-        if marks != self.high_watermarks:
-            try:
-                file = self._disk.open(self._path(HIGH_WATERMARKS), create=True)
-                try:
-                    content = encode_offsets(marks)
-                    file.write((content,), 0)
-                    file.truncate(len(content))
-                finally:
-                    file.close()
-            except OSError as error:
-                raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
-        self.high_watermarks = dict(marks)
-
-    def checkpoint_is_due(self) -> bool:
-        """Whether a crash now would have to scan more than active segments, or much of those."""
-        points = self._recovery_points
-        unchecked = 0
-        for place, log in self.logs.items():
-            if log.active.base_offset > points.get(place, 0):
-                return True
-            if log.flushed_offset > points.get(place, 0):
-                unchecked += log.active.size - self._checked_sizes.get(place, 0)
-        return unchecked > UNCHECKED_SIZE_MAX
-
-    def _write(
-        self, name: str, old: Mapping[TopicPartition, int] | None, new: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        if new != old:
-            try:
-                self.directory.covering(lambda: write_offsets(self._disk, self._path(name), new))
-            except OSError as error:
-                raise StorageError(f"{self._path(name)}: {error}") from error
-        return dict(new)
-
     def close(self, clean: bool = True, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:
         """Leave the folder. After a clean close the next start scans nothing."""
         try:
@@ -585,9 +406,6 @@ class LogStore:
             self.logs.clear()
             self._held.close()
             self._lock.release()
-
-    def _path(self, name: str) -> str:
-        return f"{self.folder}/{name}"
 
 
 def _read_broker_epoch(disk: Disk, path: str) -> int:

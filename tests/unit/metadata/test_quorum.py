@@ -325,6 +325,26 @@ async def test_rot_in_the_log_refuses_the_start() -> None:
         await open_quorum(disk)
 
 
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("slot", [0, -1])
+async def test_a_missing_segment_refuses_the_start_and_says_what_to_do(slot: int, power_lost: bool) -> None:
+    disk = SimDisk()
+    quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
+    for number in range(1, 200):
+        await quorum.commit(topic(f"t{number}", number))
+        await settle()
+    segment = f"{FOLDER}/{quorum.log.bases[slot]:020d}.log"
+    if power_lost:
+        quorum.abandon()
+        disk.crash(kept=0.0)
+    else:
+        await quorum.close()
+    disk.lose(segment)
+    for _ in range(2):
+        with pytest.raises(StartupError, match=r"segment.*Put the missing files back, or, if other voters"):
+            await open_quorum(disk)
+
+
 async def _run_story(disk: SimDisk) -> int:
     """Tell the story until the node stops; return how many commits were acknowledged."""
     acknowledged = 0

@@ -78,3 +78,17 @@ def test_a_folder_that_failed_takes_no_copies() -> None:
     log.directory.fail(OSError(5, "gone"))
     with pytest.raises(StorageError):
         log.append_replicated(memoryview(batch()), now_ms=NOW_MS)
+
+
+def test_above_the_mark_only_batches_of_earlier_leaders_may_follow_a_gap() -> None:
+    log = open_log(SimDisk())
+    log.append_replicated(memoryview(batch(3, leader_epoch=1)), now_ms=NOW_MS)
+    for epoch in (4, 5):
+        with pytest.raises(CorruptMessage, match="base offset 9 where 3 must follow"):
+            log.append_replicated(
+                memoryview(batch(base_offset=9, leader_epoch=epoch)), now_ms=NOW_MS, gaps_below=3, gaps_before_epoch=4
+            )
+    log.append_replicated(
+        memoryview(batch(base_offset=9, leader_epoch=3)), now_ms=NOW_MS, gaps_below=3, gaps_before_epoch=4
+    )
+    assert log.end_offset == 10
