@@ -25,6 +25,7 @@ from penstock.replication.company import Company, Wiring
 from penstock.replication.feed import Feeds, Wakeups
 from penstock.replication.partition import Partition
 from penstock.replication.throttle import LEADER, Throttle
+from penstock.storage.reserve import is_no_room
 from penstock.storage.store import LogStore
 
 log = logging.getLogger(__name__)
@@ -238,7 +239,7 @@ class Replicas:
             log.error("partition %s is offline: %s", place, error)
             return
         except (OSError, StorageError) as error:
-            if isinstance(error, OSError):
+            if isinstance(error, OSError) and is_no_room(error):
                 self._store.directory.write_failed(error)
             if (hosted, index) not in self._unopened:
                 log.error("partition %s is offline for now: %s", place, error)

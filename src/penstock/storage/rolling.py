@@ -23,6 +23,7 @@ from penstock.storage import aborted, damage, recovery, snapshots, validate
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.marker import Marker
+from penstock.storage.reserve import is_no_room
 from penstock.storage.scan import BadBatch
 from penstock.storage.segment import Damaged, Segment
 
@@ -178,7 +179,9 @@ class RollingLog:
         try:
             self.begin_segment(self.end_offset)
         except OSError as error:
-            self.directory.write_failed(error)
+            if is_no_room(error):
+                # Another failure may be one of this log's files alone, which is read here, too.
+                self.directory.write_failed(error)
             raise StorageError(f"{self.folder}: no new segment: {error}") from error
         except BadBatch as bad:
             self._refuse_damage(self.active, bad)
