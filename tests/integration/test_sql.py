@@ -2,10 +2,8 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -178,17 +176,6 @@ def test_the_same_records_come_as_arrow_batches(bootstrap: str) -> None:
     assert json.loads(table.column("value")[0].as_py())["id"] == 31
     late = arrow.read("orders", bootstrap=bootstrap, first_timestamp=FIRST_MS + 290, columns=["key"])
     assert (late.read_all().num_rows, late.schema.names) == (COUNT + 1 - 290, ["key"])
-
-
-@pytest.mark.parametrize("source", ["t", "t, topic('orders')"])
-def test_an_interrupt_ends_a_query_at_once(bootstrap: str, source: str) -> None:
-    endless = f"WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM {source}"
-    command = [sys.executable, "-m", "penstock.cli.main", "sql", endless, "--bootstrap", bootstrap]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=5)
-    assert (process.returncode, out, error) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "arrow"])

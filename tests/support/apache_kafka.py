@@ -28,10 +28,19 @@ class ApacheKafka:
     name = "Apache Kafka"
 
     def __init__(
-        self, *, quick: bool = True, properties: Mapping[str, str] | None = None, listeners: Sequence[str] = ()
+        self,
+        *,
+        quick: bool = True,
+        properties: Mapping[str, str] | None = None,
+        listeners: Sequence[str] = (),
+        data: Path | None = None,
     ) -> None:
-        """`listeners` are security protocols; each gets a listener beside the plain one. See `address`."""
+        """`listeners` are security protocols; each gets a listener beside the plain one. See `address`.
+
+        `data` is a folder that another program has formatted.
+        """
         self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
+        self._data = data or self._folder / "data"
         self._flags = QUICK_FLAGS if quick else SERVER_FLAGS
         self._port, controller_port = free_ports(2)
         self._classpath = f"{kafka_jars()}/*"
@@ -40,7 +49,8 @@ class ApacheKafka:
         settings = self._settings(controller_port) | dict(properties or {})
         self._properties = self._folder / "server.properties"
         self._properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self._format()
+        if data is None:
+            self._format()
 
     @property
     def bootstrap(self) -> str:
@@ -52,7 +62,7 @@ class ApacheKafka:
 
     @property
     def data(self) -> Path:
-        return self._folder / "data"
+        return self._data
 
     @property
     def pid(self) -> int:
@@ -62,18 +72,29 @@ class ApacheKafka:
     def start(self) -> float:
         """Start the process; return the seconds until it first answered."""
         started = time.monotonic()
-        log = (self._folder / "server.log").open("ab")
-        with log:
-            self._process = subprocess.Popen(
-                [java(), *self._flags, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            )  # fmt: skip
+        self._launch()
         try:
             wait_until_answered(self._port, seconds_max=90)
         except TimeoutError:
             self.kill()
             raise
         return time.monotonic() - started
+
+    def start_refused(self) -> int:
+        """Start a process that must end by itself; return its exit code. It prints nothing: its log goes nowhere."""
+        process = self._launch()
+        try:
+            return process.wait(timeout=90)
+        finally:
+            self.kill()
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [java(), *self._flags, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+        return self._process
 
     def stop(self) -> None:
         """Shut down cleanly."""
@@ -100,6 +121,9 @@ class ApacheKafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.discard()
+
+    def discard(self) -> None:
         # The data is thrown away, so there is nothing that a clean shutdown would save.
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,6 +1,6 @@
 """Kafka's own jars and tools: where Java is there, fetched once with Maven, run in one JVM.
 
-The jars go to `.cache/kafka-4.3.1/` in the checkout (or are taken from the folder that
+The jars go to `.cache/kafka-4.3.1-<checksum of pom.xml>/` in the checkout (or are taken from the folder that
 PENSTOCK_KAFKA_LIB names). `JavaTools.run` calls a tool's main method and returns what it printed.
 Refuses with `JavaMissing`, whose text is the reason that a skipped test shows.
 """
@@ -11,6 +11,7 @@ import os
 import shutil
 import struct
 import subprocess
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ def kafka_jars() -> Path:
     given = os.environ.get("PENSTOCK_KAFKA_LIB")
     if given:
         return Path(given)
-    folder = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}"
+    folder = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}-{zlib.crc32((SOURCES / 'pom.xml').read_bytes()):08x}"
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn")

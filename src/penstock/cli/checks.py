@@ -254,14 +254,9 @@ def _check_owner(folder: Path) -> Check:
 
 
 def _check_lock(folder: Path) -> Check:
-    import fcntl
+    from penstock.ports.folder_lock import is_folder_locked
 
-    try:
-        with (folder / ".lock").open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return Check("lock", "ok", "no broker runs on the folder")
-    except BlockingIOError:
+    if is_folder_locked(str(folder)):
         return Check("lock", "ok", "a broker runs on the folder; a second one would be refused")
     return Check("lock", "ok", "no broker runs on the folder")
 

@@ -42,6 +42,9 @@ def sql(
     timeout_s: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds, the last row included.")
     ] = 60.0,
+    memory_mib: Annotated[
+        int, typer.Option("--memory", min=16, metavar="MIB", help="Memory for the query, in MiB; more ends it.")
+    ] = 1024,
     tables: Annotated[bool, typer.Option("--tables", help="Show the tables and their columns.")] = False,
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -55,9 +58,11 @@ def sql(
     from penstock.sqlview import stream
 
     reach(bootstrap)
-    # The engines take an interrupt for an error of the query. There is nothing to clean up: let it end the command.
+    # There is nothing to clean up: the process that runs the query ends when this one does.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with stream(text, bootstrap=bootstrap, timeout_s=timeout_s, settings=security()) as rows:
+    with stream(
+        text, bootstrap=bootstrap, timeout_s=timeout_s, memory_bytes=memory_mib * 1024 * 1024, settings=security()
+    ) as rows:
         if format is SqlFormat.ARROW:
             _write_arrow(rows.arrow())
         elif format is SqlFormat.TABLE:

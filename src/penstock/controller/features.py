@@ -1,13 +1,14 @@
 """Which cluster features this release knows, and whether their levels may change.
 
-Pure. A level is finalised once every node can live with it; level 0 is a feature switched off.
+Pure. A level is finalised once every registered node supports it; level 0 is a feature switched off.
 Metadata records are written at one version each, so going down in metadata.version would lose what
 they say and is refused, as Kafka refuses it. Features whose semantics are not here yet
 (share groups) are neither supported nor finalised: clients switch on what they find.
+kraft.version is no record of the image: its level says whether the metadata log names the voters (KIP-853).
 Refuses: InvalidUpdateVersion.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -29,9 +30,19 @@ ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """Level 1 elects leaders from those who left too small an ISR (KIP-966); they are kept here at any level."""
 
 
+KRAFT_VERSION: Final = "kraft.version"
+"""Level 1 names the voters in the metadata log, so that they can change (KIP-853)."""
+
+
 class LevelRange(NamedTuple):
     least: int
     most: int
+
+    def __str__(self) -> str:
+        return f"{self.least}-{self.most}"
+
+
+DISABLED: Final = LevelRange(0, 0)
 
 
 METADATA_VERSION_4_3: Final = 30
@@ -43,10 +54,13 @@ SUPPORTED: Final[Mapping[str, LevelRange]] = MappingProxyType(
         GROUP_VERSION: LevelRange(0, 1),
         TRANSACTION_VERSION: LevelRange(0, 2),
         ELIGIBLE_LEADER_REPLICAS_VERSION: LevelRange(0, 1),
+        KRAFT_VERSION: LevelRange(0, 1),
     }
 )
 
-INITIAL: Final[Mapping[str, int]] = MappingProxyType({name: levels.most for name, levels in SUPPORTED.items()})
+INITIAL: Final[Mapping[str, int]] = MappingProxyType(
+    {name: levels.most for name, levels in SUPPORTED.items() if name != KRAFT_VERSION}
+)
 """The levels of a new cluster."""
 
 OWN_FEATURES: Final = tuple(
@@ -67,30 +81,79 @@ class FeatureUpdate:
     upgrade_type: int = UPGRADE
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KRaftState:
+    """What the metadata quorum says of its own version."""
+
+    level: int = 0
+    unknown_voters: Collection[NodeId] = ()
+    """Voters that have not yet said which directory their log is in, without which the log cannot name them."""
+
+
 def decide_update(
-    image: Image, updates: Sequence[FeatureUpdate], *, node_id: NodeId, validate_only: bool = False
-) -> Decision[None]:
-    """Decide on all updates together: one that is refused keeps the others from happening."""
+    image: Image,
+    updates: Sequence[FeatureUpdate],
+    *,
+    node_id: NodeId,
+    kraft: KRaftState,
+    validate_only: bool = False,
+) -> Decision[bool]:
+    """Decide on all updates together; reply whether the metadata log must name the voters (kraft.version 1).
+
+    One update that is refused keeps the others from happening.
+    """
     records = []
+    names_voters = False
     for update in updates:
-        _check(update, image.features.get(update.name, 0), node_id)
-        if update.level != image.features.get(update.name, 0):
+        level = kraft.level if update.name == KRAFT_VERSION else image.features.get(update.name, 0)
+        _check_supported(image, update, node_id)
+        _check_direction(update, level)
+        if update.level == level:
+            continue
+        if update.name == KRAFT_VERSION:
+            _check_voters(update, kraft)
+            names_voters = True
+        else:
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
-    return Decision(() if validate_only else records, None)
+    return Decision((), False) if validate_only else Decision(records, names_voters)
 
 
-def _check(update: FeatureUpdate, level: int, node_id: NodeId) -> None:
+def finalized_levels(image: Image, kraft_level: int) -> dict[str, int]:
+    """Return the finalised features and their levels by name; a feature at level 0 is not among them."""
+    return dict(image.features) | ({KRAFT_VERSION: kraft_level} if kraft_level else {})
+
+
+def _check_supported(image: Image, update: FeatureUpdate, node_id: NodeId) -> None:
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _refused(update, "The controller does not support the given upgrade type.")
     if update.level < 0:
         raise _refused(update, "A feature version cannot be less than 0.")
-    supported = SUPPORTED.get(update.name)
-    if supported is None:
-        if update.level == 0:
-            raise _refused(update, f"Feature {update.name} not found.")
-        raise _refused(update, f"Local controller {node_id} does not support this feature.")
-    if not supported.least <= update.level <= supported.most:
-        raise _refused(update, f"Local controller {node_id} only supports versions {supported.least}-{supported.most}")
+    for who, levels in _supporters(image, update.name, node_id):
+        if not levels.least <= update.level <= levels.most:
+            why = f"only supports versions {levels}" if levels.most else "does not support this feature."
+            raise _refused(update, f"{who} {why}")
+    if update.name not in SUPPORTED:
+        raise _refused(update, f"Feature {update.name} not found.")
+
+
+def _supporters(image: Image, name: str, node_id: NodeId) -> Iterator[tuple[str, LevelRange]]:
+    """Return the nodes that must support a level before it is finalised, in the order in which Kafka asks them."""
+    yield f"Local controller {node_id}", SUPPORTED.get(name, DISABLED)
+    for broker in image.brokers.values():
+        yield f"Broker {broker.node_id}", _levels_of(broker.features, name)
+    for controller in image.controllers.values():
+        if controller.node_id != node_id:
+            yield f"Controller {controller.node_id}", _levels_of(controller.features, name)
+
+
+def _levels_of(features: Sequence[BrokerFeature], name: str) -> LevelRange:
+    for feature in features:
+        if feature.name == name:
+            return LevelRange(feature.min_supported_version, feature.max_supported_version)
+    return DISABLED
+
+
+def _check_direction(update: FeatureUpdate, level: int) -> None:
     if update.level > level and update.upgrade_type != UPGRADE:
         raise _refused(update, "Can't downgrade to a newer version.")
     if update.level < level:
@@ -100,14 +163,23 @@ def _check(update: FeatureUpdate, level: int, node_id: NodeId) -> None:
                 "Can't downgrade the version of this feature without setting the upgrade type "
                 "to either safe or unsafe downgrade.",
             )
-        if update.name != METADATA_VERSION:
-            return
-        why = (
-            "Unsafe metadata downgrade is not supported in this version."
-            if update.upgrade_type == UNSAFE_DOWNGRADE
-            else "Refusing to perform the requested downgrade because it might delete metadata information."
+        if update.name == KRAFT_VERSION:
+            raise _refused(update, "Can't downgrade the version of this feature.")
+        if update.name == METADATA_VERSION:
+            why = (
+                "Unsafe metadata downgrade is not supported in this version."
+                if update.upgrade_type == UNSAFE_DOWNGRADE
+                else "Refusing to perform the requested downgrade because it might delete metadata information."
+            )
+            raise InvalidUpdateVersion(f"Unsupported {update.name} downgrade from {level} to {update.level}. {why}")
+
+
+def _check_voters(update: FeatureUpdate, kraft: KRaftState) -> None:
+    if kraft.unknown_voters:
+        raise InvalidUpdateVersion(
+            f"Invalid upgrade of {KRAFT_VERSION} to KRAFT_VERSION_{update.level} "
+            "because not all of the voters support it"
         )
-        raise InvalidUpdateVersion(f"Unsupported {update.name} downgrade from {level} to {update.level}. {why}")
 
 
 def _refused(update: FeatureUpdate, why: str) -> InvalidUpdateVersion:

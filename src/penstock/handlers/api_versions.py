@@ -19,7 +19,7 @@ from kio.schema.api_versions.v4.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.controller.features import SUPPORTED
+from penstock.controller.features import SUPPORTED, finalized_levels
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int16, int64
 from penstock.wire.api import APIS, Api, ApiKey
@@ -58,7 +58,7 @@ async def handle(context: Context, request: Request) -> ApiVersionsResponse:
         finalized_features_epoch=int64(image.offset),
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, min_version_level=int16(level), max_version_level=int16(level))
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(finalized_levels(image, context.quorum.book.kraft_version).items())
         ),
     )
 

@@ -3,7 +3,8 @@
 All updates happen or none. v0 says only whether a downgrade is allowed, which the codec turns into
 v1's kinds; v1 brought validate_only. Up to v1 the reply tells of each feature on success, and Java
 clients of that age miss it if it is not there; v2 has the one error alone.
-Goes to controller/features.py. Refuses: INVALID_UPDATE_VERSION, REQUEST_TIMED_OUT.
+Goes to controller/features.py, and for kraft.version to metadata/membership.py.
+Refuses: INVALID_UPDATE_VERSION, REQUEST_TIMED_OUT.
 """
 
 from typing import Any, Final
@@ -14,10 +15,11 @@ from kio.schema.update_features.v1.response import UpdateFeaturesResponse as Upd
 from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
-from penstock.controller.features import FeatureUpdate, decide_update
+from penstock.controller.features import FeatureUpdate, KRaftState, decide_update
 from penstock.handlers.context import Context, Request
 from penstock.handlers.deadline import within
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.metadata.membership import known_voters, name_voters
 from penstock.model.errors import InvalidUpdateVersion, Refusal
 
 TELLS_EACH_FEATURE_UNTIL: Final = 1
@@ -34,21 +36,31 @@ async def handle(context: Context, request: Request) -> UpdateFeaturesResponse |
     }
     error, message = NO_ERROR, None
     try:
-        await within(
-            context.clock,
-            body.timeout,
-            context.controller.run(
-                lambda image: decide_update(
-                    image, tuple(updates.values()), node_id=context.node_id, validate_only=body.validate_only
-                )
-            ),
-        )
+        await within(context.clock, body.timeout, _update(context, body, tuple(updates.values())))
     except InvalidUpdateVersion as refusal:
         error = failed(refusal)
         message = "The update failed for all features since the following feature had an error: " + refusal.message
     except Refusal as refusal:
         error = failed(refusal)
     return _reply(request.header.version, error, message, updates)
+
+
+async def _update(context: Context, body: UpdateFeaturesRequest, updates: tuple[FeatureUpdate, ...]) -> None:
+    quorum = context.quorum
+    names_voters = await context.controller.run(
+        lambda image: decide_update(
+            image,
+            updates,
+            node_id=context.node_id,
+            kraft=KRaftState(
+                level=quorum.book.kraft_version,
+                unknown_voters=[voter.id for voter in known_voters(quorum) if voter.directory_id is None],
+            ),
+            validate_only=body.validate_only,
+        )
+    )
+    if names_voters:
+        await name_voters(quorum, context.clock, timeout_s=body.timeout.total_seconds())
 
 
 def _reply(

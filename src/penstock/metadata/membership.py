@@ -5,6 +5,7 @@ asked, so that a majority never waits for a newcomer. Called by handlers on the 
 Refuses: NotController, DuplicateVoter, VoterNotFound, InvalidRequest, RequestTimedOut.
 """
 
+from dataclasses import replace
 from uuid import UUID
 
 from penstock.client.channel import pause
@@ -24,19 +25,29 @@ from penstock.raft.roles import Leader
 LOOK_AGAIN_S = 0.05
 
 
+def known_voters(quorum: Quorum) -> VoterSet:
+    """Return the voters that count now. This node knows its own addresses even if nobody has configured them."""
+    return tuple(
+        replace(voter, endpoints=quorum.place.endpoints())
+        if voter.id == quorum.node_id and not voter.endpoints
+        else voter
+        for voter in quorum.book.present
+    )
+
+
 async def add_voter(quorum: Quorum, clock: Clock, voter: Voter, *, timeout_s: float) -> None:
     """Return once the node votes; RequestTimedOut if it does not catch up in time."""
     deadline = clock.monotonic() + timeout_s
     if not voter.endpoints:
         raise InvalidRequest("A voter needs an address for the other voters.")
     await _free_to_change(quorum, clock, deadline)
-    if any(known.id == voter.id for known in quorum.book.present):
+    if any(known.id == voter.id for known in known_voters(quorum)):
         raise DuplicateVoter(f"Node {voter.id} votes already.")
     target = quorum.core.log.end_offset
     while not _has_reached(quorum, voter.id, target):
         await _wait(quorum, clock, deadline)
     await _free_to_change(quorum, clock, deadline)
-    await quorum.change_voters(_sorted((*quorum.book.present, voter)))
+    await quorum.change_voters(_sorted((*known_voters(quorum), voter)))
 
 
 async def remove_voter(
@@ -44,7 +55,7 @@ async def remove_voter(
 ) -> None:
     """Return once the node votes no longer. A leader that takes itself out makes room afterwards."""
     await _free_to_change(quorum, clock, clock.monotonic() + timeout_s)
-    present = quorum.book.present
+    present = known_voters(quorum)
     found = next((voter for voter in present if voter.id == node), None)
     if found is None or (None not in (found.directory_id, directory_id) and found.directory_id != directory_id):
         raise VoterNotFound(f"Node {node} with that folder is not a voter.")
@@ -56,12 +67,19 @@ async def remove_voter(
 async def update_voter(quorum: Quorum, clock: Clock, voter: Voter, *, timeout_s: float) -> None:
     """Return once the new addresses of a voter are known to all."""
     await _free_to_change(quorum, clock, clock.monotonic() + timeout_s)
-    present = quorum.book.present
+    present = known_voters(quorum)
     if all(known.id != voter.id for known in present):
         raise VoterNotFound(f"Node {voter.id} is not a voter.")
     if voter in present:
         return
     await quorum.change_voters(_sorted((*(known for known in present if known.id != voter.id), voter)))
+
+
+async def name_voters(quorum: Quorum, clock: Clock, *, timeout_s: float) -> None:
+    """Return once the log names the voters, which is kraft.version 1; from then on the configuration is not asked."""
+    await _free_to_change(quorum, clock, clock.monotonic() + timeout_s)
+    if quorum.book.kraft_version == 0:
+        await quorum.change_voters(known_voters(quorum))
 
 
 async def _free_to_change(quorum: Quorum, clock: Clock, deadline: float) -> None:

@@ -102,8 +102,13 @@ class VoterBook:
 
     @property
     def is_named(self) -> bool:
-        """Whether the log names the voters (kraft.version 1)."""
+        """Whether the log names the voters."""
         return bool(self._sets) or self._base is not None
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of the feature: 1 if the log names the voters (KIP-853)."""
+        return 1 if self.is_named else 0
 
     def at(self, end: int) -> VoterSet | None:
         """Whom the log names below an offset; None if nobody."""

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import queue
 import shutil
@@ -18,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
+from penstock.ports.folder_lock import RealFolderLock, lock_folder
 from penstock.ports.real_ring import Ring
 
 # Measured with 36 files: two leave the disk idle, sixteen cost more in wake-ups than they bring.
@@ -146,16 +146,6 @@ class _OpenFolder:
         try:
             os.fsync(fd)
         finally:
-            os.close(fd)
-
-
-class RealFolderLock:
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
             os.close(fd)
 
 
@@ -403,13 +393,7 @@ class RealDisk:
         _OpenFolder(path).sync()
 
     def lock_folder(self, path: str) -> RealFolderLock:
-        fd = os.open(os.path.join(path, ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            raise
-        return RealFolderLock(fd)
+        return lock_folder(path)
 
     def allocate(self, path: str, size: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -249,6 +249,10 @@ class SimDisk:
         random = random or self.random
         self._root.crash(random, random.choice((0.0, 0.3, 0.7, 0.95, 1.0)) if kept is None else kept)
         self._boots += 1
+        self.end_process()
+
+    def end_process(self) -> None:
+        """Let the process that uses the disk be killed: what it wrote stays, synced or not."""
         self._dead = False
         self.read_well()
         self.fail_at.clear()

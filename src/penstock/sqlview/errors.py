@@ -1,7 +1,16 @@
-"""What can go wrong with a query, in words for whoever typed it."""
+"""What can go wrong with a query, in words for the person who typed it."""
 
 from penstock.model.errors import PenstockError
 
 
 class QueryError(PenstockError):
     """The query cannot be run; says why, and what to do."""
+
+
+def too_slow(timeout_s: float) -> QueryError:
+    return QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.")
+
+
+def too_much_memory(memory_bytes: int) -> QueryError:
+    size = memory_bytes / (1024 * 1024)
+    return QueryError(f"The query needs more than {size:,.0f} MiB of memory: narrow it, or raise --memory.")

@@ -1,22 +1,21 @@
-"""The two calls: `query(sql, bootstrap=...)`, and `stream` for more than fits into memory. Both choose the engine.
+"""The two calls: `query(sql, bootstrap=...)`, and `stream` for more than fits into memory.
 
-The cluster's tables go through sqlite; a query that reads records, `FROM topic('orders')`, goes through
-DuckDB, where the same tables are there too. Goes to metadata_engine.py and record_engine.py.
+A query runs in a process of its own (isolated.py), which chooses the engine: the cluster's tables go through sqlite; a
+query that reads records, `FROM topic('orders')`, goes through DuckDB, where the same tables are there too.
 """
 
-import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from functools import partial
+from types import MappingProxyType
 from typing import Final
 
-from penstock.admin.cluster import PLAIN, Cluster
-from penstock.sqlview import metadata_engine
+from penstock.sqlview import isolated
 from penstock.sqlview.result import Result, Stream
 
 DEFAULT_BOOTSTRAP: Final = "localhost:9092"
 DEFAULT_TIMEOUT_S: Final = 60.0
-_READS_RECORDS: Final = re.compile(r"\btopic\s*\(", re.IGNORECASE)
+DEFAULT_MEMORY_BYTES: Final = 1024 * 1024 * 1024
+_PLAIN: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def query(
@@ -24,10 +23,13 @@ def query(
     *,
     bootstrap: str = DEFAULT_BOOTSTRAP,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    settings: Mapping[str, str] = PLAIN,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    settings: Mapping[str, str] = _PLAIN,
 ) -> Result:
     """Run one SELECT on the cluster as it is now. Raises QueryError, with what to do in it."""
-    with stream(sql, bootstrap=bootstrap, timeout_s=timeout_s, settings=settings) as rows:
+    with stream(
+        sql, bootstrap=bootstrap, timeout_s=timeout_s, memory_bytes=memory_bytes, settings=settings
+    ) as rows:  # fmt: skip
         return rows.result()
 
 
@@ -36,11 +38,11 @@ def stream(
     *,
     bootstrap: str = DEFAULT_BOOTSTRAP,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    settings: Mapping[str, str] = PLAIN,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
+    settings: Mapping[str, str] = _PLAIN,
 ) -> AbstractContextManager[Stream]:
-    """The same, row by row, in memory that does not grow with the rows. The time counts up to the last of them."""
-    if _READS_RECORDS.search(sql):
-        from penstock.sqlview import record_engine
+    """The same, row by row, in memory that does not grow with the rows. The time counts up to the last of them.
 
-        return record_engine.run(sql, bootstrap, settings, timeout_s=timeout_s)
-    return metadata_engine.run(sql, partial(Cluster, bootstrap, settings), timeout_s=timeout_s)
+    `memory_bytes` is what the query may take beside the engine itself, on Linux.
+    """
+    return isolated.run(sql, bootstrap=bootstrap, settings=settings, timeout_s=timeout_s, memory_bytes=memory_bytes)

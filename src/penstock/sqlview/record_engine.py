@@ -2,18 +2,18 @@
 
 The query's syntax tree says which partitions, offsets and times it can want (pushdown.py); only those are
 fetched, through penstock.arrow. The cluster's own tables are there too. Refuses with QueryError: anything but
-one SELECT (only those have a tree), files and other outside sources, unknown topics, queries that run too long.
+one SELECT (only those have a tree), files and other outside sources, unknown topics, too much memory.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from threading import Timer
 from typing import Any, Final
 
 from penstock.admin.cluster import Cluster
-from penstock.sqlview.errors import QueryError
+from penstock.sqlview.errors import QueryError, too_much_memory
+from penstock.sqlview.memory import MIB, memory_limit
 from penstock.sqlview.pushdown import Node, TopicCall, topic_calls
 from penstock.sqlview.result import Cursor, Stream
 from penstock.sqlview.tables import BY_NAME
@@ -40,26 +40,32 @@ FROM "{name}_records"
 
 
 @contextmanager
-def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, timeout_s: float) -> Iterator[Stream]:
+def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: int) -> Iterator[Stream]:
     connection = duckdb.connect(":memory:")
-    watch = Timer(timeout_s, connection.interrupt)
-    watch.daemon = True
-    watch.start()
+    # DuckDB keeps within its own limit by working in smaller steps, so that one comes first.
+    connection.execute(f"SET memory_limit = '{max(memory_bytes * 3 // 4 // MIB, 1)}MiB'")
+    # The threads and their stacks are there once a query has run.
+    connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'; SELECT 1")
     try:
-        connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'")
-        tree = _tree(connection, sql)
-        with Cluster(bootstrap, settings) as cluster:
-            _fill_tables(connection, tree, cluster)
-        _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
-        connection.execute("SET lock_configuration = true")
-        yield _rows(connection, _text(connection, tree))
-    except duckdb.InterruptException:
-        raise QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.") from None
+        with memory_limit("duckdb", memory_bytes):
+            yield _prepared(connection, sql, bootstrap, settings)
+    except duckdb.OutOfMemoryException:
+        raise too_much_memory(memory_bytes) from None
     except duckdb.Error as error:
+        if "MemoryError" in str(error):  # in Python, where the records are read
+            raise too_much_memory(memory_bytes) from None
         raise QueryError(f"The query cannot be run: {str(error).strip()}") from None
     finally:
-        watch.cancel()
         connection.close()
+
+
+def _prepared(connection: Any, sql: str, bootstrap: str, settings: Mapping[str, str]) -> Stream:
+    tree = _tree(connection, sql)
+    with Cluster(bootstrap, settings) as cluster:
+        _fill_tables(connection, tree, cluster)
+    _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
+    connection.execute("SET lock_configuration = true")
+    return _rows(connection, _text(connection, tree))
 
 
 def _rows(connection: Any, sql: str) -> Stream:

@@ -44,8 +44,17 @@ class Stream:
     def columns(self) -> list[str]:
         return self._rows().columns
 
-    def __iter__(self) -> Iterator[Row]:
+    @property
+    def has_arrow(self) -> bool:
+        """Whether Arrow batches come as the rows do."""
+        return self._arrow is not None
+
+    def pieces(self) -> Iterator[list[Row]]:
         while rows := self._rows().fetch(ROWS_PER_PIECE):
+            yield rows
+
+    def __iter__(self) -> Iterator[Row]:
+        for rows in self.pieces():
             yield from rows
 
     def _rows(self) -> Cursor:

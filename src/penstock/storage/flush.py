@@ -105,12 +105,12 @@ class Flusher:
         if segment in self.closed:
             self.closed.remove(segment)
 
-    def forget(self) -> None:
-        """Take no notice of the sync under way: the log was cut since."""
+    def forget(self, *, from_offset: int = 0) -> None:
+        """Ignore the sync under way, because the log is cut at an offset. Closed segments below it are still synced."""
         self._generation += 1
         self._synced_file = None
-        self.rolled.clear()
-        self._unlisted.clear()
+        self.rolled = deque(each for each in self.rolled if each[1] <= from_offset)
+        self._unlisted = [each for each in self._unlisted if each[1] <= from_offset]
 
     def now(self) -> None:
         """Sync everything before returning; raises OSError. For closing and other cold paths."""

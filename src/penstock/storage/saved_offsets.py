@@ -53,6 +53,8 @@ class SavedOffsets:
         self._waiting: list[Done] = []
         # Writes at once: what is under way is older than those.
         self._writes = 0
+        # What is being written, and is not under the name of the file yet.
+        self._under_way: Mapping[TopicPartition, int] = {}
 
     def found(self, place: TopicPartition) -> int:
         """The offset that a log had when it was last written down."""
@@ -65,6 +67,9 @@ class SavedOffsets:
     def begin_anew(self, place: TopicPartition) -> None:
         """A log is made: no power loss may give it the offset of a namesake. Raises StorageError."""
         self.forget(place)
+        if place in self._under_way:
+            # That write is out of date: it must not be given the name of the file.
+            self._writes += 1
         if place in self._on_disk:
             self.save_now()
 
@@ -117,6 +122,7 @@ class SavedOffsets:
             self._end(served, error)
             return
         write = _Write(file, offsets, served, self._writes)
+        self._under_way = offsets
         self._disk.sync_later(file, lambda error: self._synced(write, error))
 
     def _write_unfinished(self, content: bytes) -> File:
@@ -127,6 +133,7 @@ class SavedOffsets:
 
     def _synced(self, write: _Write, error: OSError | None) -> None:
         write.file.close()
+        self._under_way = {}
         if self._is_stopped:
             return
         if error is None and write.number != self._writes:

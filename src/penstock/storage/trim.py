@@ -150,7 +150,9 @@ def truncate_to(log: RollingLog, offset: int) -> None:
         first_cut = offset if position is None else segment.header_at(position)[0]
         # In a hole that compaction left, the log will end somewhere before the offset.
         in_hole = position is None or first_cut > offset
-        _about_to_cut(log, offset, recovery_point=segment.base_offset if in_hole else first_cut)
+        recovery_point = segment.base_offset if in_hole else first_cut
+        # The segment that is cut becomes the active one, which is synced as such.
+        _about_to_cut(log, offset, recovery_point=recovery_point, keeps=segment.base_offset)
         changed = log.listed.cut(offset)
         if changed is not None:
             changed.sync()
@@ -173,7 +175,7 @@ def truncate_to(log: RollingLog, offset: int) -> None:
 def truncate_fully_and_start_at(log: RollingLog, offset: int) -> None:
     """Remove every segment and begin an empty one at the offset."""
     _settle_swap(log)
-    _about_to_cut(log, offset, recovery_point=offset)
+    _about_to_cut(log, offset, recovery_point=offset, keeps=0)
     is_listed = log.listed.exists
     log.listed.restarts(offset).sync()
     if not is_listed:
@@ -202,9 +204,12 @@ def _settle_swap(log: RollingLog) -> None:
         raise log.directory.failure
 
 
-def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int) -> None:
-    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches."""
-    log.flusher.forget()
+def _about_to_cut(log: RollingLog, offset: int, *, recovery_point: int, keeps: int) -> None:
+    """Lower the recovery point first: a crash half-way must not look like the loss of synced batches.
+
+    Segments that end at the offset `keeps` or before it stay closed, and may still have to be synced.
+    """
+    log.flusher.forget(from_offset=keeps)
     log.flushed_offset = min(log.flushed_offset, recovery_point)
     log.clean_offset = min(log.clean_offset, offset)
     log.on_truncating(min(offset, recovery_point))

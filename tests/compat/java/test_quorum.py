@@ -18,6 +18,7 @@ from tests.support.java_tools import JavaTools
 pytestmark = pytest.mark.java
 
 QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,13 @@ def describe(tools: JavaTools, cluster: Cluster, what: str) -> str:
     return tools.check(QUORUM, "--bootstrap-server", cluster.bootstrap, "describe", what)
 
 
+def features(tools: JavaTools, cluster: Cluster) -> dict[str, tuple[str, ...]]:
+    """The least, the highest and the finalised level of each feature."""
+    described = tools.check(FEATURES, "--bootstrap-server", cluster.bootstrap, "describe")
+    rows = [line.split() for line in described.splitlines() if line.strip()]
+    return {row[1]: (row[3], row[5], row[7]) for row in rows}
+
+
 def test_status_and_replication_are_described(tools: JavaTools, cluster: Cluster) -> None:
     status = describe(tools, cluster, "--status")
     leader = re.search(r"LeaderId:\s+(\d)", status)
@@ -51,6 +59,34 @@ def test_status_and_replication_are_described(tools: JavaTools, cluster: Cluster
     rows = [line.split() for line in describe(tools, cluster, "--replication").splitlines()[1:] if line.strip()]
     assert [row[0] for row in rows] == sorted((row[0] for row in rows), key=lambda node: (node != leader[1], node))
     assert sorted(row[-1] for row in rows) == ["Follower", "Follower", "Leader", "Observer"]
+
+
+def test_kraft_version_is_upgraded_once_and_stays(tools: JavaTools, cluster: Cluster) -> None:
+    server = ("--bootstrap-server", cluster.bootstrap)
+    assert features(tools, cluster)["kraft.version"] == ("0", "1", "0")
+    dry = tools.check(FEATURES, *server, "upgrade", "--dry-run", "--feature", "kraft.version=1")
+    assert "kraft.version can be upgraded to 1." in dry
+    assert features(tools, cluster)["kraft.version"] == ("0", "1", "0")
+    for _ in range(2):
+        up = tools.check(FEATURES, *server, "upgrade", "--feature", "kraft.version=1")
+        assert "kraft.version was upgraded to 1." in up
+    eventually(lambda: features(tools, cluster)["kraft.version"] == ("0", "1", "1"))
+    for words in (("downgrade", "--feature", "kraft.version=0"), ("disable", "--unsafe", "--feature", "kraft.version")):
+        refused = tools.run(FEATURES, *server, *words)
+        assert refused.code == 1 and "Can't downgrade the version of this feature." in refused.out, refused.text
+
+
+def test_features_that_are_not_there_are_neither_described_nor_upgraded(tools: JavaTools, cluster: Cluster) -> None:
+    server = ("--bootstrap-server", cluster.bootstrap)
+    assert not {"share.version", "streams.version"} & set(features(tools, cluster))
+    # The levels of a release include both, so the usual last step of an upgrade must name the features one by one.
+    refused = tools.run(FEATURES, *server, "upgrade", "--release-version", "4.3")
+    assert refused.code == 1 and "does not support this feature." in refused.out, refused.text
+    assert "Invalid update version 1 for feature share.version." in refused.out, refused.text
+    present = [word for name, (_, _, level) in features(tools, cluster).items() if name != "metadata.version"
+               for word in ("--feature", f"{name}={level}")]  # fmt: skip
+    upgraded = tools.check(FEATURES, *server, "upgrade", "--metadata", "4.3", *present)
+    assert "metadata.version was upgraded to 30." in upgraded
 
 
 def test_a_controller_is_taken_out_and_in_again(tools: JavaTools, cluster: Cluster, tmp_path: Path) -> None:

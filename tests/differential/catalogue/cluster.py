@@ -91,6 +91,22 @@ def features_that_cannot_be_changed(s: Session) -> None:
 
 
 @scenario
+def the_version_of_the_quorum_goes_up_and_never_down(s: Session) -> None:
+    for version in (1, 2):
+        # Upgrade type 1 is an upgrade, 2 a safe and 3 an unsafe downgrade.
+        for level, kind in ((1, 1), (1, 2), (2, 1), (0, 2), (0, 3), (-1, 1)):
+            update = {
+                "feature": "kraft.version", "max_version_level": level, "allow_downgrade": False, "upgrade_type": kind,
+            }  # fmt: skip
+            s.call("update_features", version, f"kraft.version to {level}, type {kind}", timeout=2000,
+                   feature_updates=[update], validate_only=False)  # fmt: skip
+    told = s.ask("api_versions", 4, client_software_name="a", client_software_version="1")
+    if isinstance(told, dict):
+        for part in ("supported_features", "finalized_features"):
+            s.note(part, [feature for feature in told[part] if feature["name"] == "kraft.version"])
+
+
+@scenario
 def config_resources_are_listed(s: Session) -> None:
     topic = s.topic()
     for version, kinds in ((0, []), (1, [2]), (1, [4]), (1, [8]), (1, [16]), (1, [32]), (1, [3])):

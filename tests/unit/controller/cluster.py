@@ -6,6 +6,7 @@ from random import Random
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
+from penstock.controller.features import OWN_FEATURES
 from penstock.controller.leaders import Rules
 from penstock.controller.topics import CreationRules
 from penstock.metadata import delta
@@ -40,6 +41,7 @@ def broker(
         incarnation_id=UUID(int=1000 + node_id),
         broker_epoch=node_id,
         end_points=(BrokerEndpoint(name="PLAINTEXT", host=f"host{node_id}", port=9092, security_protocol=0),),
+        features=OWN_FEATURES,
         rack=rack,
         fenced=fenced,
         in_controlled_shutdown=leaving,

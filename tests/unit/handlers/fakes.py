@@ -18,6 +18,7 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
+from penstock.metadata.voters import VoterBook, VoterEndpoint, VoterSet
 from penstock.metrics.metrics import Metrics
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
@@ -31,6 +32,15 @@ from penstock.wire.frame import Header, parse_header, parse_response_header, req
 from tests.unit.controller.cluster import broker
 
 
+class FakePlace:
+    def endpoints(self) -> tuple[VoterEndpoint, ...]:
+        return (VoterEndpoint(name="CONTROLLER", host="localhost", port=9093),)
+
+
+class FakeCore:
+    may_change_voters = True
+
+
 class FakeQuorum:
     """Commits at once; with `stuck`, never; with a `refusal`, that."""
 
@@ -40,6 +50,15 @@ class FakeQuorum:
         self.is_active = True
         self.stuck = False
         self.refusal: Refusal | None = None
+        self.node_id = NodeId(1)
+        self.book = VoterBook({self.node_id: None})
+        self.book.note_directory(self.node_id, UUID(int=1))
+        self.place = FakePlace()
+        self.core = FakeCore()
+
+    async def change_voters(self, voters: VoterSet) -> None:
+        self.put(())
+        self.book.append(self.image.offset, voters)
 
     async def commit(self, records: Sequence[MetadataRecord]) -> None:
         if self.stuck:

@@ -32,6 +32,7 @@ async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
         ("group.version", 0, 1),
         ("transaction.version", 0, 2),
         ("eligible.leader.replicas.version", 0, 1),
+        ("kraft.version", 0, 1),
     ]
     assert [(each.name, each.min_version_level, each.max_version_level) for each in reply.finalized_features] == [
         ("eligible.leader.replicas.version", 1, 1),

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
@@ -10,6 +11,8 @@ from kio.serial import entity_reader
 
 from penstock.handlers import init_producer_id, update_features
 from penstock.metadata.records import FeatureLevelRecord
+from penstock.metadata.voters import Voter
+from penstock.model.ids import NodeId
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
@@ -96,3 +99,23 @@ async def test_older_versions_are_told_of_each_feature_that_was_updated(version:
 async def test_no_time_to_wait_is_a_time_out() -> None:
     reply = await update(FakeNode(), ("metadata.version", 30, 1), timeout=timedelta(0))
     assert (reply.error_code, reply.error_message) == (7, None)
+
+
+async def test_the_log_names_the_voters_from_kraft_version_1_on() -> None:
+    node = FakeNode()
+    assert (await update(node, ("kraft.version", 1, 1), validate_only=True)).error_code == 0
+    assert (await update(node, ("kraft.version", 0, 2))).error_code == 0
+    assert node.quorum.book.kraft_version == 0
+    assert (await update(node, ("kraft.version", 1, 1), ("group.version", 0, 2))).error_code == 0
+    assert node.quorum.book.kraft_version == 1 and "group.version" not in node.image.features
+    assert node.quorum.book.present == (
+        Voter(id=NodeId(1), directory_id=UUID(int=1), endpoints=node.quorum.place.endpoints()),
+    )
+    assert (await update(node, ("kraft.version", 1, 1))).error_code == 0
+    assert (await update(node, ("kraft.version", 0, 2))).error_code == 95
+
+
+async def test_an_update_that_is_refused_does_not_name_the_voters() -> None:
+    node = FakeNode()
+    assert (await update(node, ("kraft.version", 1, 1), ("share.version", 1, 1))).error_code == 95
+    assert node.quorum.book.kraft_version == 0

@@ -2,12 +2,15 @@
 
 import asyncio
 import errno
+from uuid import UUID
 
 import pytest
 
+from penstock.metadata.membership import name_voters
 from penstock.metadata.quorum import Quorum
+from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.errors import NotController
-from penstock.model.ids import TopicName
+from penstock.model.ids import NodeId, TopicName
 from tests.unit.metadata.many import Many
 from tests.unit.metadata.samples import config, topic
 from tests.unit.metadata.world import FEATURES, settle
@@ -200,3 +203,32 @@ async def test_a_leader_that_closes_is_followed_at_once() -> None:
     await world.until_active()
     assert world.clock.monotonic() - before < 1.0
     await closing
+
+
+async def test_the_log_names_the_voters_when_it_is_asked_to_and_still_does_after_a_crash_of_all() -> None:
+    world, active = await started()
+    assert [quorum.book.kraft_version for quorum in world.quorums.values()] == [0, 0, 0]
+    for _ in range(2):  # the second time there is nothing to do
+        named = asyncio.ensure_future(name_voters(active, world.clock, timeout_s=5))
+        await world.pass_time(0.2)
+        await named
+    end = active.log.end_offset
+    await world.pass_time(1)
+    assert active.log.end_offset == end
+    for node in (1, 2, 3):
+        world.crash(node)
+    await world.start()
+    active = await world.until_active()
+    await world.pass_time(0.2)
+    voters = tuple(
+        Voter(
+            id=NodeId(node),
+            directory_id=UUID(int=node),
+            endpoints=(VoterEndpoint(name="CONTROLLER", host="host", port=node),),
+        )
+        for node in (1, 2, 3)
+    )
+    assert [quorum.book.present for quorum in world.quorums.values()] == [voters] * 3
+    assert [quorum.book.kraft_version for quorum in world.quorums.values()] == [1, 1, 1]
+    await set_value(world, active, "7")
+    assert value(active) == "7"

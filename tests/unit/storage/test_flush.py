@@ -4,7 +4,7 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.sim.disk import SimDisk
-from tests.unit.storage.support import NOW_MS, append, batch, fill, open_log, small_settings
+from tests.unit.storage.support import NOW_MS, append, batch, fill, open_log, small_settings, stored
 
 
 def later_disk() -> SimDisk:
@@ -139,3 +139,20 @@ def test_the_recovery_point_waits_for_the_indexes_of_a_closed_segment() -> None:
     while disk.finish_sync():
         pass
     assert log.recovery_point == 2
+
+
+def test_a_closed_segment_below_a_cut_is_still_synced() -> None:
+    disk = later_disk()
+    log = open_log(disk)
+    append(log, batch(2))
+    log.roll()
+    fill(log, [1, 1])
+    log.truncate_to(3)
+    append(log, batch())
+    while disk.finish_sync():
+        pass
+    assert log.durable_offset == 4
+    disk.sync_folder("/")
+    disk.sync_folder("/data")
+    disk.crash(kept=0.0)
+    assert [header.base_offset for header in stored(open_log(disk))] == [0, 2, 3]

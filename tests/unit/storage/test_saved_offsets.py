@@ -117,3 +117,20 @@ def test_nobody_hears_of_it_after_the_stop() -> None:
     logs.kept.stop()
     logs.finish_all()
     assert logs.told == []
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_what_is_under_way_does_not_give_a_new_log_the_start_of_its_namesake(finished: int) -> None:
+    logs = Logs()
+    logs.starts[place(0)] = 5
+    logs.kept.moved()
+    for _ in range(finished):
+        logs.disk.finish_sync()
+    # The log is deleted, and another is made under its name, while the start is being written.
+    del logs.starts[place(0)]
+    logs.kept.forget(place(0))
+    logs.kept.begin_anew(place(0))
+    logs.starts[place(0)] = 0
+    logs.finish_all()
+    assert logs.kept.found(place(0)) == 0
+    assert logs.after_power_loss() == {}

@@ -1,0 +1,122 @@
+"""The process that runs queries, one after another: `python -m penstock.sqlview.child`, started by isolated.py.
+
+It reads frames from standard input and answers on standard output (frames.py). It ends when standard input does, in
+the middle of a query too: the program that asked is gone. Goes to metadata_engine.py and record_engine.py.
+"""
+
+import json
+import os
+import pickle
+import re
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import IO, Any, Final
+
+from penstock.admin.cluster import Cluster
+from penstock.sqlview import frames, metadata_engine
+from penstock.sqlview.errors import QueryError, too_much_memory
+from penstock.sqlview.frames import read_frame, write_frame
+from penstock.sqlview.memory import has_grown
+from penstock.sqlview.result import Stream
+
+_READS_RECORDS: Final = re.compile(r"\btopic\s*\(", re.IGNORECASE)
+
+Commands = SimpleQueue[tuple[bytes, bytes]]
+
+
+def main() -> None:
+    out = os.fdopen(os.dup(1), "wb")
+    # What a library prints must not get between the frames.
+    os.dup2(2, 1)
+    commands: Commands = SimpleQueue()
+    Thread(target=_read, args=(sys.stdin.buffer, commands), daemon=True).start()
+    while not has_grown():
+        write_frame(out, frames.HELLO)
+        kind, content = commands.get()
+        assert kind == frames.QUERY, "the rows of a query are taken once"
+        _serve(json.loads(content), commands, out)
+    # The thread holds standard input, so the interpreter could not close it.
+    os._exit(0)
+
+
+def _read(pipe: IO[bytes], commands: Commands) -> None:
+    try:
+        while True:
+            commands.put(read_frame(pipe))
+    except frames.Closed:
+        os._exit(0)
+
+
+def _serve(asked: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
+    try:
+        query = _prepare(**asked)
+        write_frame(out, frames.LOADED)
+        with query as rows:
+            write_frame(out, frames.OPENED, b"1" if rows.has_arrow else b"")
+            kind, _ = commands.get()
+            if kind == frames.ARROW:
+                _send_arrow(rows, out)
+            else:
+                _send_rows(rows, out)
+        write_frame(out, frames.END)
+    except MemoryError:
+        write_frame(out, frames.FAILED, _pickled(too_much_memory(asked["memory_bytes"])))
+    except Exception as error:
+        write_frame(out, frames.FAILED, _pickled(error))
+
+
+def _prepare(
+    sql: str, bootstrap: str, settings: Mapping[str, str], memory_bytes: int
+) -> AbstractContextManager[Stream]:
+    """Choose and load the engine. Nothing runs before the context is entered."""
+    if _READS_RECORDS.search(sql):
+        from penstock.sqlview import record_engine
+
+        return record_engine.run(sql, bootstrap, settings, memory_bytes=memory_bytes)
+    return metadata_engine.run(sql, partial(Cluster, bootstrap, settings), memory_bytes=memory_bytes)
+
+
+def _send_rows(rows: Stream, out: IO[bytes]) -> None:
+    write_frame(out, frames.COLUMNS, json.dumps(rows.columns).encode())
+    for piece in rows.pieces():
+        write_frame(out, frames.PIECE, pickle.dumps(piece, pickle.HIGHEST_PROTOCOL))
+
+
+def _send_arrow(rows: Stream, out: IO[bytes]) -> None:
+    import pyarrow
+
+    class Sink:
+        """A file of which each write becomes a frame."""
+
+        closed = False
+
+        def write(self, part: Any) -> int:
+            view = memoryview(part).cast("B")
+            write_frame(out, frames.BYTES, view)
+            return len(view)
+
+        def flush(self) -> None: ...
+
+        def close(self) -> None: ...
+
+    reader = rows.arrow()
+    with pyarrow.ipc.new_stream(pyarrow.PythonFile(Sink(), "w"), reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+
+
+def _pickled(error: Exception) -> bytes:
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        return pickle.dumps(QueryError(f"The query cannot be run: {error}"))
+    return pickled
+
+
+if __name__ == "__main__":
+    main()

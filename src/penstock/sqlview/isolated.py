@@ -1,0 +1,217 @@
+"""Runs a query in a process of its own, which is killed at the deadline and whose memory is limited.
+
+The engines run foreign code that does not always heed an interrupt or a limit: DuckDB computes one value of 2 GB to its
+end. A process can be killed whatever it does. Starting one costs as much as importing the engines, so that one
+that has answered a query to its end is kept for the next. Goes to child.py. Refuses with QueryError.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock, Timer
+from typing import IO, Any
+
+from penstock.sqlview import frames
+from penstock.sqlview.errors import QueryError, too_much_memory, too_slow
+from penstock.sqlview.frames import read_frame, write_frame
+from penstock.sqlview.result import Cursor, Row, Stream
+
+
+class Child:
+    """A process that runs one query at a time."""
+
+    def __init__(self) -> None:
+        path = os.pathsep.join(entry for entry in sys.path if entry)
+        # Arrow's own allocator maps 1 GiB ahead, which the limit on the memory would count.
+        more = {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "penstock.sqlview.child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | more,
+            # An interrupt from the terminal is the caller's; this process ends with it.
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests: IO[bytes] = self._process.stdin
+        self._answers: IO[bytes] = self._process.stdout
+        self._timeout_s, self._memory_bytes = 0.0, 0
+        self._is_late = False
+        self.has_ended_well = True
+        """Whether the last query was answered to its end, so that the next one can follow."""
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def is_ready(self) -> bool:
+        """Wait for the process. One that has not started, or has grown and does not go on, is closed."""
+        try:
+            self.expect(frames.HELLO)
+        except BaseException as error:
+            self.close()
+            if not isinstance(error, QueryError):
+                raise
+            return False
+        return True
+
+    @contextmanager
+    def run(self, sql: str, *, timeout_s: float, memory_bytes: int, **asked: Any) -> Iterator[Stream]:
+        self._timeout_s, self._memory_bytes, self._is_late = timeout_s, memory_bytes, False
+        self.has_ended_well = False
+        self.send(frames.QUERY, json.dumps({"sql": sql, "memory_bytes": memory_bytes, **asked}).encode())
+        self.expect(frames.LOADED)
+        watch = Timer(timeout_s, self._give_up)
+        watch.daemon = True
+        watch.start()
+        try:
+            has_arrow = bool(self.expect(frames.OPENED))
+            yield Stream(self._rows, self._arrow if has_arrow else None)
+        finally:
+            watch.cancel()
+            watch.join()
+            self.has_ended_well &= not self._is_late
+
+    def _give_up(self) -> None:
+        self._is_late = True
+        self._process.kill()
+
+    def _rows(self) -> Cursor:
+        self.send(frames.ROWS)
+        columns: list[str] = json.loads(self.expect(frames.COLUMNS) or b"[]")
+
+        def fetch(count: int) -> list[Row]:
+            piece = self.expect(frames.PIECE)
+            return pickle.loads(piece) if piece is not None else []
+
+        return Cursor(columns, fetch)
+
+    def _arrow(self, size: int) -> Any:
+        import pyarrow
+
+        self.send(frames.ARROW)
+        return pyarrow.ipc.open_stream(pyarrow.PythonFile(_Source(self), "r"))
+
+    def send(self, kind: bytes, content: bytes = b"") -> None:
+        try:
+            write_frame(self._requests, kind, content)
+        except OSError:
+            raise self._gone() from None
+
+    def expect(self, kind: bytes) -> bytes | None:
+        """Return the content of the next frame; None at the end of the rows."""
+        if self.has_ended_well and kind in (frames.PIECE, frames.BYTES):
+            return None
+        try:
+            found, content = read_frame(self._answers)
+        except (frames.Closed, OSError, ValueError):
+            raise self._gone() from None
+        if found == frames.FAILED:
+            self.has_ended_well = True
+            raise pickle.loads(content)
+        if found == frames.END:
+            self.has_ended_well = True
+            return None
+        assert found == kind, f"{kind!r} was expected, not {found!r}"
+        return content
+
+    def _gone(self) -> QueryError:
+        """Say why there is no answer."""
+        code = self._process.wait()
+        if self._is_late:
+            return too_slow(self._timeout_s)
+        if code in (-signal.SIGABRT, -signal.SIGKILL):
+            # An allocation that failed where nobody expects it, or the kernel's own killer.
+            return too_much_memory(self._memory_bytes)
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        return QueryError(f"The process that ran the query ended with {how}: try again, or report the query.")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            self._requests.close()
+        self._answers.close()
+
+
+class _Source:
+    """The Arrow IPC stream in the frames, as a file."""
+
+    closed = False
+
+    def __init__(self, child: Child) -> None:
+        self._child = child
+        self._left = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            if not self._left:
+                content = self._child.expect(frames.BYTES)
+                if content is None:
+                    break
+                self._left = memoryview(content)
+            part = self._left[: size - len(found)]
+            found += part
+            self._left = self._left[len(part) :]
+        return bytes(found)
+
+    def close(self) -> None: ...
+
+
+_idle: list[Child] = []
+_turn = Lock()
+
+
+@contextmanager
+def run(
+    sql: str, *, bootstrap: str, settings: Mapping[str, str], timeout_s: float, memory_bytes: int
+) -> Iterator[Stream]:
+    """Run a query; the time counts from the moment at which its engine is loaded."""
+    child = _take()
+    try:
+        with child.run(
+            sql, bootstrap=bootstrap, settings=dict(settings), timeout_s=timeout_s, memory_bytes=memory_bytes
+        ) as rows:
+            yield rows
+    finally:
+        _give_back(child)
+
+
+def _take() -> Child:
+    with _turn:
+        waiting = _idle.pop() if _idle else None
+    if waiting is not None and waiting.is_ready():
+        return waiting
+    child = Child()
+    if not child.is_ready():
+        raise QueryError(f"No process can be started for the query: try {sys.executable} -m penstock.sqlview.child.")
+    return child
+
+
+def _give_back(child: Child) -> None:
+    with _turn:
+        if child.has_ended_well and not _idle:
+            _idle.append(child)
+            return
+    child.close()
+
+
+def close_idle() -> None:
+    """End the process that waits for the next query."""
+    with _turn:
+        waiting, _idle[:] = list(_idle), []
+    for child in waiting:
+        child.close()
+
+
+atexit.register(close_idle)
+# A fork of this program must not share the pipes.
+os.register_at_fork(after_in_child=_idle.clear)

@@ -1,0 +1,481 @@
+"""Lives of a whole data folder in which names and sectors reach the disk in any order.
+
+A life creates, writes, rolls, cuts, compacts, deletes and re-creates topics, and ends a few times: stopped at any disk
+call, with the power or by a kill, or cleanly. Each start must find every partition of every live topic with all that was
+acknowledged, with nothing of another topic, and without damage. One life per seed; `python -m tests.crash.folder_lives
+--lives 20000` runs a campaign and prints the seeds of the odd ones.
+"""
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from penstock.config.settings import TopicSettings, default_topic_settings
+from penstock.model.errors import StorageError
+from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
+from penstock.sim.disk import Crashed, SimDisk
+from penstock.storage.compaction.cleaner import Cleaner
+from penstock.storage.log import Log
+from penstock.storage.store import LogStore
+from penstock.wire.batch import BatchHeader
+from penstock.wire.records import Record, decode_batch, encode_batch
+from tests.crash.workload import read_all
+from tests.support.compacting import HandClock, cleaner_for
+
+FOLDER: Final = "/data"
+NOW_MS: Final = 1_700_000_000_000
+NAMES: Final = ("orders", "clicks", "table")
+PARTITIONS_MAX: Final = 2
+STEPS_MAX: Final = 40
+STARTS_MAX: Final = 5
+KEYS: Final = 4
+
+
+class Odd(Exception):
+    """A start has found something other than what the clients were told."""
+
+
+class SeededEntropy:
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128))
+
+    def stream(self, name: str) -> Random:
+        return Random(name)
+
+
+@dataclass
+class Partition:
+    """What clients know of one partition of one topic."""
+
+    sent: dict[int, list[bytes]] = field(default_factory=dict)
+    """Every batch that may stand at an offset."""
+    acknowledged: dict[int, bytes] = field(default_factory=dict)
+    """Those that a power loss must not take."""
+    written: dict[int, bytes] = field(default_factory=dict)
+    """Those that a kill must not take either; the next start must find them."""
+    start_least: int = 0
+    start_most: int = 0
+    cuts: int = 0
+
+
+@dataclass
+class Topic:
+    """A live topic. One that was deleted is known to nobody."""
+
+    id: UUID
+    settings: TopicSettings
+    partitions: list[Partition]
+
+
+class Life:
+    """One life, wholly decided by its seed."""
+
+    def __init__(self, seed: int, *, journal_size: int, crowd: int) -> None:
+        self.random = Random(f"{seed}:life")
+        self.disk = SimDisk(seed, syncs_at_once=False)
+        self.clock = HandClock(NOW_MS)
+        self.entropy = SeededEntropy(self.random)
+        self.journal_size, self.crowd = journal_size, crowd
+        self.topics: dict[str, Topic] = {}
+        self.store: LogStore | None = None
+        self.cleaner: Cleaner | None = None
+        self.epoch = 1
+        self.story: list[str] = []
+        """What happened, for a person who looks at an odd life."""
+
+    def run(self) -> None:
+        for start in range(self.random.randint(2, STARTS_MAX)):
+            self._tell(f"start {start}")
+            if self.random.random() < 0.85:
+                # Most calls belong to the steps; a start takes some tens.
+                self.disk.fail_at[self.disk.calls + self.random.randint(1, self.random.choice((60, 400, 3000)))] = None
+            try:
+                self._start()
+                for _ in range(self.random.randint(1, STEPS_MAX)):
+                    self._step()
+                if self.random.random() < 0.5:
+                    self._stop()
+            except Crashed as where:
+                self._tell(f"stopped: {where}")
+            self._end()
+            self._change_while_down()
+        # The last start is not disturbed, and goes on.
+        self._start()
+        for topic in self.topics.values():
+            for index, known in enumerate(topic.partitions):
+                self._append(self._log(topic, index), known)
+
+    def _tell(self, text: str) -> None:
+        self.story.append(text)
+
+    # Starts and ends
+
+    def _start(self) -> None:
+        self.store = LogStore.load(
+            self.disk,
+            FOLDER,
+            cluster_id="lives",
+            node_id=1,
+            clock=self.clock,
+            entropy=self.entropy,
+            journal_size=self.journal_size,
+            journal_crowd=self.crowd,
+        )
+        self.cleaner = cleaner_for(self.store, self.disk, self.clock)
+        self.epoch += 1
+        for name, topic in self.topics.items():
+            for index, known in enumerate(topic.partitions):
+                log = self._open(name, topic, index)
+                self._check(f"{name}-{index} of {topic.id}", log, known, topic.settings)
+        self.store.note_boot()
+
+    def _stop(self) -> None:
+        """Stop cleanly. What is under way ends first, as it does on a real disk."""
+        assert self.store is not None
+        self._tell("clean stop")
+        while self.disk.finish_sync():
+            pass
+        for known, log in self._open_partitions():
+            self._note_durable(known, log)
+        self.store.close()
+        for known, log in self._open_partitions():
+            known.acknowledged.update(known.written)
+        self.store = None
+
+    def _end(self) -> None:
+        """Lose the power, or only the process."""
+        is_kill = self.random.random() < 0.25
+        self._tell("kill" if is_kill else "power loss")
+        self.store = None
+        if is_kill:
+            self.disk.end_process()
+            return
+        self.disk.crash(self.random)
+        for topic in self.topics.values():
+            for known in topic.partitions:
+                known.written = dict(known.acknowledged)
+
+    def _change_while_down(self) -> None:
+        """The cluster deletes topics, and makes others of the same name, without this node."""
+        for name in list(self.topics):
+            if self.random.random() < 0.15:
+                self._tell(f"{name} is deleted while the node is down")
+                del self.topics[name]
+                if self.random.random() < 0.7:
+                    self.topics[name] = self._new_topic(name)
+                    self._tell(f"{name} is made again as {self.topics[name].id}")
+
+    # Steps
+
+    def _step(self) -> None:
+        kinds: Sequence[tuple[int, Callable[[], None]]] = (
+            (8, self._make_or_delete),
+            (60, self._write_somewhere),
+            (30, self._finish_syncs),
+            (5, self._roll),
+            (5, self._delete_records),
+            (5, self._retain),
+            (4, self._truncate),
+            (4, self._checkpoint),
+            (4, self._compact),
+            (3, self._sweep),
+        )
+        weights, steps = [weight for weight, _ in kinds], [step for _, step in kinds]
+        self.random.choices(steps, weights)[0]()
+
+    def _make_or_delete(self) -> None:
+        assert self.store is not None
+        name = self.random.choice(NAMES)
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = self.topics[name] = self._new_topic(name)
+            self._tell(f"make {name} as {topic.id}, {topic.settings.flush_mode}, {len(topic.partitions)} partitions")
+            for index in range(len(topic.partitions)):
+                self._open(name, topic, index)
+            return
+        self._tell(f"delete {name}")
+        del self.topics[name]
+        places = [_place(name, index) for index in range(len(topic.partitions))]
+        self.store.about_to_delete(places, topic.id)
+        for place in places:
+            self.store.delete(place, topic.id)
+
+    def _new_topic(self, name: str) -> Topic:
+        changes: dict[str, Any] = {"flush_mode": self.random.choice(("fsync", "fsync", "fsync", "os"))}
+        if name == "table":
+            changes |= {"cleanup_policy": frozenset({"compact"}), "min_cleanable_dirty_ratio": 0.0}
+        settings = default_topic_settings(
+            segment_bytes=self.random.choice((1100, 1500, 4000)),
+            index_interval_bytes=300,
+            retention_ms=-1,
+            retention_bytes=self.random.choice((-1, 1500)),
+            file_delete_delay_ms=self.random.choice((0, 1000)),
+            **changes,
+        )
+        count = self.random.randint(1, PARTITIONS_MAX)
+        return Topic(self.entropy.uuid(), settings, [Partition() for _ in range(count)])
+
+    def _some_log(self) -> tuple[Log, Partition, Topic] | None:
+        choices = [(topic, index) for topic in self.topics.values() for index in range(len(topic.partitions))]
+        if not choices:
+            return None
+        topic, index = self.random.choice(choices)
+        return self._log(topic, index), topic.partitions[index], topic
+
+    def _write_somewhere(self) -> None:
+        found = self._some_log()
+        if found is not None:
+            for _ in range(self.random.randint(1, 3)):
+                self._append(found[0], found[1])
+
+    def _append(self, log: Log, known: Partition) -> None:
+        records = [
+            Record(
+                timestamp=self.clock.now_ms,
+                key=b"k%d" % self.random.randrange(KEYS),
+                value=self.random.randbytes(self.random.randrange(5, 300)),
+            )
+            for _ in range(self.random.randint(1, 3))
+        ]
+        offset = log.end_offset
+        sealed = encode_batch(records, base_offset=offset, leader_epoch=self.epoch)
+        known.sent.setdefault(offset, []).append(sealed)
+        sent = memoryview(bytearray(8) + sealed[8:])
+        assert log.append(sent, leader_epoch=self.epoch, now_ms=self.clock.now_ms).base_offset == offset
+        known.written[offset] = sealed
+        self._note_durable(known, log)
+
+    def _note_durable(self, known: Partition, log: Log) -> None:
+        """With `flush.mode=os` nothing is promised over a power loss but what was synced for other reasons."""
+        if log.syncs_appends:
+            for offset, sealed in known.written.items():
+                if offset + BatchHeader.at(sealed).last_offset_delta < log.durable_offset:
+                    known.acknowledged[offset] = sealed
+
+    def _finish_syncs(self) -> None:
+        for _ in range(self.random.choice((1, 1, 2, 5, 30))):
+            self.disk.finish_sync()
+        for known, log in self._open_partitions():
+            self._note_durable(known, log)
+
+    def _roll(self) -> None:
+        found = self._some_log()
+        if found is not None:
+            self._tell(f"roll {found[0].topic_partition}")
+            found[0].roll()
+
+    def _delete_records(self) -> None:
+        found = self._some_log()
+        if found is None:
+            return
+        log, known, _ = found
+        offset = self.random.randint(log.start_offset, max(log.durable_offset, log.start_offset))
+        self._tell(f"delete records of {log.topic_partition} before {offset}")
+        known.start_most = max(known.start_most, offset)
+        log.advance_start(offset)
+        log.when_start_saved(partial(self._start_saved, known, offset, known.cuts))
+
+    def _start_saved(self, known: Partition, offset: int, cuts: int, error: OSError | None) -> None:
+        # A log that was cut meanwhile may begin before that.
+        if error is None and cuts == known.cuts:
+            known.start_least = max(known.start_least, offset)
+
+    def _retain(self) -> None:
+        found = self._some_log()
+        if found is None:
+            return
+        log, known, _ = found
+        known.start_most = max(known.start_most, log.durable_offset)
+        gone = log.delete_old_segments(high_watermark=log.durable_offset, now_ms=self.clock.now_ms)
+        known.start_most = max(known.start_least, log.start_offset)
+        self._tell(f"retention takes {gone} segments of {log.topic_partition}, which begins at {log.start_offset}")
+
+    def _truncate(self) -> None:
+        """What a follower does whose log has parted from its leader's."""
+        found = self._some_log()
+        if found is None:
+            return
+        log, known, topic = found
+        if topic.settings.compact:
+            return
+        begins_anew = self.random.random() < 0.2
+        offset = self.random.randint(log.start_offset, log.end_offset)
+        if begins_anew:
+            offset += self.random.randrange(20)
+        self._tell(f"cut {log.topic_partition} at {offset}{', all of it' if begins_anew else ''}")
+        kept = {
+            at: sealed
+            for at, sealed in known.written.items()
+            if not begins_anew and at + BatchHeader.at(sealed).last_offset_delta < offset
+        }
+        # The batch that holds the offset goes, too.
+        end = min([offset, *(at for at in known.written if at not in kept)]) if not begins_anew else offset
+        known.written = kept
+        known.acknowledged = {at: sealed for at, sealed in known.acknowledged.items() if at in kept}
+        known.cuts += 1
+        known.start_most = max(known.start_most, offset)
+        # A start that was acknowledged may be behind the new end.
+        known.start_least = min(known.start_least, end)
+        if begins_anew:
+            log.truncate_fully_and_start_at(offset)
+        else:
+            log.truncate_to(offset)
+
+    def _checkpoint(self) -> None:
+        assert self.store is not None
+        self._tell("checkpoint")
+        self.store.checkpoint_recovery_points()
+        self.store.checkpoint_high_watermarks({place: log.durable_offset for place, log in self.store.logs.items()})
+        self.store.log_starts.moved()
+
+    def _compact(self) -> None:
+        assert self.store is not None
+        if "table" in self.topics:
+            self._tell("compact")
+            assert self.cleaner is not None
+            self.cleaner.look()
+
+    def _sweep(self) -> None:
+        assert self.store is not None
+        self.clock.now_ms += self.random.choice((1, 1001))
+        self.store.remove_doomed_folders(self.clock.now_ms)
+        for log in self.store:
+            log.remove_doomed_files(self.clock.now_ms)
+
+    # Logs
+
+    def _open(self, name: str, topic: Topic, index: int) -> Log:
+        assert self.store is not None
+        return self.store.open(_place(name, index), topic.id, topic.settings)
+
+    def _log(self, topic: Topic, index: int) -> Log:
+        assert self.store is not None
+        (name,) = (name for name, each in self.topics.items() if each is topic)
+        return self.store.logs[_place(name, index)]
+
+    def _open_partitions(self) -> list[tuple[Partition, Log]]:
+        assert self.store is not None
+        return [
+            (topic.partitions[index], self.store.logs[_place(name, index)])
+            for name, topic in self.topics.items()
+            for index in range(len(topic.partitions))
+            if _place(name, index) in self.store.logs
+        ]
+
+    def _check(self, name: str, log: Log, known: Partition, settings: TopicSettings) -> None:
+        """Compare a log with what its clients know, and take over what it holds."""
+        if log.damage is not None:
+            raise Odd(f"{name} is damaged: {log.damage}")
+        if not log.syncs_appends:
+            # Not even the names of its first segments are promised over a power loss.
+            known.start_least = known.start_least if log.end_offset else 0
+            known.start_most = max([known.start_most, *(_end(each[-1]) for each in known.sent.values())])
+        if not known.start_least <= log.start_offset:
+            raise Odd(f"{name} begins at {log.start_offset}, and was said to begin at {known.start_least} or behind")
+        if log.start_offset > known.start_most:
+            raise Odd(f"{name} begins at {log.start_offset}, and nobody has taken anything behind {known.start_most}")
+        try:
+            found = read_all(log)
+        except (AssertionError, StorageError) as problem:
+            raise Odd(f"{name} cannot be read: {problem!r}") from problem
+        if settings.compact:
+            _check_compacted(name, log, found, known)
+        else:
+            _check_batches(name, log, found, known)
+        known.sent = {offset: [sealed] for offset, sealed in found.items()}
+        known.written = dict(found)
+        known.acknowledged = dict(found) if log.syncs_appends else {}
+        known.start_least = known.start_most = log.start_offset
+
+
+def _place(name: str, index: int) -> TopicPartition:
+    return TopicPartition(TopicName(name), PartitionIndex(index))
+
+
+def _end(sealed: bytes) -> int:
+    return BatchHeader.at(sealed).next_offset
+
+
+def _check_batches(name: str, log: Log, found: dict[int, bytes], known: Partition) -> None:
+    for offset, sealed in known.written.items():
+        if offset + BatchHeader.at(sealed).last_offset_delta >= log.start_offset and found.get(offset) != sealed:
+            raise Odd(f"{name}: the acknowledged batch at {offset} is not there; it ends at {log.end_offset}")
+    for offset, sealed in found.items():
+        if sealed not in known.sent.get(offset, ()):
+            raise Odd(f"{name}: the batch at {offset} was never sent")
+
+
+def _check_compacted(name: str, log: Log, found: dict[int, bytes], known: Partition) -> None:
+    """Compaction drops records, never the last one of a key, and moves none to another offset."""
+    sent = {_identity(record) for batches in known.sent.values() for sealed in batches for record in decode_batch(sealed)}
+    records = [record for sealed in found.values() for record in decode_batch(sealed)]
+    for record in records:
+        if _identity(record) not in sent:
+            raise Odd(f"{name}: the record at {record.offset} was never sent")
+    newest: dict[bytes, int] = {}
+    for record in records:
+        newest[record.key or b""] = max(record.offset, newest.get(record.key or b"", -1))
+    for sealed in known.written.values():
+        for record in decode_batch(sealed):
+            if record.offset >= log.start_offset and newest.get(record.key or b"", -1) < record.offset:
+                raise Odd(f"{name}: the acknowledged record at {record.offset} is not there, nor a newer one of its key")
+    last = max((at + BatchHeader.at(each).last_offset_delta for at, each in known.written.items()), default=-1)
+    if log.end_offset <= last:
+        raise Odd(f"{name} ends at {log.end_offset}, and {last} was acknowledged")
+
+
+def _identity(record: Record) -> tuple[int, bytes | None, bytes | None]:
+    return record.offset, record.key, record.value
+
+
+@dataclass(frozen=True, slots=True)
+class OddLife:
+    seed: int
+    what: str
+    story: list[str]
+
+
+def live(seed: int) -> OddLife | None:
+    """Run one life; half of them with a journal so small that its halves take turns every few batches."""
+    life = Life(seed, journal_size=4000 if seed % 2 else 0, crowd=0)
+    try:
+        life.run()
+    except Odd as odd:
+        return OddLife(seed, str(odd), life.story)
+    except Exception as error:
+        return OddLife(seed, f"{type(error).__name__}: {error}", life.story)
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash.folder_lives", description=__doc__)
+    parser.add_argument("--lives", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--verbose", action="store_true", help="print what happened in each odd life")
+    options = parser.parse_args()
+    logging.disable()
+    began = time.monotonic()
+    odd = 0
+    for seed in range(options.first, options.first + options.lives):
+        found = live(seed)
+        if found is not None:
+            odd += 1
+            print(f"seed {seed}: {found.what}", flush=True)
+            if options.verbose:
+                print("".join(f"    {line}\n" for line in found.story), flush=True)
+    print(f"{options.lives} lives, {odd} odd, {time.monotonic() - began:.0f} s")
+    return 1 if odd else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Queries that take too much time or memory end, and nothing of them is left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.sqlview import isolated, query, stream
+from penstock.sqlview.errors import QueryError
+from penstock.testing import Broker
+from tests.support.eventually import eventually
+
+MIB = 1024 * 1024
+# One call of a function that takes hours, needs little memory, and looks at no interrupt.
+HOURS = "levenshtein(repeat('x', 2000000), repeat('y', 2000000))"
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    with Broker() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(timeout=10)
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce("orders", value=b"x")
+        assert producer.flush(10) == 0
+        yield broker.bootstrap
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left() -> Iterator[None]:
+    yield
+    isolated.close_idle()
+    assert children_of(os.getpid()) == []
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that run queries for this one."""
+    tasks = Path(f"/proc/{pid}/task")
+    found = [int(word) for task in tasks.iterdir() for word in (task / "children").read_text().split()]
+    return [child for child in found if b"penstock.sqlview.child" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT length(repeat(value, 2000000000)) FROM topic('orders')",
+        "SELECT repeat(value, 2000000000) FROM topic('orders')",
+        "SELECT list(n) FROM topic('orders'), range(300000000) t(n)",
+        "SELECT length(hex(zeroblob(400000000)))",
+    ],
+)
+def test_a_query_that_needs_too_much_memory_says_so_and_the_next_one_runs(bootstrap: str, sql: str) -> None:
+    with pytest.raises(QueryError, match=r"needs more than 128 MiB of memory: .* raise --memory"):
+        query(sql, bootstrap=bootstrap, memory_bytes=128 * MIB)
+    assert query("SELECT count(*) FROM topic('orders')", bootstrap=bootstrap, memory_bytes=128 * MIB).rows == [(1,)]
+    (child,) = children_of(os.getpid())
+    status = Path(f"/proc/{child}/status").read_text()
+    (peak_kb,) = (int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    assert peak_kb * 1024 < (200 + 128 + 64) * MIB
+
+
+def test_the_memory_is_limited_anew_for_each_query(bootstrap: str) -> None:
+    sql = "SELECT length(repeat(value, 200000000)) FROM topic('orders')"
+    for _ in range(2):
+        with pytest.raises(QueryError, match="128 MiB"):
+            query(sql, bootstrap=bootstrap, memory_bytes=128 * MIB)
+        assert query(sql, bootstrap=bootstrap, memory_bytes=1024 * MIB).rows == [(200_000_000,)]
+
+
+def test_the_next_query_uses_the_same_process(bootstrap: str) -> None:
+    used = set()
+    for sql in ("SELECT 1", "SELECT 1 FROM topic('orders')", "SELEC 1", "SELECT 1 FROM topic('none')") * 2:
+        try:
+            assert query(sql, bootstrap=bootstrap).rows == [(1,)]
+        except QueryError:
+            assert "'orders'" not in sql
+        used.update(children_of(os.getpid()))
+    assert len(used) == 1
+
+
+def test_a_query_that_heeds_nothing_is_killed_at_the_deadline(bootstrap: str) -> None:
+    with pytest.raises(QueryError, match=r"ran for more than 1 s: .* raise --timeout"):
+        query(f"SELECT {HOURS} FROM topic('orders')", bootstrap=bootstrap, timeout_s=1)
+    assert children_of(os.getpid()) == []
+
+
+def test_a_query_is_killed_at_the_deadline_even_if_nobody_reads_its_rows(bootstrap: str) -> None:
+    sql = "SELECT n FROM topic('orders') r, range(1000000000) t(n)"
+    with stream(sql, bootstrap=bootstrap, timeout_s=5) as rows:
+        taken = iter(rows)
+        next(taken)
+        (child,) = children_of(os.getpid())
+        eventually(lambda: is_gone(child), seconds_max=60)
+        with pytest.raises(QueryError, match="more than 5 s"):
+            sum(1 for _ in taken)
+
+
+def test_a_query_whose_rows_are_not_taken_to_the_end_is_stopped(bootstrap: str) -> None:
+    with stream("SELECT n FROM topic('orders') r, range(1000000000) t(n)", bootstrap=bootstrap) as rows:
+        next(iter(rows))
+        (child,) = children_of(os.getpid())
+    assert is_gone(child)
+    with stream(f"SELECT {HOURS} FROM topic('orders')", bootstrap=bootstrap):
+        (child,) = children_of(os.getpid())
+    assert is_gone(child)
+
+
+def test_arrow_batches_end_with_the_error_of_the_query(bootstrap: str) -> None:
+    sql = "SELECT repeat(r.value, n) FROM topic('orders') r, (VALUES (1), (2000000000)) t(n)"
+    with stream(sql, bootstrap=bootstrap, memory_bytes=128 * MIB) as rows, pytest.raises(QueryError, match="128 MiB"):
+        rows.arrow().read_all()
+
+
+def test_a_process_that_ends_by_itself_is_reported() -> None:
+    with pytest.raises(QueryError, match="ended with signal 15"), stream("SELECT 1", bootstrap="nowhere:1") as rows:
+        (child,) = children_of(os.getpid())
+        os.kill(child, signal.SIGTERM)
+        eventually(lambda: is_gone(child), seconds_max=60)
+        _ = rows.columns
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT {HOURS} FROM topic('orders')",
+        "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t",
+        "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) SELECT count(*) FROM t, topic('orders')",
+    ],
+)
+def test_a_command_that_is_interrupted_ends_with_its_query(bootstrap: str, sql: str, ending: signal.Signals) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "sql", sql, "--bootstrap", bootstrap]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        eventually(lambda: bool(children_of(process.pid)), seconds_max=60)
+        (child,) = children_of(process.pid)
+        eventually(lambda: cpu_seconds(child) > 4, seconds_max=60)
+        process.send_signal(ending)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out, error) == (-ending, "", "")
+    eventually(lambda: is_gone(child), seconds_max=60)
+
+
+def test_the_command_takes_the_limits(bootstrap: str) -> None:
+    command = [sys.executable, "-m", "penstock.cli.main", "sql", "--bootstrap", bootstrap]
+    sql = "SELECT length(repeat(value, 2000000000)) FROM topic('orders')"
+    refused = subprocess.run([*command, sql, "--memory", "64"], capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert "needs more than 64 MiB of memory: narrow it, or raise --memory" in refused.stderr
