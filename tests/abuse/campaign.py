@@ -27,6 +27,7 @@ BUILD_S_MAX = 120.0
 GRACE_S = 60.0
 """How long after its time an attacker may still wait for an answer."""
 LOOP_HELD_MS_MAX = 10.0
+SLOW = 3.0
 
 
 class Node(Protocol):
@@ -213,7 +214,7 @@ def _judged(attack: Attack, node: str, length: float, seen: _Observed, errors: S
         family=attack.family,
         node=node,
         seconds=seen.ended - seen.began,
-        quiet=latency(seen.samples, "small", seen.quiet_from, seen.began),
+        quiet=latency(seen.samples, "small", seen.quiet_from, seen.began, is_quiet=True),
         small=latency(seen.samples, "small", seen.began, seen.ended),
         large=latency(seen.samples, "large", seen.began, seen.ended),
         memory_mb=(seen.before.memory_mb, max(each.memory_mb for each in during), after.memory_mb),
@@ -237,13 +238,16 @@ def _judged(attack: Attack, node: str, length: float, seen: _Observed, errors: S
 
 
 def _over_bounds(result: Result, bounds: Bounds) -> list[str]:
-    p99_max = min(bounds.p99_ms, max(P99_FLOOR_MS, bounds.p99_ratio * result.quiet.p99_ms))
+    quiet = result.quiet
+    # On a machine that is slow without an attack, the caps give way: they are about the node.
+    p99_cap, max_cap = max(bounds.p99_ms, SLOW * quiet.p99_ms), max(bounds.max_ms, SLOW * quiet.max_ms)
+    p99_max = min(p99_cap, max(P99_FLOOR_MS, bounds.p99_ratio * quiet.p99_ms))
     before, peak, after = result.memory_mb
     checks = (
         (not result.small.failures, f"small requests failed: {result.small.failures[:2]}"),
         (not result.large.failures, f"requests of 900 KB failed: {result.large.failures[:2]}"),
         (result.small.p99_ms <= p99_max, f"p99 {result.small.p99_ms:.0f} ms, allowed {p99_max:.0f}"),
-        (result.small.max_ms <= bounds.max_ms, f"max {result.small.max_ms:.0f} ms, allowed {bounds.max_ms:.0f}"),
+        (result.small.max_ms <= max_cap, f"max {result.small.max_ms:.0f} ms, allowed {max_cap:.0f}"),
         (
             result.large.max_ms <= bounds.large_max_ms,
             f"900 KB max {result.large.max_ms:.0f} ms, allowed {bounds.large_max_ms:.0f}",
@@ -265,9 +269,13 @@ def _over_bounds(result: Result, bounds: Bounds) -> list[str]:
     return [otherwise for holds, otherwise in checks if not holds]
 
 
-def latency(samples: Sequence[dict[str, Any]], kind: str, begin: float, end: float) -> Latency:
-    """The latency of the innocent client's requests that were due in a phase."""
+def latency(
+    samples: Sequence[dict[str, Any]], kind: str, begin: float, end: float, *, is_quiet: bool = False
+) -> Latency:
+    """The latency of the innocent client's requests that were due in a phase; those of the quiet one end in it too."""
     chosen = [each for each in samples if each["kind"].startswith(kind) and begin <= each["due"] < end]
+    if is_quiet:
+        chosen = [each for each in chosen if each["due"] + each["took_ms"] / 1000 < end]
     times = sorted(each["took_ms"] for each in chosen)
     if not times:
         return Latency(0, 0.0, 0.0, 0.0)

@@ -23,6 +23,7 @@ from tests.abuse.child import listen, say
 TOPICS = {"small": "innocent-small", "large": "innocent-large"}
 SIZES = {"small": 1_000, "large": 900_000}
 INTERVALS_S = {"small": 0.025, "large": 0.5}
+PIECE_SIZE, PIECE_PAUSE_S = 64 * 1024, 0.001
 PAUSE_AFTER_FAILURE_S = 0.1
 
 
@@ -73,7 +74,9 @@ class Stream:
         return result
 
     def _produce(self, batch: bytes) -> int:
-        error, offset = wire.produced(self._connected().exchange(wire.produce([(TOPICS[self.kind], 0, batch)])))
+        client = self._connected()
+        _send_in_pieces(client, wire.produce([(TOPICS[self.kind], 0, batch)]))
+        error, offset = wire.produced(client.receive())
         if error != "0 none":
             raise ValueError(f"Produce failed with {error}")
         self.acknowledged[offset] = records.crc_of(batch)
@@ -109,6 +112,14 @@ class Stream:
                         return [f"{self.kind}: offset {offset} holds batch {base}, checksum {is_whole}"]
                     offset = base + 1
         return [f"{self.kind}: {len(left)} acknowledged batches are missing, first {min(left)}"] if left else []
+
+
+def _send_in_pieces(client: wire.Client, frame: bytes) -> None:
+    """Send a frame as a network would deliver it: a large one does not arrive in one read."""
+    for start in range(0, len(frame), PIECE_SIZE):
+        if start:
+            time.sleep(PIECE_PAUSE_S)
+        client.socket.sendall(memoryview(frame)[start : start + PIECE_SIZE])
 
 
 def main() -> None:

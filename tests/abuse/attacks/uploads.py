@@ -30,18 +30,19 @@ def _stall(uploads: int, announced: int, sent_max: int, every_s: float, target: 
     """Upload all but the end, then stop (or send a byte now and then), and see who is closed."""
 
     def upload(_: int, counts: Counter[str]) -> None:
-        with wire.connect(target, timeout_s=1.0) as connection:
-            sent = _send(connection, announced, sent_max, gate)
-            counts["MB sent"] += sent // MB
-            while not gate.is_over():
-                if is_closed(connection):
-                    counts["closed"] += 1
-                    return
-                time.sleep(every_s or 0.5)
-                if every_s:
-                    connection.settimeout(1.0)
-                    with contextlib.suppress(TimeoutError):
+        with wire.connect(target) as connection:
+            connection.sendall(struct.pack(">i", announced) + HEAD)
+            connection.setblocking(False)
+            left = sent_max - len(HEAD)
+            while not gate.is_over() and not is_closed(connection):
+                sent = _send(connection, left)
+                left -= sent
+                if not left and every_s:
+                    with contextlib.suppress(OSError):
                         connection.send(b"\0")
+                time.sleep(0.001 if sent else every_s or 0.2)
+            counts["MB sent"] += (sent_max - left) // MB
+            counts["closed"] += not gate.is_over()
 
     counts = in_threads(uploads, upload, gate)
     if target.http_port:
@@ -53,16 +54,12 @@ def _stall(uploads: int, announced: int, sent_max: int, every_s: float, target: 
     return counts
 
 
-def _send(connection: socket.socket, announced: int, sent_max: int, gate: Gate) -> int:
-    """Send until so much is sent, or the node does not read any more."""
-    connection.sendall(struct.pack(">i", announced) + HEAD)
-    sent = len(HEAD)
-    view = memoryview(PIECE)
-    idle_since = time.monotonic()
-    while sent < sent_max and not gate.is_over() and time.monotonic() - idle_since < 5.0:
-        with contextlib.suppress(TimeoutError):
-            sent += connection.send(view[: sent_max - sent])
-            idle_since = time.monotonic()
+def _send(connection: socket.socket, size: int) -> int:
+    """Send as much as the node takes for now."""
+    sent = 0
+    with contextlib.suppress(OSError):
+        while sent < size:
+            sent += connection.send(memoryview(PIECE)[: size - sent])
     return sent
 
 
