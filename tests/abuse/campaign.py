@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from tests.abuse.attack import P99_FLOOR_MS, Attack, Bounds, Target
 from tests.abuse.child import Child, ChildFailed
+from tests.abuse.innocent import waits_of
 from tests.abuse.watch import Usage, Watch, faults, loop_held_ms, usage
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.penstock_process import PenstockProcess
@@ -272,15 +273,15 @@ def _over_bounds(result: Result, bounds: Bounds) -> list[str]:
 def latency(
     samples: Sequence[dict[str, Any]], kind: str, begin: float, end: float, *, is_quiet: bool = False
 ) -> Latency:
-    """The latency of the innocent client's requests that were due in a phase; those of the quiet one end in it too."""
-    chosen = [each for each in samples if each["kind"].startswith(kind) and begin <= each["due"] < end]
+    """The latency of the innocent client's requests that began in a phase; those of the quiet one ended in it too."""
+    chosen = [each for each in samples if each["kind"].startswith(kind) and begin <= each["began"] < end]
     if is_quiet:
-        chosen = [each for each in chosen if each["due"] + each["took_ms"] / 1000 < end]
-    times = sorted(each["took_ms"] for each in chosen)
+        chosen = [each for each in chosen if each["began"] + each["took_ms"] / 1000 < end]
+    times = sorted(wait for each in chosen for wait in waits_of(kind, each["took_ms"]))
     if not times:
         return Latency(0, 0.0, 0.0, 0.0)
     failures = tuple(each["error"] for each in chosen if each["error"])
-    return Latency(len(times), _quantile(times, 0.50), _quantile(times, 0.99), times[-1], failures)
+    return Latency(len(chosen), _quantile(times, 0.50), _quantile(times, 0.99), times[-1], failures)
 
 
 def _quantile(times: Sequence[float], share: float) -> float:

@@ -1,9 +1,9 @@
 """python -m tests.abuse.innocent TARGET: an honest client that produces with acks=all and reads back what it wrote.
 
 One thread writes and fetches small batches, the other ones of 900 KB, each at a fixed rate and each on a connection
-of its own. A write that begins late because the one before it was slow counts from when it was due, so that a node
-that stands still for ten seconds cannot hide that behind one slow request. At the end everything is read back: each
-acknowledged batch must be at its offset, with its checksum.
+of its own. While a request is slow, those that would have been due meanwhile are counted as waiting too (`waits_of`),
+so that a node that stands still for ten seconds cannot hide that behind one slow request. At the end everything is
+read back: each acknowledged batch must be at its offset, with its checksum.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any
@@ -22,17 +23,17 @@ from tests.abuse.child import listen, say
 
 TOPICS = {"small": "innocent-small", "large": "innocent-large"}
 SIZES = {"small": 1_000, "large": 900_000}
-INTERVALS_S = {"small": 0.025, "large": 0.5}
+INTERVALS_S = {"small": 0.05, "large": 0.5}
 PIECE_SIZE, PIECE_PAUSE_S = 64 * 1024, 0.001
 PAUSE_AFTER_FAILURE_S = 0.1
 
 
 @dataclass(slots=True)
 class Sample:
-    """One request: when it was due, how long it took, and why it failed."""
+    """One request: when it began, how long it took, and why it failed."""
 
     kind: str
-    due: float
+    began: float
     took_ms: float
     error: str = ""
 
@@ -53,24 +54,26 @@ class Stream:
         interval = INTERVALS_S[self.kind]
         due = time.monotonic()
         while not stopped.wait(max(0.0, due - time.monotonic())):
+            due = max(due, time.monotonic() - interval)
             batch = records.plain(SIZES[self.kind], random)
-            offset = self._timed("produce", due, lambda batch=batch: self._produce(batch))
+            offset = self._timed("produce", lambda batch=batch: self._produce(batch))
             if offset is None:
                 stopped.wait(PAUSE_AFTER_FAILURE_S)
             else:
-                self._timed("fetch", time.monotonic(), lambda offset=offset: self._fetch(offset))
+                self._timed("fetch", lambda offset=offset: self._fetch(offset))
             due += interval
         self._hang_up()
 
-    def _timed(self, api: str, due: float, action: Any) -> Any:
+    def _timed(self, api: str, action: Any) -> Any:
         error, result = "", None
+        began = time.monotonic()
         try:
             result = action()
         except (OSError, ValueError) as failure:
             error = f"{type(failure).__name__}: {failure}"
             self._hang_up()
-        took_ms = (time.monotonic() - due) * 1000
-        self.samples.append(Sample(f"{self.kind} {api}", due, took_ms, error))
+        took_ms = (time.monotonic() - began) * 1000
+        self.samples.append(Sample(f"{self.kind} {api}", began, took_ms, error))
         return result
 
     def _produce(self, batch: bytes) -> int:
@@ -112,6 +115,14 @@ class Stream:
                         return [f"{self.kind}: offset {offset} holds batch {base}, checksum {is_whole}"]
                     offset = base + 1
         return [f"{self.kind}: {len(left)} acknowledged batches are missing, first {min(left)}"] if left else []
+
+
+def waits_of(kind: str, took_ms: float) -> Iterator[float]:
+    """The time that a request took, and the shorter ones of those that would have been due before it ended."""
+    interval_ms = INTERVALS_S[kind] * 1000
+    while took_ms > 0:
+        yield took_ms
+        took_ms -= interval_ms
 
 
 def _send_in_pieces(client: wire.Client, frame: bytes) -> None:

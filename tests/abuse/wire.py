@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 from tests.abuse.attack import Target
@@ -129,6 +130,30 @@ def create_topics(target: Target, names: Iterable[str], *, partitions: int = 1, 
         while not _have_leaders(client, wanted):
             assert time.monotonic() < deadline, f"the topics {wanted[:3]}... have no leaders after a minute"
             time.sleep(0.05)
+
+
+def start_coordinators(target: Target) -> None:
+    """Make the internal topics of groups and transactions, and wait until their coordinators answer."""
+    with Client(target) as client:
+        for key_type in (0, 1):
+            find = {"key_type": key_type, "coordinator_keys": ["first"]}
+            _until_good(partial(_coordinator, client, find))
+        fetch_all = {"groups": [{"group_id": "first", "topics": None}]}
+        _until_good(lambda: client.ask("offset_fetch", 8, fetch_all)["groups"][0])
+        begin = {"transactional_id": "first", "transaction_timeout": 60_000}
+        _until_good(lambda: client.ask("init_producer_id", 1, begin))
+
+
+def _coordinator(client: Client, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = client.ask("find_coordinator", 4, values)["coordinators"][0]
+    return found
+
+
+def _until_good(ask: Callable[[], Mapping[str, Any]]) -> None:
+    deadline = time.monotonic() + 60
+    while (error := ask()["error_code"]) != "0 none":
+        assert time.monotonic() < deadline, f"a coordinator answers {error} after a minute"
+        time.sleep(0.05)
 
 
 def _have_leaders(client: Client, names: Sequence[str]) -> bool:

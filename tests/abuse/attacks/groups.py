@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import struct
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
 from tests.abuse import wire
 from tests.abuse.attack import MB, Attack, Bounds, Counts, Gate, Target
 from tests.abuse.parallel import connections, in_threads, repeat
+from tests.differential.entities import API_NAMES
 
 FAMILY = "groups"
 LARGE_JOINS, LARGE_JOIN_SIZE = 60, 10 * MB
@@ -18,6 +22,7 @@ GROUPS, MEMBERS = 50_000, 10_000
 TRANSACTIONAL_IDS = 20_000
 NAMES = 50_000
 PIPELINED = 100
+PLACE = "name-#######"
 PATTERN_TOPICS = 500
 TOPIC = "committed"
 COMMITTED_PARTITIONS = 500
@@ -41,43 +46,52 @@ def _stream(target: Target, gate: Gate, frames: Iterator[bytes], counts: Counter
             if not volley:
                 return
             client.socket.sendall(b"".join(volley))
-            for _ in volley:
-                client.receive()
-                counts["answered"] += 1
+            answers = [client.receive() for _ in volley]
+            counts["answered"] += len(answers)
+            counts[f"first error {_error_of(volley[0], answers[0])}"] += 1
 
 
-def _streams(frame_of: Callable[[int], bytes], total: int, target: Target, gate: Gate) -> Counts:
-    """Two clients share the frames of all numbers below `total`."""
+def _error_of(frame: bytes, answer: bytes) -> str:
+    """The first error code in an answer, wherever its API has it."""
+    api, version = struct.unpack_from(">hh", frame, 4)
+    found = re.search(r"'error_code': '(\d+ \w+)'", str(wire.read_response(API_NAMES[api], version, answer)))
+    return found[1] if found else "none"
+
+
+def _numbered(frame: bytes, number: int) -> bytes:
+    """A frame with another name where it has `PLACE`: writing each by its schema would be slower than the node."""
+    return frame.replace(PLACE.encode(), b"name-%07d" % number)
+
+
+def _streams(frame: bytes, total: int, target: Target, gate: Gate) -> Counts:
+    """Two clients share the numbers below `total`, each of which takes the place in the frame."""
 
     def work(index: int, counts: Counter[str]) -> None:
-        _stream(target, gate, (frame_of(number) for number in range(index, total, 2)), counts)
+        _stream(target, gate, (_numbered(frame, number) for number in range(index, total, 2)), counts)
 
     return in_threads(2, work, gate)
 
 
 def _large_joins(target: Target, gate: Gate) -> Counts:
     """Each member joins a group of its own and stays."""
-    metadata = bytes(LARGE_JOIN_SIZE)
-    counts: Counter[str] = Counter()
-    gate.open()
-    with connections(target, LARGE_JOINS) as held:
-        for number, connection in enumerate(held):
-            if gate.is_over():
-                break
-            connection.settimeout(10)
-            with contextlib.suppress(OSError):
-                connection.sendall(_join(f"large-{number}", metadata))
-                counts["answered" if connection.recv(4) else "closed"] += 1
-    return counts
+    frame = _join(PLACE, bytes(LARGE_JOIN_SIZE))
+
+    def work(index: int, counts: Counter[str]) -> None:
+        with wire.Client(target) as client:
+            client.socket.sendall(_numbered(frame, index))
+            counts["sent"] += 1
+            answer = client.receive()
+            counts[f"error {_error_of(frame, answer)}"] += 1
+            # The member is there as long as its session lasts, whatever becomes of its connection.
+            time.sleep(gate.left_s)
+
+    return in_threads(LARGE_JOINS, work, gate)
 
 
 def _many_groups(target: Target, gate: Gate) -> Counts:
-    def frame(number: int) -> bytes:
-        row = {"partition_index": 0, "committed_offset": number, "committed_metadata": ""}
-        topics = [{"name": TOPIC, "partitions": [row]}]
-        return wire.request_frame("offset_commit", OFFSET_COMMIT, {"group_id": f"group-{number}", "topics": topics})
-
-    return _streams(frame, GROUPS, target, gate)
+    row = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+    values = {"group_id": PLACE, "topics": [{"name": TOPIC, "partitions": [row]}]}
+    return _streams(wire.request_frame("offset_commit", OFFSET_COMMIT, values), GROUPS, target, gate)
 
 
 def _classic_members(target: Target, gate: Gate) -> Counts:
@@ -107,12 +121,11 @@ def _heartbeat(group: str, member: str, **more: Any) -> bytes:
 
 
 def _consumer_members(target: Target, gate: Gate) -> Counts:
-    return _streams(
-        lambda number: _heartbeat("crowd", f"member-{number}", subscribed_topic_names=[TOPIC]), MEMBERS, target, gate
-    )
+    return _streams(_heartbeat("crowd", PLACE, subscribed_topic_names=[TOPIC]), MEMBERS, target, gate)
 
 
 def _prepare_patterns(target: Target) -> None:
+    wire.start_coordinators(target)
     wire.create_topics(target, [f"{'a' * 200}-{number}" for number in range(PATTERN_TOPICS)])
 
 
@@ -133,6 +146,7 @@ def _patterns(target: Target, gate: Gate) -> Counts:
 
 
 def _prepare_committed(target: Target) -> None:
+    wire.start_coordinators(target)
     wire.create_topics(target, [TOPIC], partitions=COMMITTED_PARTITIONS)
 
 
@@ -167,11 +181,8 @@ def _long_lists(target: Target, gate: Gate) -> Counts:
 
 
 def _transactional_ids(target: Target, gate: Gate) -> Counts:
-    def frame(number: int) -> bytes:
-        values = {"transactional_id": f"id-{number}", "transaction_timeout": 60_000}
-        return wire.request_frame("init_producer_id", 1, values)
-
-    return _streams(frame, TRANSACTIONAL_IDS, target, gate)
+    values = {"transactional_id": PLACE, "transaction_timeout": 60_000}
+    return _streams(wire.request_frame("init_producer_id", 1, values), TRANSACTIONAL_IDS, target, gate)
 
 
 # What a group has committed is state that the client asked the node to keep.
@@ -179,7 +190,8 @@ KEPT = Bounds(memory_mb=300.0, memory_after_mb=300.0, files_kept=60)
 
 ATTACKS = (
     Attack(
-        name="large-joins", family=FAMILY, run=_large_joins, bounds=Bounds(memory_mb=300.0, files_kept=60),
+        name="large-joins", family=FAMILY, run=_large_joins, prepare=wire.start_coordinators,
+        bounds=Bounds(memory_mb=300.0, files_kept=60),
         what=f"{LARGE_JOINS} JoinGroups with {LARGE_JOIN_SIZE // MB} MB of metadata each",
     ),
     Attack(
@@ -187,7 +199,7 @@ ATTACKS = (
         what=f"offsets committed by {GROUPS:,} groups",
     ),
     Attack(
-        name="classic-members", family=FAMILY, run=_classic_members, bounds=KEPT,
+        name="classic-members", family=FAMILY, run=_classic_members, prepare=wire.start_coordinators, bounds=KEPT,
         what=f"{MEMBERS:,} members join one classic group",
     ),
     Attack(
@@ -203,11 +215,11 @@ ATTACKS = (
         what=f"commits for {COMMITTED_PARTITIONS} partitions with notes of 4 KB and of 32 KB",
     ),
     Attack(
-        name="long-lists", family=FAMILY, run=_long_lists, bounds=KEPT,
+        name="long-lists", family=FAMILY, run=_long_lists, prepare=wire.start_coordinators, bounds=KEPT,
         what=f"DescribeGroups, OffsetFetch and their like for {NAMES:,} names",
     ),
     Attack(
-        name="transactional-ids", family=FAMILY, run=_transactional_ids, bounds=KEPT,
+        name="transactional-ids", family=FAMILY, run=_transactional_ids, prepare=wire.start_coordinators, bounds=KEPT,
         what=f"InitProducerId for {TRANSACTIONAL_IDS:,} transactional ids",
     ),
 )  # fmt: skip

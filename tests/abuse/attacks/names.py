@@ -17,11 +17,10 @@ from penstock.wire.api import APIS
 from tests.abuse import wire
 from tests.abuse.attack import Attack, Bounds, Counts, Gate, Target
 from tests.abuse.parallel import in_threads
-from tests.differential.entities import API_KEYS
+from tests.differential.entities import API_NAMES
 
 FAMILY = "names"
 SIZE_MAX = 32_767
-API_NAMES = {key: name for name, key in API_KEYS.items()}
 # These are between nodes, and say what a node is: with good numbers they would take effect.
 INTERNAL = {"broker_registration", "controller_registration", "envelope"}
 
