@@ -31,7 +31,7 @@ def main() -> int:
             label = f"{number}/{len(chosen)} {attack.name} {peer}: "
             try:
                 result = run(
-                    attack, seconds=arguments.seconds, seed=arguments.seed, peer=peer,
+                    attack, seconds=arguments.seconds, seed=arguments.seed, scale=arguments.scale, peer=peer,
                     progress=lambda text, label=label: progress.show(label + text),  # type: ignore[misc]
                 )  # fmt: skip
             except (ChildFailed, AssertionError, OSError) as error:
@@ -63,6 +63,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--attack", action="append", help="a name or a pattern, or a family; several may be given")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each attack lasts at least")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0, help="how many clients, names and bytes, as a share of all")
     parser.add_argument("--peer", choices=["kafka"], help="run decompression and uploads against Apache Kafka too")
     parser.add_argument("--output", type=Path, help="append a line of JSON for each attack to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table for docs/reliability.md at the end")

@@ -25,6 +25,12 @@ class Target:
     http_port: int = 0
     """Where /health and /metrics are; 0 if the node has no such port, as Apache Kafka."""
     seed: int = 1
+    scale: float = 1.0
+    """How much of an attack there is: the tests run a small share of each."""
+
+    def of(self, count: int) -> int:
+        """So many of something, at the scale of this campaign."""
+        return max(1, int(count * self.scale))
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -36,12 +42,13 @@ class Gate:
 
     wait: Callable[[], float]
     """Say that all is prepared; returns how many seconds the attack may last."""
+    seconds: float = 0.0
     ends: float = 0.0
     broken: list[str] = field(default_factory=list)
 
     def open(self) -> None:
-        seconds = self.wait()
-        self.ends = time.monotonic() + seconds
+        self.seconds = self.wait()
+        self.ends = time.monotonic() + self.seconds
 
     @property
     def left_s(self) -> float:
@@ -76,6 +83,10 @@ class Bounds:
     """Descriptors that are no sockets and may stay: logs of topics that the attack made."""
     health_ms: float = 2_000.0
     """The slowest answer of /health."""
+    gap_ms: float = 1_000.0
+    """The longest time without an answer to ApiVersions, on a machine with other work too."""
+    loop_held_ms: float = 10.0
+    """The longest time that the event loop may be held, where the node measures it."""
     recovery_s: float = 10.0
     """How long after the attack the last of its sockets may be open."""
 

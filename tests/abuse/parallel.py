@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from tests.abuse import wire
 from tests.abuse.attack import Gate, Target
 
+PATIENCE_S = 1.0
 Work = Callable[[int, "Counter[str]"], None]
 
 
@@ -43,6 +44,8 @@ def repeat(target: Target, gate: Gate, frames: list[bytes], counts: Counter[str]
         turn += pipelined
         try:
             client = client or wire.Client(target)
+            # The time of the attack counts, not that of its last answer.
+            client.socket.settimeout(gate.left_s + PATIENCE_S)
             client.socket.sendall(b"".join(volley))
             for _ in volley:
                 client.receive()

@@ -29,21 +29,21 @@ BOUNDS = Bounds(p99_ms=1_000.0, p99_ratio=30.0, max_ms=4_000.0, large_max_ms=8_0
 
 
 def _prepare(target: Target) -> None:
-    wire.create_topics(target, [ANY], partitions=PARTITIONS)
+    wire.create_topics(target, [ANY], partitions=target.of(PARTITIONS))
 
 
 def _prepare_compacted(target: Target) -> None:
-    wire.create_topics(target, [COMPACTED], partitions=CLIENTS, cleanup_policy="compact")
+    wire.create_topics(target, [COMPACTED], partitions=target.of(CLIENTS), cleanup_policy="compact")
 
 
 def _volleys(frame_of: Any, target: Target, gate: Gate) -> Counter[str]:
     """Forty clients, each with four requests under way."""
-    frames = [frame_of(index) for index in range(CLIENTS)]
+    frames = [frame_of(index) for index in range(target.of(CLIENTS))]
 
     def work(index: int, counts: Counter[str]) -> None:
         repeat(target, gate, [frames[index]], counts, pipelined=VOLLEY)
 
-    return in_threads(CLIENTS, work, gate)
+    return in_threads(len(frames), work, gate)
 
 
 def _bombs(codec: str, target: Target, gate: Gate) -> Counts:
@@ -58,27 +58,27 @@ def _compacted_bombs(target: Target, gate: Gate) -> Counts:
 
 def _one_request(target: Target, gate: Gate) -> Counts:
     bomb = records.bomb("zstd", SIZE)
-    frame = wire.produce([(ANY, index, bomb) for index in range(PARTITIONS)])
+    frame = wire.produce([(ANY, index, bomb) for index in range(target.of(PARTITIONS))])
     return in_threads(1, lambda _, counts: repeat(target, gate, [frame], counts), gate)
 
 
 def _crowd(target: Target, gate: Gate) -> Counts:
-    frame = wire.produce([(ANY, 0, records.crowd("zstd", CROWD))])
+    frame = wire.produce([(ANY, 0, records.crowd("zstd", target.of(CROWD)))])
     return in_threads(1, lambda _, counts: repeat(target, gate, [frame], counts), gate)
 
 
 def _prepare_timed(target: Target) -> None:
-    wire.create_topics(target, [TIMED], partitions=TIMED_PARTITIONS)
+    wire.create_topics(target, [TIMED], partitions=target.of(TIMED_PARTITIONS))
     bomb = records.bomb("zstd", SIZE, ahead_ms=0)
     with wire.Client(target) as client:
-        for index in range(TIMED_PARTITIONS):
+        for index in range(target.of(TIMED_PARTITIONS)):
             error, _ = wire.produced(client.exchange(wire.produce([(TIMED, index, bomb)])))
             assert error == "0 none", error
 
 
 def _by_time(target: Target, gate: Gate) -> Counts:
     earlier = int(time.time() * 1000) - 600_000
-    rows = [{"partition_index": index, "timestamp": earlier} for index in range(TIMED_PARTITIONS)]
+    rows = [{"partition_index": index, "timestamp": earlier} for index in range(target.of(TIMED_PARTITIONS))]
     values = {"replica_id": -1, "topics": [{"name": TIMED, "partitions": rows}]}
     frame = wire.request_frame("list_offsets", 5, values)
     return in_threads(1, lambda _, counts: repeat(target, gate, [frame], counts), gate)

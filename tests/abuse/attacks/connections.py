@@ -22,7 +22,7 @@ def _slow(frame: bytes, port: int, target: Target, gate: Gate) -> Counts:
     """A byte a second on each of many connections, opened again when the node closes them."""
     counts: Counter[str] = Counter()
     gate.open()
-    with connections(target, SLOW, port=port) as held:
+    with connections(target, target.of(SLOW), port=port) as held:
         counts["opened"] += len(held)
         at = 0
         while not gate.is_over():
@@ -53,7 +53,7 @@ def _slow_heads(target: Target, gate: Gate) -> Counts:
 
 def _flood(target: Target, gate: Gate) -> Counts:
     gate.open()
-    with connections(target, FLOOD) as held:
+    with connections(target, target.of(FLOOD)) as held:
         time.sleep(gate.left_s)
         return {"open": sum(not is_closed(connection) for connection in held)}
 
@@ -69,7 +69,8 @@ def _storm(target: Target, gate: Gate) -> Counts:
 
 
 def _pipelined(target: Target, gate: Gate) -> Counts:
-    frames = wire.request_frame("api_versions", 0, {}) * PIPELINED
+    count = target.of(PIPELINED)
+    frames = wire.request_frame("api_versions", 0, {}) * count
 
     def work(_: int, counts: Counter[str]) -> None:
         while not gate.is_over():
@@ -88,7 +89,7 @@ def _pipelined(target: Target, gate: Gate) -> Counts:
                         answered += 1
                         client.socket.settimeout(0.2)
                 client.socket.settimeout(wire.ANSWER_S_MAX)
-                while answered < PIPELINED:
+                while answered < count:
                     client.receive()
                     answered += 1
                 counts["answered"] += answered

@@ -55,16 +55,16 @@ def lying_counts() -> Iterator[bytes]:
         yield wire.framed(FLEXIBLE_METADATA + b"\0" + _uvarint(count) + bytes(64))
 
 
-def many_elements() -> Iterator[bytes]:
+def many_elements(size: int = FRAME_SIZE_MAX) -> Iterator[bytes]:
     """Counts that do not lie: as many elements as fit into the largest request that is read."""
     # Tagged fields with ascending tags, each of one byte, in the header.
-    tags = b"".join(_uvarint(tag) + b"\1\0" for tag in range(1_000_000))
-    yield wire.framed(FLEXIBLE_METADATA + _uvarint(1_000_000) + tags + b"\1\0\0\0")
+    tags = b"".join(_uvarint(tag) + b"\1\0" for tag in range(size // 16))
+    yield wire.framed(FLEXIBLE_METADATA + _uvarint(size // 16) + tags + b"\1\0\0\0")
     # Empty names: two bytes for each topic of a Metadata request.
-    count = FRAME_SIZE_MAX // 2
+    count = size // 2
     yield wire.framed(struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", count) + bytes(2 * count))
     # Empty arrays in an array: ListOffsets for topics without partitions.
-    count = FRAME_SIZE_MAX // 6
+    count = size // 6
     yield wire.framed(struct.pack(">hhih", 2, 1, 1, -1) + struct.pack(">ii", -1, count) + bytes(6 * count))
 
 
@@ -118,7 +118,7 @@ def _truncated(target: Target, gate: Gate) -> Counts:
 
 
 def _elements(target: Target, gate: Gate) -> Counts:
-    frames = list(many_elements())
+    frames = list(many_elements(target.of(FRAME_SIZE_MAX)))
 
     def work(_: int, counts: Counter[str]) -> None:
         while not gate.is_over():

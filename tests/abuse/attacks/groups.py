@@ -65,6 +65,7 @@ def _numbered(frame: bytes, number: int) -> bytes:
 
 def _streams(frame: bytes, total: int, target: Target, gate: Gate) -> Counts:
     """Two clients share the numbers below `total`, each of which takes the place in the frame."""
+    total = target.of(total)
 
     def work(index: int, counts: Counter[str]) -> None:
         _stream(target, gate, (_numbered(frame, number) for number in range(index, total, 2)), counts)
@@ -85,7 +86,7 @@ def _large_joins(target: Target, gate: Gate) -> Counts:
             # The member is there as long as its session lasts, whatever becomes of its connection.
             time.sleep(gate.left_s)
 
-    return in_threads(LARGE_JOINS, work, gate)
+    return in_threads(target.of(LARGE_JOINS), work, gate)
 
 
 def _many_groups(target: Target, gate: Gate) -> Counts:
@@ -99,7 +100,7 @@ def _classic_members(target: Target, gate: Gate) -> Counts:
     frame = _join("crowd", b"m" * 100)
     counts: Counter[str] = Counter()
     gate.open()
-    with connections(target, MEMBERS // 100) as held:
+    with connections(target, target.of(MEMBERS) // 100) as held:
         for connection in held:
             connection.settimeout(5)
             with contextlib.suppress(OSError):
@@ -126,7 +127,7 @@ def _consumer_members(target: Target, gate: Gate) -> Counts:
 
 def _prepare_patterns(target: Target) -> None:
     wire.start_coordinators(target)
-    wire.create_topics(target, [f"{'a' * 200}-{number}" for number in range(PATTERN_TOPICS)])
+    wire.create_topics(target, [f"{'a' * 200}-{number}" for number in range(target.of(PATTERN_TOPICS))])
 
 
 def _patterns(target: Target, gate: Gate) -> Counts:
@@ -147,7 +148,7 @@ def _patterns(target: Target, gate: Gate) -> Counts:
 
 def _prepare_committed(target: Target) -> None:
     wire.start_coordinators(target)
-    wire.create_topics(target, [TOPIC], partitions=COMMITTED_PARTITIONS)
+    wire.create_topics(target, [TOPIC], partitions=target.of(COMMITTED_PARTITIONS))
 
 
 def _large_commits(target: Target, gate: Gate) -> Counts:
@@ -157,7 +158,7 @@ def _large_commits(target: Target, gate: Gate) -> Counts:
         note = "n" * (4_096 if number % 2 else 32_767)
         rows = [
             {"partition_index": index, "committed_offset": 1, "committed_metadata": note}
-            for index in range(COMMITTED_PARTITIONS)
+            for index in range(target.of(COMMITTED_PARTITIONS))
         ]
         topics = [{"name": TOPIC, "partitions": rows}]
         return wire.request_frame("offset_commit", OFFSET_COMMIT, {"group_id": f"notes-{number}", "topics": topics})
@@ -168,7 +169,7 @@ def _large_commits(target: Target, gate: Gate) -> Counts:
 
 def _long_lists(target: Target, gate: Gate) -> Counts:
     """Lists of groups that do not exist, in every API that takes one."""
-    names = [f"nobody-{number}" for number in range(NAMES)]
+    names = [f"nobody-{number}" for number in range(target.of(NAMES))]
     frames = [
         wire.request_frame("describe_groups", 4, {"groups": names}),
         wire.request_frame("consumer_group_describe", 0, {"group_ids": names}),

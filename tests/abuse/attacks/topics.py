@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from typing import Any
 
 from tests.abuse import wire
 from tests.abuse.attack import Attack, Bounds, Counts, Gate, Target
@@ -28,7 +27,7 @@ def _loop(frames: list[bytes], target: Target, gate: Gate, *, clients: int = 1) 
 
 
 def _prepare_wide(target: Target) -> None:
-    wire.create_topics(target, [WIDE], partitions=PARTITIONS)
+    wire.create_topics(target, [WIDE], partitions=target.of(PARTITIONS))
 
 
 def _create(target: Target, gate: Gate) -> Counts:
@@ -37,7 +36,7 @@ def _create(target: Target, gate: Gate) -> Counts:
     def frame(name: str, partitions: int, *, is_dry: bool) -> bytes:
         rows = [
             {"name": f"{name}{number}", "num_partitions": partitions, "replication_factor": 1}
-            for number in range(CREATED)
+            for number in range(target.of(CREATED))
         ]
         return wire.request_frame("create_topics", 5, {"topics": rows, "timeout": 30_000, "validate_only": is_dry})
 
@@ -46,11 +45,11 @@ def _create(target: Target, gate: Gate) -> Counts:
 
 
 def _delete(target: Target, gate: Gate) -> Counts:
-    names = [f"nothing-{number}" for number in range(CREATED)]
+    names = [f"nothing-{number}" for number in range(target.of(CREATED))]
     resources = [{"resource_type": TOPIC_TYPE, "resource_name": name, "configuration_keys": None} for name in names]
     frames = [
         wire.request_frame("delete_topics", 5, {"topic_names": names, "timeout": 30_000}),
-        wire.request_frame("describe_configs", 1, {"resources": resources[:ROWS]}),
+        wire.request_frame("describe_configs", 1, {"resources": resources[: target.of(ROWS)]}),
         wire.request_frame("metadata", 8, {"topics": [{"name": name} for name in names],
                                            "allow_auto_topic_creation": False}),
     ]  # fmt: skip
@@ -82,8 +81,9 @@ def _configs(target: Target, gate: Gate) -> Counts:
 
 
 def _prepare_many(target: Target) -> None:
-    for first in range(0, TOPICS, CREATE_BATCH):
-        wire.create_topics(target, [f"topic-{first + number}" for number in range(CREATE_BATCH)])
+    names = [f"topic-{number}" for number in range(target.of(TOPICS))]
+    for first in range(0, len(names), CREATE_BATCH):
+        wire.create_topics(target, names[first : first + CREATE_BATCH])
 
 
 def _metadata(target: Target, gate: Gate) -> Counts:
@@ -99,34 +99,38 @@ def _metadata(target: Target, gate: Gate) -> Counts:
     return in_threads(4, work, gate)
 
 
-def _rows(**values: int) -> list[dict[str, Any]]:
-    return [{"partition_index": number % PARTITIONS, **values} for number in range(ROWS)]
+def _partition_numbers(target: Target) -> list[int]:
+    return [number % target.of(PARTITIONS) for number in range(target.of(ROWS))]
 
 
 def _partitions(target: Target, gate: Gate) -> Counts:
     """Each partition fifty times in one request."""
     by_time = int(time.time() * 1000) - 60_000
+    numbers = _partition_numbers(target)
+
+    def rows(**values: int) -> list[dict[str, int]]:
+        return [{"partition_index": number, **values} for number in numbers]
+
     frames = [
         wire.request_frame("list_offsets", 5, {"replica_id": -1, "topics": [
-            {"name": WIDE, "partitions": _rows(timestamp=timestamp)}]})
+            {"name": WIDE, "partitions": rows(timestamp=timestamp)}]})
         for timestamp in (-1, -2, by_time)
     ] + [
         wire.request_frame("delete_records", 1, {"timeout": 1_000, "topics": [
-            {"name": WIDE, "partitions": _rows(offset=0)}]}),
+            {"name": WIDE, "partitions": rows(offset=0)}]}),
         wire.request_frame("offset_for_leader_epoch", 2, {"topics": [
-            {"topic": WIDE, "partitions": [{"partition": number % PARTITIONS, "leader_epoch": 0}
-                                           for number in range(ROWS)]}]}),
+            {"topic": WIDE, "partitions": [{"partition": number, "leader_epoch": 0} for number in numbers]}]}),
         wire.request_frame("elect_leaders", 1, {"election_type": 0, "timeout": 1_000, "topic_partitions": [
-            {"topic": WIDE, "partitions": [number % PARTITIONS for number in range(ROWS)]}]}),
+            {"topic": WIDE, "partitions": numbers}]}),
         wire.request_frame("create_partitions", 1, {"timeout": 1_000, "validate_only": True, "topics": [
-            {"name": f"{WIDE}-{number}", "count": 1} for number in range(ROWS)]}),
+            {"name": f"{WIDE}-{number}", "count": 1} for number in range(target.of(ROWS))]}),
     ]  # fmt: skip
     return _loop(frames, target, gate)
 
 
 def _fetches(target: Target, gate: Gate) -> Counts:
     """A Fetch that names each partition fifty times."""
-    frame = wire.fetch_many([(WIDE, number % PARTITIONS, 0) for number in range(ROWS)])
+    frame = wire.fetch_many([(WIDE, number, 0) for number in _partition_numbers(target)])
     return _loop([frame], target, gate)
 
 
@@ -134,7 +138,7 @@ def _sessions(target: Target, gate: Gate) -> Counts:
     """Fetch sessions that are never used again, each with a hundred partitions."""
     rows = [
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1_000, "log_start_offset": -1}
-        for index in range(SESSION_PARTITIONS)
+        for index in range(target.of(SESSION_PARTITIONS))
     ]
     values = {
         "replica_id": -1, "max_wait": 0, "min_bytes": 0, "max_bytes": 1_000, "session_epoch": 0, "rack_id": "",
@@ -144,7 +148,7 @@ def _sessions(target: Target, gate: Gate) -> Counts:
 
     def work(_: int, counts: Counter[str]) -> None:
         with wire.Client(target) as client:
-            while counts["sessions"] < SESSIONS and not gate.is_over():
+            while counts["sessions"] < target.of(SESSIONS) and not gate.is_over():
                 client.exchange(frame)
                 counts["sessions"] += 1
 
