@@ -86,7 +86,10 @@ class Bounds:
     gap_ms: float = 1_000.0
     """The longest time without an answer to ApiVersions, on a machine with other work too."""
     loop_held_ms: float = 10.0
-    """The longest time that the event loop may be held, where the node measures it."""
+    """The longest time that a request may hold the event loop, where the node measures it.
+
+    The node measures wall time, so what its thread waited for a processor in a tenth of a second is added.
+    """
     recovery_s: float = 10.0
     """How long after the attack the last of its sockets may be open."""
 

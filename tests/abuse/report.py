@@ -22,7 +22,7 @@ def heading() -> str:
 
 
 def row(result: Result) -> str:
-    loop = "-" if result.loop_held_ms is None else f"{result.loop_held_ms:.0f}"
+    loop = "-" if result.loop is None else f"{result.loop.request_ms:.0f}"
     memory = "/".join(f"{each:.0f}" for each in result.memory_mb)
     descriptors = "/".join(map(str, result.descriptors))
     lines = [

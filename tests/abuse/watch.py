@@ -7,7 +7,9 @@ import os
 import re
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.proc import memory_mb
@@ -16,8 +18,9 @@ from tests.abuse.attack import Target
 SAMPLE_S = 0.1
 HEALTH_S = 0.25
 HEALTH_S_MAX = 10.0
-# The watchdog of the event loop: the longest time that one callback held it since the node started.
-LOOP_HELD = re.compile(r"^(penstock_\w*loop\w*(?:held|hold|stall|longest|max)\w*)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+# The longest time for which a request of an API has kept the event loop without a break, and that of a whole turn.
+REQUEST_HELD = re.compile(r'^penstock_request_held_max_ms\{request="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
+TURN_HELD = re.compile(r"^penstock_event_loop_held_max_ms (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,8 @@ class Usage:
     memory_mb: float
     sockets: int
     files: int
+    waited_ms: float
+    """For how long its main thread has been ready to run and had no processor, since its start."""
 
     @property
     def descriptors(self) -> int:
@@ -43,7 +48,8 @@ def usage(pid: int) -> Usage:
             continue
         sockets += is_socket
         files += not is_socket
-    return Usage(time.monotonic(), memory_mb(pid), sockets, files)
+    _, waited_ns, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return Usage(time.monotonic(), memory_mb(pid), sockets, files, int(waited_ns) / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +118,36 @@ def get(target: Target, path: str) -> tuple[int, str]:
         connection.close()
 
 
-def loop_held_ms(target: Target) -> float | None:
-    """The longest time that the event loop was held since the start; None where the node does not measure it."""
+@dataclass(frozen=True, slots=True)
+class LoopHeld:
+    """For how long the event loop was held since the start, at most, as the node itself measures it."""
+
+    turn_ms: float
+    by_api_ms: Mapping[str, float]
+
+    @property
+    def request_ms(self) -> float:
+        return max(self.by_api_ms.values(), default=0.0)
+
+
+def loop_held(target: Target) -> LoopHeld | None:
+    """None where the node does not measure it."""
     if not target.http_port:
         return None
     try:
         _, text = get(target, "/metrics")
     except OSError:
         return None
-    found = [float(value) for name, value in LOOP_HELD.findall(text) if not name.endswith("_count")]
-    return max(found) if found else None
+    turn = TURN_HELD.search(text)
+    by_api = {name: float(value) for name, value in REQUEST_HELD.findall(text) if float(value) > 0}
+    return LoopHeld(float(turn[1]), by_api) if turn else None
+
+
+def waited_ms_max(usages: Sequence[Usage]) -> float:
+    """The longest time without a processor between two samples: what the machine may have added to any wait."""
+    return max((later.waited_ms - earlier.waited_ms for earlier, later in pairwise(usages)), default=0.0)
 
 
 def faults(log: str) -> list[str]:
     """Lines of a log that no request may cause."""
     return [line for line in log.splitlines() if "Traceback" in line or " ERROR " in line or " CRITICAL " in line]
-
-
-def log_of(folder: Path) -> str:
-    return folder.read_text(errors="replace")
