@@ -75,7 +75,9 @@ def connections(target: Target, count: int, *, port: int = 0) -> Iterator[list[s
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the node has closed its end. Reads what is there."""
+    """Whether either end has closed it. Reads what is there."""
+    if connection.fileno() < 0:
+        return True
     connection.setblocking(False)
     try:
         while data := connection.recv(1 << 16):
