@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.abuse.attack import Attack
-from tests.abuse.campaign import ChildFailed, Result, run
+from tests.abuse.campaign import ChildFailed, NoCompiler, Result, run
 from tests.abuse.catalogue import ATTACKS
 from tests.abuse.report import Progress, heading, markdown, ratios, row
 
@@ -34,6 +34,9 @@ def main() -> int:
                     attack, seconds=arguments.seconds, seed=arguments.seed, scale=arguments.scale, peer=peer,
                     progress=lambda text, label=label: progress.show(label + text),  # type: ignore[misc]
                 )  # fmt: skip
+            except NoCompiler as error:
+                print(f"{attack.name:<22} {peer:<12} skipped: {error}", flush=True)
+                continue
             except (ChildFailed, AssertionError, OSError) as error:
                 progress.clear()
                 print(f"{attack.name:<22} {peer:<12} could not be run: {type(error).__name__}: {error}", flush=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 MB = 1_000_000
@@ -27,6 +28,11 @@ class Target:
     seed: int = 1
     scale: float = 1.0
     """How much of an attack there is: the tests run a small share of each."""
+
+    @property
+    def trigger(self) -> Path:
+        """Reads of files whose path contains what is written here fail, in attacks with `reads_may_fail`."""
+        return Path(self.data).parent / "unreadable"
 
     def of(self, count: int) -> int:
         """So many of something, at the scale of this campaign."""
@@ -113,5 +119,7 @@ class Attack:
     settings: Mapping[str, str] = field(default_factory=dict)
     compared: bool = False
     """Whether `--peer kafka` runs it against Apache Kafka too."""
+    reads_may_fail: bool = False
+    """Whether the node runs with the library that makes reads fail once `Target.trigger` is written."""
     log_may_complain: bool = False
     """Whether the node may log errors: damaged files are an error."""

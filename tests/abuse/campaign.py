@@ -8,15 +8,18 @@ client wrote. Times are of one monotonic clock, so that samples of all processes
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from tests.abuse.attack import P99_FLOOR_MS, Attack, Bounds, Target
 from tests.abuse.child import Child, ChildFailed
 from tests.abuse.innocent import waits_of
+from tests.abuse.preload import NoCompiler, read_faults
 from tests.abuse.watch import LoopHeld, Usage, Watch, faults, loop_held, usage, waited_ms_max
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.penstock_process import PenstockProcess
@@ -108,7 +111,10 @@ def run(
             node = stack.enter_context(ApacheKafka(quick=False))
         else:
             settings = {"metrics.listener": f"http://{HOST}:{http_port}", **attack.settings}
-            node = stack.enter_context(PenstockProcess(properties=settings))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-abuse-")))
+            environment = read_faults(folder / "unreadable", stack) if attack.reads_may_fail else {}
+            started = PenstockProcess(properties=settings, data=folder / "data", environment=environment)
+            node = stack.enter_context(started)
         port = int(node.bootstrap.rpartition(":")[2])
         target = Target(HOST, port, str(node.data), http_port, seed, scale)
         if attack.prepare is not None:
@@ -160,6 +166,7 @@ def _observe(
     seen.quiet_from = time.monotonic()
     time.sleep(pace.quiet_s)
     seen.before = usage(node.pid)
+    loop_before = loop_held(target)
     seen.began = time.monotonic()
     attacker.tell(length)
     _follow(attacker, seen, length, progress)
@@ -170,6 +177,8 @@ def _observe(
     if not answers(target.port):
         seen.broken.append("the node does not answer")
     seen.loop = loop_held(target)
+    if seen.loop is not None and loop_before is not None:
+        seen.loop = seen.loop.since(loop_before)
     for each in (innocent, probe):
         each.tell("stop")
     story = innocent.hear(seconds_max=180)
@@ -312,4 +321,4 @@ def _quantile(times: Sequence[float], share: float) -> float:
     return times[min(len(times) - 1, int(share * len(times)))]
 
 
-__all__ = ["ChildFailed", "Latency", "Pace", "Result", "latency", "over_bounds", "run"]
+__all__ = ["ChildFailed", "Latency", "NoCompiler", "Pace", "Result", "latency", "over_bounds", "run"]

@@ -129,6 +129,11 @@ class LoopHeld:
     def request_ms(self) -> float:
         return max(self.by_api_ms.values(), default=0.0)
 
+    def since(self, earlier: LoopHeld) -> LoopHeld:
+        """What was held for longer than ever before; the rest may be from before."""
+        grown = {name: held for name, held in self.by_api_ms.items() if held > earlier.by_api_ms.get(name, 0.0)}
+        return LoopHeld(self.turn_ms if self.turn_ms > earlier.turn_ms else 0.0, grown)
+
 
 def loop_held(target: Target) -> LoopHeld | None:
     """None where the node does not measure it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -93,14 +95,33 @@ def _overwritten(target: Target, gate: Gate) -> Counts:
     return _readers(target, gate, 0)
 
 
-def _attack(name: str, what: str, run: object) -> Attack:
+def _unreadable(which: str, target: Target, gate: Gate) -> Counts:
+    """Reads of the partition's segments fail with EIO while the attack lasts."""
+    target.trigger.write_text(f"{which}/{DAMAGED}-0/")
+    try:
+        return _require_error(_readers(target, gate, 0), gate)
+    finally:
+        target.trigger.unlink()
+
+
+def _attack(name: str, what: str, run: Callable[[Target, Gate], Counts], *, reads_may_fail: bool = False) -> Attack:
     return Attack(
-        name=name, family=FAMILY, what=what, run=run, prepare=_prepare, log_may_complain=True,  # type: ignore[arg-type]
+        name=name, family=FAMILY, what=what, run=run, prepare=_prepare, log_may_complain=True,
+        reads_may_fail=reads_may_fail,
     )  # fmt: skip
 
 
 ATTACKS = (
     _attack("cut-live-segment", "the segment that is written is cut in half under its readers", _cut_live),
     _attack("cut-closed-segment", "a closed segment is cut under its readers", _cut_closed),
+    _attack(
+        "unreadable-segment", "every read of a partition fails with EIO", partial(_unreadable, ""), reads_may_fail=True
+    ),
+    _attack(
+        "unsendable-segment",
+        "sendfile from a partition fails with EIO, when the head of the answer has left",
+        partial(_unreadable, "send:"),
+        reads_may_fail=True,
+    ),
     _attack("overwritten-segment", "zeros over the header of a batch under its readers", _overwritten),
 )

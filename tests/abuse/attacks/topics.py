@@ -44,6 +44,16 @@ def _create(target: Target, gate: Gate) -> Counts:
     return _loop(frames, target, gate)
 
 
+def _create_wide(target: Target, gate: Gate) -> Counts:
+    """Topics with a thousand partitions, made and deleted again."""
+    name = [{"name": "short-lived", "num_partitions": target.of(PARTITIONS), "replication_factor": 1}]
+    frames = [
+        wire.request_frame("create_topics", 5, {"topics": name, "timeout": 30_000}),
+        wire.request_frame("delete_topics", 5, {"topic_names": ["short-lived"], "timeout": 30_000}),
+    ]
+    return _loop(frames, target, gate)
+
+
 def _delete(target: Target, gate: Gate) -> Counts:
     names = [f"nothing-{number}" for number in range(target.of(CREATED))]
     resources = [{"resource_type": TOPIC_TYPE, "resource_name": name, "configuration_keys": None} for name in names]
@@ -161,6 +171,10 @@ ATTACKS = (
     Attack(
         name="create-topics", family=FAMILY, run=_create, bounds=Bounds(memory_mb=400.0, memory_after_mb=300.0),
         what=f"CreateTopics with {CREATED:,} topics in one request",
+    ),
+    Attack(
+        name="wide-topics", family=FAMILY, run=_create_wide, bounds=WIDE_BOUNDS,
+        what=f"topics of {PARTITIONS:,} partitions are made and deleted again",
     ),
     Attack(
         name="delete-topics", family=FAMILY, run=_delete, bounds=Bounds(memory_mb=400.0, memory_after_mb=300.0),
