@@ -101,7 +101,7 @@ class Bounds:
 
 
 # Below this a ratio says more about the machine than about the node.
-P99_FLOOR_MS = 100.0
+P99_FLOOR_MS = 200.0
 DEFAULT_BOUNDS = Bounds()
 
 
