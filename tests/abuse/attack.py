@@ -31,7 +31,7 @@ class Target:
 
     @property
     def trigger(self) -> Path:
-        """Reads of files whose path contains what is written here fail, in attacks with `reads_may_fail`."""
+        """Where to write which reads fail (unreadable.c), in attacks with `reads_may_fail`."""
         return Path(self.data).parent / "unreadable"
 
     def of(self, count: int) -> int:

@@ -249,7 +249,7 @@ def _judged(attack: Attack, node: str, length: float, seen: _Observed, errors: S
         waited_ms=waited_ms_max(during),
         health_ms=max((each.took_ms for each in healths), default=0.0),
         counts=seen.counts,
-        broken=[*seen.broken, *(f"the log has: {line[:200]}" for line in errors[:3])],
+        broken=[*seen.broken, *(f"the log has: {line[:300]}" for line in dict.fromkeys(errors[:6]))],
     )
     result.broken.extend(over_bounds(result, attack.bounds))
     files = after.files - seen.before.files

@@ -16,7 +16,7 @@ class NoCompiler(Exception):
 
 
 def read_faults(trigger: Path, stack: ExitStack) -> dict[str, str]:
-    """The environment of a node whose reads fail once `trigger` holds a part of a path."""
+    """The environment of a node whose reads fail once `trigger` says which (unreadable.c)."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise NoCompiler("a C compiler is needed, and cc is not installed")

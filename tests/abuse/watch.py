@@ -154,5 +154,17 @@ def waited_ms_max(usages: Sequence[Usage]) -> float:
 
 
 def faults(log: str) -> list[str]:
-    """Lines of a log that no request may cause."""
-    return [line for line in log.splitlines() if "Traceback" in line or " ERROR " in line or " CRITICAL " in line]
+    """Errors in a log that no request may cause: their lines, and where and as what each traceback ends."""
+    found: list[str] = []
+    place = ""
+    for line in log.splitlines():
+        if " ERROR " in line or " CRITICAL " in line:
+            found.append(line)
+        elif line.startswith("Traceback "):
+            place = "?"
+        elif place and line.startswith("  File "):
+            place = line.strip()
+        elif place and not line.startswith(" "):
+            found.append(f"{line} at {place}")
+            place = ""
+    return found

@@ -15,7 +15,7 @@ from tests.abuse.parallel import in_threads
 
 FAMILY = "files"
 DAMAGED, HEALTHY = "damaged", "healthy"
-BATCHES = 12
+BATCHES, BATCH_SIZE = 12, 900_000
 ANSWER_S_MAX = 5.0
 GOOD = "0 none"
 CLOSED_MAX = 2
@@ -28,7 +28,7 @@ def _prepare(target: Target) -> None:
     with wire.Client(target) as client:
         for _ in range(BATCHES):
             for topic in (DAMAGED, HEALTHY):
-                error, _ = wire.produced(client.exchange(wire.produce([(topic, 0, records.plain(900_000, random))])))
+                error, _ = wire.produced(client.exchange(wire.produce([(topic, 0, records.plain(BATCH_SIZE, random))])))
                 assert error == GOOD, error
 
 
@@ -95,9 +95,9 @@ def _overwritten(target: Target, gate: Gate) -> Counts:
     return _readers(target, gate, 0)
 
 
-def _unreadable(which: str, target: Target, gate: Gate) -> Counts:
-    """Reads of the partition's segments fail with EIO while the attack lasts."""
-    target.trigger.write_text(f"{which}/{DAMAGED}-0/")
+def _unreadable(position: int, target: Target, gate: Gate) -> Counts:
+    """The partition's files cannot be read from a position on while the attack lasts."""
+    target.trigger.write_text(f"{position}:/{DAMAGED}-0/")
     try:
         return _require_error(_readers(target, gate, 0), gate)
     finally:
@@ -115,12 +115,12 @@ ATTACKS = (
     _attack("cut-live-segment", "the segment that is written is cut in half under its readers", _cut_live),
     _attack("cut-closed-segment", "a closed segment is cut under its readers", _cut_closed),
     _attack(
-        "unreadable-segment", "every read of a partition fails with EIO", partial(_unreadable, ""), reads_may_fail=True
+        "unreadable-segment", "every read of a partition fails with EIO", partial(_unreadable, 0), reads_may_fail=True
     ),
     _attack(
         "unsendable-segment",
-        "sendfile from a partition fails with EIO, when the head of the answer has left",
-        partial(_unreadable, "send:"),
+        "reads fail with EIO in the middle of a batch, when the head of the answer has left",
+        partial(_unreadable, BATCH_SIZE // 2),
         reads_may_fail=True,
     ),
     _attack("overwritten-segment", "zeros over the header of a batch under its readers", _overwritten),
