@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: chaos failover fuzz crash diff sim help run setup test check format bench bench-cluster bench-spark spark-chaos docs lock clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test check format bench bench-cluster bench-spark spark-chaos docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at e
 MINUTES ?= 5
 chaos: $(DEV_READY) ## Break three real nodes under real clients for a while (MINUTES=, SEED=)
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+
+SECONDS ?= 10
+ATTACK ?=
+PEER ?=
+abuse: $(DEV_READY) ## Attack a live node with an innocent client beside it (SECONDS=, ATTACK=, SEED=, PEER=kafka, ARGS=)
+	@$(BIN)/python -m tests.abuse --seconds $(SECONDS) --seed $(SEED) $(foreach one,$(ATTACK),--attack '$(one)') $(if $(PEER),--peer $(PEER)) $(ARGS)
 
 KILLS ?= 30
 failover: $(DEV_READY) ## Measure how long writers wait when a leader is killed (KILLS=)

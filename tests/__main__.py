@@ -22,6 +22,7 @@ PARTS = (
     ("tests/compat",),
     ("tests/crash", "tests/fuzz"),
     ("tests/chaos",),
+    ("tests/abuse",),
     ("tests/sim",),
     ("tests/differential",),
 )

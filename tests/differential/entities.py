@@ -22,6 +22,7 @@ from kio.serial import entity_reader, entity_writer
 
 from tests.differential.batches import summarise
 
+API_NAMES = dict(api_key_map)
 API_KEYS = {name: key for key, name in api_key_map.items()}
 _EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,15 @@ class PenstockProcess:
 
     name = "Penstock"
 
-    def __init__(self, *, properties: Mapping[str, str] | None = None, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        properties: Mapping[str, str] | None = None,
+        data: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`environment` is set for the process besides what it inherits."""
+        self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         self._data = data or self._folder / "data"
         self._properties = dict(properties or {})
@@ -52,7 +61,7 @@ class PenstockProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "penstock.cli.main", "start", "--data", str(self._data),
                  "--host", HOST, "--port", str(self._port), "--log-level", "warning", *settings],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self._environment,
             )  # fmt: skip
         try:
             wait_until_answered(self._port, seconds_max=30, pause=0.005)

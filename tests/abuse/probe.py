@@ -1,0 +1,62 @@
+"""python -m tests.abuse.probe TARGET: the longest time for which the node answers nobody.
+
+Asks ApiVersions every few milliseconds on an idle connection. A request that takes long was held up by somebody
+else's. Measures how late this process itself wakes up as well: where that is much, the machine was busy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import sys
+import threading
+import time
+
+from tests.abuse import wire
+from tests.abuse.attack import Target
+from tests.abuse.child import listen, say
+
+INTERVAL_S = 0.005
+# Shorter gaps are not worth a line.
+NOTED_MS_MIN = 3.0
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def probe(target: Target, stopped: threading.Event, gaps: list[tuple[float, float, float]]) -> None:
+    """Note when a gap began, how long it was, and how late this process woke up for it."""
+    client: wire.Client | None = None
+    while not stopped.is_set():
+        due = time.monotonic() + INTERVAL_S
+        time.sleep(INTERVAL_S)
+        began = time.monotonic()
+        try:
+            client = client or wire.Client(target)
+            client.exchange(API_VERSIONS)
+        except OSError:
+            if client is not None:
+                client.close()
+            client = None
+        gap_ms, late_ms = (time.monotonic() - began) * 1000, (began - due) * 1000
+        if gap_ms > NOTED_MS_MIN or client is None:
+            gaps.append((began, gap_ms, late_ms))
+    if client is not None:
+        client.close()
+
+
+def main() -> None:
+    target = Target(**json.loads(sys.argv[1]))
+    stopped = threading.Event()
+    gaps: list[tuple[float, float, float]] = []
+    thread = threading.Thread(target=probe, args=(target, stopped, gaps), daemon=True)
+    thread.start()
+    say("running")
+    with contextlib.suppress(ValueError):
+        listen()
+    stopped.set()
+    thread.join(wire.ANSWER_S_MAX + 5)
+    say(gaps)
+
+
+if __name__ == "__main__":
+    main()

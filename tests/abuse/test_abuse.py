@@ -1,0 +1,96 @@
+"""A small share of `make abuse`: one attack of each family, and the judgement itself.
+
+Times are bounded so generously that a slow machine passes; what must never happen on any machine is checked
+exactly: nothing acknowledged is lost, nobody else's request fails, sockets close, and the log has no traceback.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.abuse.attack import Bounds
+from tests.abuse.campaign import Latency, Pace, Result, latency, over_bounds, run
+from tests.abuse.catalogue import ATTACKS, BY_NAME
+from tests.abuse.watch import LoopHeld
+
+PACE = Pace(warm_up_s=0.1, quiet_s=0.3, settle_s=0.1)
+SECONDS, SCALE = 1.0, 0.05
+NO_LIMIT_MS = 25_000.0
+# Some seconds of decompression in one request; a node that does it on the event loop answers nobody for as long.
+SCALES = {"bomb-request": 0.25}
+GAP_MS_MAX = 3_000.0
+GENEROUS = Bounds(
+    p99_ms=NO_LIMIT_MS, p99_ratio=1e9, max_ms=NO_LIMIT_MS, large_max_ms=NO_LIMIT_MS, health_ms=NO_LIMIT_MS,
+    gap_ms=GAP_MS_MAX, loop_held_ms=GAP_MS_MAX, memory_mb=400.0, memory_after_mb=300.0, recovery_s=60.0,
+)  # fmt: skip
+SLICE = (
+    "bomb-request",
+    "many-stalls",
+    "slow-http-heads",
+    "wrong-frames",
+    "long-names",
+    "large-joins",
+    "long-partition-lists",
+    "cut-closed-segment",
+)
+
+
+def test_the_slice_has_an_attack_of_each_family() -> None:
+    assert {BY_NAME[name].family for name in SLICE} == {attack.family for attack in ATTACKS}
+
+
+@pytest.mark.parametrize("name", SLICE)
+def test_the_node_serves_others_through(name: str) -> None:
+    attack = BY_NAME[name]
+    bounds = replace(GENEROUS, files_kept=attack.bounds.files_kept)
+    scale = SCALES.get(name, SCALE)
+    result = run(attack, seconds=SECONDS, scale=scale, pace=PACE, bounds=bounds, exact_seconds=True)
+    assert result.broken == []
+    assert result.small.count > 0, "the innocent client did nothing"
+    assert sum(result.counts.values()) > 0, "the attacker did nothing"
+
+
+# -- the judgement -----------------------------------------------------------------------------------------------------
+
+FINE = Result(
+    attack="none", family="none", node="Penstock", seconds=1.0, quiet=Latency(100, 1.0, 2.0, 3.0),
+    small=Latency(100, 1.0, 20.0, 30.0), large=Latency(10, 10.0, 20.0, 20.0), memory_mb=(50.0, 60.0, 55.0),
+    descriptors=(20, 30, 20), gap_ms=5.0, late_ms=0.0, quiet_gap_ms=1.0, loop=LoopHeld(9.0, {"Fetch": 4.0}),
+    waited_ms=2.0, health_ms=3.0, counts={},
+)  # fmt: skip
+
+
+def test_a_result_within_its_bounds_holds() -> None:
+    assert over_bounds(FINE, Bounds()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"small": Latency(100, 1.0, 250.0, 260.0)}, "p99 250 ms, allowed 202"),
+        ({"small": Latency(100, 1.0, 20.0, 2_500.0)}, "max 2500 ms"),
+        ({"small": Latency(100, 1.0, 20.0, 30.0, ("TimeoutError",))}, "small requests failed"),
+        ({"large": Latency(10, 10.0, 20.0, 6_000.0)}, "900 KB max 6000 ms"),
+        ({"large": Latency(10, 10.0, 20.0, 20.0, ("ConnectionResetError",))}, "requests of 900 KB failed"),
+        ({"memory_mb": (50.0, 300.0, 60.0)}, "memory grew by 250 MB"),
+        ({"memory_mb": (50.0, 210.0, 205.0)}, "155 MB more are held afterwards"),
+        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "held by Produce 13, Fetch 4 ms, allowed 10"),
+        ({"gap_ms": 1_500.0}, "nobody was answered for 1500 ms"),
+        ({"health_ms": 3_000.0}, "/health took 3000 ms"),
+    ],
+)
+def test_each_bound_is_held_to(change: dict[str, object], said: str) -> None:
+    (broken,) = over_bounds(replace(FINE, **change), Bounds())  # type: ignore[arg-type]
+    assert said in broken
+
+
+def test_a_long_wait_weighs_as_much_as_the_requests_that_it_held_up() -> None:
+    quick = [{"kind": "small produce", "began": 1.0, "took_ms": 1.0, "error": ""}] * 900
+    slow = {"kind": "small produce", "began": 1.5, "took_ms": 1_000.0, "error": ""}
+    found = latency([*quick, slow], "small", 0.0, 2.0)
+    # One request in 901 would not show in a p99; the twenty that were due meanwhile do.
+    assert found.p99_ms > 400
+    assert found.max_ms == 1_000.0
+    assert found.count == 901

@@ -1,0 +1,170 @@
+"""What the operating system and the node itself say about the node while it is attacked."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.proc import memory_mb
+from tests.abuse.attack import Target
+
+SAMPLE_S = 0.1
+HEALTH_S = 0.25
+HEALTH_S_MAX = 10.0
+# The longest time for which a request of an API has kept the event loop without a break, and that of a whole turn.
+REQUEST_HELD = re.compile(r'^penstock_request_held_max_ms\{request="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
+TURN_HELD = re.compile(r"^penstock_event_loop_held_max_ms (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    at: float
+    memory_mb: float
+    sockets: int
+    files: int
+    waited_ms: float
+    """For how long its main thread has been ready to run and had no processor, since its start."""
+
+    @property
+    def descriptors(self) -> int:
+        return self.sockets + self.files
+
+
+def usage(pid: int) -> Usage:
+    sockets = files = 0
+    folder = f"/proc/{pid}/fd"
+    for name in os.listdir(folder):
+        try:
+            is_socket = os.readlink(f"{folder}/{name}").startswith("socket:")
+        except OSError:
+            # It was closed meanwhile.
+            continue
+        sockets += is_socket
+        files += not is_socket
+    _, waited_ns, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return Usage(time.monotonic(), memory_mb(pid), sockets, files, int(waited_ns) / 1e6)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """One answer of /health."""
+
+    at: float
+    took_ms: float
+    error: str
+
+
+class Watch:
+    """Samples the process and asks for its health until `stop`, in two threads."""
+
+    def __init__(self, pid: int, target: Target) -> None:
+        self.usages: list[Usage] = []
+        self.healths: list[Health] = []
+        self._pid = pid
+        self._target = target
+        self._stopped = threading.Event()
+        self._threads = [threading.Thread(target=self._sample, daemon=True)]
+        if target.http_port:
+            self._threads.append(threading.Thread(target=self._ask_health, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for thread in self._threads:
+            thread.join(HEALTH_S_MAX + 5)
+
+    def _sample(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                found = usage(self._pid)
+            except OSError:
+                # The node is gone: the campaign says so.
+                return
+            self.usages.append(found)
+            # With thousands of descriptors a sample is not free.
+            self._stopped.wait(max(SAMPLE_S, 20 * (time.monotonic() - found.at)))
+
+    def _ask_health(self) -> None:
+        while not self._stopped.wait(HEALTH_S):
+            began = time.monotonic()
+            error = ""
+            try:
+                status, _ = get(self._target, "/health")
+                if status != 200:
+                    error = f"HTTP {status}"
+            except OSError as failure:
+                error = type(failure).__name__
+            self.healths.append(Health(began, (time.monotonic() - began) * 1000, error))
+
+
+def get(target: Target, path: str) -> tuple[int, str]:
+    """Ask the node's HTTP port. Raises OSError."""
+    connection = http.client.HTTPConnection(target.host, target.http_port, timeout=HEALTH_S_MAX)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    except http.client.HTTPException as error:
+        raise ConnectionError(str(error)) from error
+    finally:
+        connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LoopHeld:
+    """For how long the event loop was held since the start, at most, as the node itself measures it."""
+
+    turn_ms: float
+    by_api_ms: Mapping[str, float]
+
+    @property
+    def request_ms(self) -> float:
+        return max(self.by_api_ms.values(), default=0.0)
+
+    def since(self, earlier: LoopHeld) -> LoopHeld:
+        """What was held for longer than ever before; the rest may be from before."""
+        grown = {name: held for name, held in self.by_api_ms.items() if held > earlier.by_api_ms.get(name, 0.0)}
+        return LoopHeld(self.turn_ms if self.turn_ms > earlier.turn_ms else 0.0, grown)
+
+
+def loop_held(target: Target) -> LoopHeld | None:
+    """None where the node does not measure it."""
+    if not target.http_port:
+        return None
+    try:
+        _, text = get(target, "/metrics")
+    except OSError:
+        return None
+    turn = TURN_HELD.search(text)
+    by_api = {name: float(value) for name, value in REQUEST_HELD.findall(text) if float(value) > 0}
+    return LoopHeld(float(turn[1]), by_api) if turn else None
+
+
+def waited_ms_max(usages: Sequence[Usage]) -> float:
+    """The longest time without a processor between two samples: what the machine may have added to any wait."""
+    return max((later.waited_ms - earlier.waited_ms for earlier, later in pairwise(usages)), default=0.0)
+
+
+def faults(log: str) -> list[str]:
+    """Errors in a log that no request may cause: their lines, and where and as what each traceback ends."""
+    found: list[str] = []
+    place = ""
+    for line in log.splitlines():
+        if " ERROR " in line or " CRITICAL " in line:
+            found.append(line)
+        elif line.startswith("Traceback "):
+            place = "?"
+        elif place and line.startswith("  File "):
+            place = line.strip()
+        elif place and not line.startswith(" "):
+            found.append(f"{line} at {place}")
+            place = ""
+    return found
