@@ -1,8 +1,8 @@
 """Lives of a whole data folder in which names and sectors reach the disk in any order.
 
 A life creates, writes, rolls, cuts, compacts, deletes and re-creates topics, and ends a few times: stopped at any disk
-call, with the power or by a kill, or cleanly. Each start must find every partition of every live topic with all that was
-acknowledged, with nothing of another topic, and without damage. One life per seed; `python -m tests.crash.folder_lives
+call, with the power or by a kill, or cleanly. Each start must find every partition of every live topic with all that
+was acknowledged, with nothing of another topic, and without damage. One life per seed; `python -m tests.crash.folder_lives
 --lives 20000` runs a campaign and prints the seeds of the odd ones.
 """
 
@@ -148,7 +148,7 @@ class Life:
         for known, log in self._open_partitions():
             self._note_durable(known, log)
         self.store.close()
-        for known, log in self._open_partitions():
+        for known, _ in self._open_partitions():
             known.acknowledged.update(known.written)
         self.store = None
 
@@ -417,7 +417,8 @@ def _check_batches(name: str, log: Log, found: dict[int, bytes], known: Partitio
 
 def _check_compacted(name: str, log: Log, found: dict[int, bytes], known: Partition) -> None:
     """Compaction drops records, never the last one of a key, and moves none to another offset."""
-    sent = {_identity(record) for batches in known.sent.values() for sealed in batches for record in decode_batch(sealed)}
+    batches = [sealed for sent_once in known.sent.values() for sealed in sent_once]
+    sent = {_identity(record) for sealed in batches for record in decode_batch(sealed)}
     records = [record for sealed in found.values() for record in decode_batch(sealed)]
     for record in records:
         if _identity(record) not in sent:
@@ -428,7 +429,9 @@ def _check_compacted(name: str, log: Log, found: dict[int, bytes], known: Partit
     for sealed in known.written.values():
         for record in decode_batch(sealed):
             if record.offset >= log.start_offset and newest.get(record.key or b"", -1) < record.offset:
-                raise Odd(f"{name}: the acknowledged record at {record.offset} is not there, nor a newer one of its key")
+                raise Odd(
+                    f"{name}: the acknowledged record at {record.offset} is missing, and so is a newer one of its key"
+                )
     last = max((at + BatchHeader.at(each).last_offset_delta for at, each in known.written.items()), default=-1)
     if log.end_offset <= last:
         raise Odd(f"{name} ends at {log.end_offset}, and {last} was acknowledged")

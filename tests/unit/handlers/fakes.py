@@ -278,6 +278,9 @@ class FakeGroups:
     async def loaded(self, group_id: str) -> None:
         pass
 
+    def admit_member(self, metadata_size: int) -> None:
+        pass
+
 
 class FakeTransactions(FakeGroups):
     """The same for transactions."""
