@@ -2,8 +2,8 @@
 
 A life creates, writes, rolls, cuts, compacts, deletes and re-creates topics, and ends a few times: stopped at any disk
 call, with the power or by a kill, or cleanly. Each start must find every partition of every live topic with all that
-was acknowledged, with nothing of another topic, and without damage. One life per seed; `python -m tests.crash.folder_lives
---lives 20000` runs a campaign and prints the seeds of the odd ones.
+was acknowledged, with nothing of another topic, and without damage. There is one life per seed; `python -m
+tests.crash.folder_lives --lives 20000` runs a campaign and prints the seeds of the odd ones.
 """
 
 import argparse
