@@ -152,7 +152,7 @@ class Faults:
             self._world.rotten.add(_place_of(path))
 
     def _rotting_host(self) -> Host:
-        return self._world.hosts[self._world.plan.seed % len(self._world.hosts)]
+        return next(each for each in self._world.hosts if each.may_lose)
 
     async def _down(self, host: Host) -> bool:
         """Take the node down for a change of its files; False if somebody else has it down."""

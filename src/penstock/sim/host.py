@@ -139,6 +139,8 @@ class Host:
         self.last_problem: BaseException | None = None
         self.step_cost = 0.0
         self.complaints: list[str] = []
+        self.may_lose = False
+        """Whether this is the machine whose disk rots and loses files."""
         self.on_up: Callable[[Host], None] = lambda host: None
 
     # -- starting --------------------------------------------------------------------------

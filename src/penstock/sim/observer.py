@@ -47,7 +47,7 @@ class Observer:
         self._epochs: dict[str, int] = {}
         self._quorum_marks: dict[tuple[str, int], int] = {}
         self._led_up_to: dict[str, int] = {}
-        self._marks: dict[tuple[str, str, int], tuple[Partition, int]] = {}
+        self._marks: dict[tuple[str, str, int], int] = {}
         for host in hosts:
             host.on_up = self._up
 
@@ -131,15 +131,19 @@ class Observer:
             self._look_at_vote(host)
 
     def _look_at_mark(self, host: Host, partition: Partition) -> None:
-        """What a replica knows to be committed stays, unless an unclean election gave it up."""
+        """What a replica holds durably and knows to be committed stays there, unless an unclean election gave it up."""
         key = (host.name, partition.topic_id.hex, partition.index)
-        before, mark = self._marks.get(key, (partition, 0))
-        self._marks[key] = partition, partition.high_watermark
-        if before is partition and partition.high_watermark < mark and not partition.unclean:
+        place = f"{partition.topic}-{partition.index}"
+        log = partition.log
+        if log.damage is not None or partition.unclean:
+            self._marks.pop(key, None)
+            return
+        mark = self._marks.get(key, 0)
+        if log.end_offset < mark and not (host.may_lose and (place in self.lost or place in self.rotten)):
             self._complain(
-                f"inv_18: {host.name} has removed committed records of {partition.topic}-{partition.index}: its mark "
-                f"went from {mark} to {partition.high_watermark}"
+                f"inv_18: {host.name} has removed committed records of {place}, from {log.end_offset} to {mark}"
             )
+        self._marks[key] = max(mark, min(partition.high_watermark, log.durable_offset))
 
     def _look_at_quorum(self, host: Host) -> None:
         assert host.node is not None

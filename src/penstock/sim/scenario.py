@@ -20,7 +20,7 @@ from penstock.sim.checkers import check
 from penstock.sim.client import STALE_LEADER, Client, Lost, Unavailable
 from penstock.sim.consumers import read_back
 from penstock.sim.history import FAIL, OK, Place, Send
-from penstock.sim.host import DATA, Host
+from penstock.sim.host import DATA, Host, HostDisk
 from penstock.sim.plan import Plan, TopicPlan
 from penstock.sim.producers import NEVER_WRITTEN, PRODUCE_VERSION, batch_of, produce_fields, result_of
 from penstock.sim.world import World
@@ -161,9 +161,16 @@ class Story(World):
         self.hub.set_blocked(set())
         return "ok"
 
+    def _losing(self, node: str, place: str) -> HostDisk:
+        """The disk of a node that is about to lose something of a partition."""
+        host = self._host_of(node)
+        host.may_lose = True
+        self.observer.lost.add(place)
+        return host.disk
+
     async def do_rot(self, node: str, place: str) -> str:
         """Flip a bit in the first batch that a stopped node holds of a partition."""
-        disk = self._host_of(node).disk
+        disk = self._losing(node, place)
         disk.flip(
             next(path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")), 70
         )
@@ -183,7 +190,7 @@ class Story(World):
 
     async def do_lose(self, node: str, place: str, *segments: str) -> str:
         """A stopped node loses the folder of a partition, or closed segments of it, counted from 1."""
-        disk = self._host_of(node).disk
+        disk = self._losing(node, place)
         logs = [path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")]
         for segment in segments:
             disk.lose(logs[int(segment) - 1])

@@ -94,6 +94,7 @@ class World:
         self.complaints: list[str] = []
         self.random = Random(f"{seed}:world")
         self.hosts = [self._host(index + 1) for index in range(plan.nodes)]
+        self.hosts[plan.seed % len(self.hosts)].may_lose = True
         self.shared = Shared(
             self.loop, self.hub, self.history, [host.address for host in self.hosts], self.complaints, seed
         )

@@ -143,7 +143,11 @@ def _plan(
 ) -> _Plan:
     listed = state.listed
     if listed.may_be_empty:
-        _finish_restart(directory, state)
+        _remove_segments(directory, state, [each for each in state.segments if each.base_offset != listed.begins_at])
+    start = max(known.log_start, listed.begins_at or 0)
+    # A power loss may have undone the deletion of some of them, and not of others.
+    deleted = [segment for segment, following in pairwise(state.segments) if following.base_offset <= start]
+    _remove_segments(directory, state, deleted)
     loss = first_loss(
         listed,
         state.segments,
@@ -157,11 +161,9 @@ def _plan(
     )
 
 
-def _finish_restart(directory: LogDirectory, state: Recovered) -> None:
-    """Remove what is left of a log that was being emptied to begin at another offset."""
-    begins_at = state.listed.begins_at
-    assert begins_at is not None, "the list says where the log restarts"
-    for segment in [each for each in state.segments if each.base_offset < begins_at]:
+def _remove_segments(directory: LogDirectory, state: Recovered, segments: Sequence[Segment]) -> None:
+    """Finish what was begun before the node stopped: the deletion of segments, or the emptying of a log."""
+    for segment in segments:
         state.segments.remove(segment)
         directory.open_files.forget(segment.path)
         for path in segment.paths():

@@ -369,3 +369,22 @@ def test_the_unsynced_end_of_a_segment_that_was_just_closed_is_not_missed() -> N
     disk.cut_off(path, kept)
     again = reopened(disk)
     assert (again.damage, again.end_offset) == (None, 3)
+
+
+@pytest.mark.parametrize("undone", [0, 1])
+def test_a_deletion_that_a_power_loss_has_undone_in_part_is_finished(undone: int) -> None:
+    disk = SimDisk()
+    store = filled(disk)
+    log = store.logs[PLACE]
+    contents = {name: disk.read_file(f"{FOLDER}/{name}") for name in segments(disk)}
+    log.advance_start(14)
+    log.delete_old_segments(high_watermark=36, now_ms=0)
+    log.remove_doomed_files(1 << 60)
+    power_loss(store, disk)
+    for name in list(contents)[:2]:
+        disk.lose(f"{FOLDER}/{name}")
+    name = list(contents)[undone]
+    disk.replace_file(f"{FOLDER}/{name}", contents[name])
+    again = reopened(disk)
+    assert (again.damage, again.start_offset, again.end_offset) == (None, 14, 36)
+    assert again.bases[0] == 12
