@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.topic_metadata import cluster_metadata
 
 TOPIC = "failover"
 QUIET_S = 11.0
@@ -36,7 +37,7 @@ def measure(kills: int) -> list[float]:
         waits = []
         for _ in range(kills):
             _write_for(producer, QUIET_S)
-            leader = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].leader
+            leader = cluster_metadata(admin, TOPIC).topics[TOPIC].partitions[0].leader
             cluster.kill(leader)
             waits.append(_next_acknowledgement(producer))
             print(f"{len(waits)} of {kills}: {waits[-1]:.2f} s", flush=True)
@@ -73,7 +74,7 @@ def _next_acknowledgement(producer: Producer) -> float:
 
 def _wait_in_sync(admin: AdminClient) -> None:
     until = time.monotonic() + PATIENCE_S
-    while len(admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0].isrs) < 3:
+    while len(cluster_metadata(admin, TOPIC).topics[TOPIC].partitions[0].isrs) < 3:
         assert time.monotonic() < until, "the killed node did not come back in sync"
         time.sleep(0.2)
 

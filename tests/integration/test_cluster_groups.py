@@ -23,6 +23,7 @@ from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.wire.api import ApiKey
 from tests.integration.command import penstock
 from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.topic_metadata import cluster_metadata
 from tests.support.transaction_wire import Wire
 
 pytestmark = pytest.mark.timeout(180)
@@ -42,12 +43,12 @@ class Bench:
         self.admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(PATIENCE_S)
 
     def coordinator(self, group: str) -> int:
-        topic = self.admin.list_topics(CONSUMER_OFFSETS, timeout=PATIENCE_S).topics[CONSUMER_OFFSETS]
+        topic = cluster_metadata(self.admin, CONSUMER_OFFSETS).topics[CONSUMER_OFFSETS]
         return int(topic.partitions[partition_of(group, SHARDS)].leader)
 
     def healed(self) -> None:
         def is_healed() -> bool:
-            topics = self.admin.list_topics(timeout=PATIENCE_S).topics.values()
+            topics = cluster_metadata(self.admin).topics.values()
             return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
 
         until(is_healed, what="every replica in sync")

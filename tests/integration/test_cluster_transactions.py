@@ -14,6 +14,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.model.topic import TRANSACTION_STATE
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.topic_metadata import cluster_metadata
 from tests.support.transaction_wire import Producer as Writer
 from tests.support.transaction_wire import Wire, produce_request
 
@@ -39,7 +40,7 @@ class Bench:
         self.admin.create_topics([NewTopic(TOPIC, 3, replica_assignment=replicas)])[TOPIC].result(PATIENCE_S)
 
     def leader(self, topic: str, index: int) -> int:
-        found = self.admin.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions[index]
+        found = cluster_metadata(self.admin, topic).topics[topic].partitions[index]
         return int(found.leader)
 
     def coordinator(self, transactional_id: str) -> int:
@@ -82,7 +83,7 @@ class Bench:
         until(lambda: all(len(each.isrs) == 3 for topic in self._topics() for each in topic.partitions.values()))
 
     def _topics(self) -> Any:
-        return self.admin.list_topics(timeout=PATIENCE_S).topics.values()
+        return cluster_metadata(self.admin).topics.values()
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.topic_metadata import cluster_metadata
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "100",
@@ -57,11 +58,11 @@ class Topic:
 
     @property
     def leader(self) -> int:
-        return self.admin.list_topics(self.name, timeout=20).topics[self.name].partitions[0].leader
+        return cluster_metadata(self.admin, self.name).topics[self.name].partitions[0].leader
 
     @property
     def isr(self) -> list[int]:
-        return sorted(self.admin.list_topics(self.name, timeout=20).topics[self.name].partitions[0].isrs)
+        return sorted(cluster_metadata(self.admin, self.name).topics[self.name].partitions[0].isrs)
 
     def start(self) -> int:
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "none"})

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.topic_metadata import cluster_metadata
 
 SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -45,8 +46,8 @@ class Topic:
         self.sent = 0
 
     def state(self, index: int = 0) -> tuple[int, list[int]]:
-        """The leader and the sorted in-sync set, as any node says."""
-        found = self.admin.list_topics(self.name, timeout=20).topics[self.name].partitions[index]
+        """The leader and the sorted in-sync set, as some node describes them."""
+        found = cluster_metadata(self.admin, self.name).topics[self.name].partitions[index]
         return found.leader, sorted(found.isrs)
 
     @property
@@ -80,7 +81,7 @@ class Topic:
             {"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "auto.offset.reset": "earliest",
              "enable.auto.commit": False, **config}
         )  # fmt: skip
-        count = len(self.admin.list_topics(self.name, timeout=20).topics[self.name].partitions)
+        count = len(cluster_metadata(self.admin, self.name).topics[self.name].partitions)
         consumer.assign([TopicPartition(self.name, index, 0) for index in range(count)])
         found: dict[tuple[int, int], bytes] = {}
         deadline = time.monotonic() + 30

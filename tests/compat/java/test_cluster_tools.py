@@ -15,6 +15,7 @@ from penstock.coordinator.keys import partition_of
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.topic_metadata import cluster_metadata
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -63,7 +64,7 @@ def send(cluster: PenstockCluster, topic: str, count: int, *, partition: int = 0
 
 
 def coordinator(cluster: PenstockCluster, group: str) -> int:
-    topic = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("__consumer_offsets", timeout=10)
+    topic = cluster_metadata(AdminClient({"bootstrap.servers": cluster.bootstrap}), "__consumer_offsets")
     return int(topic.topics["__consumer_offsets"].partitions[partition_of(group, SHARDS)].leader)
 
 
