@@ -306,10 +306,16 @@ def _worst(loop: LoopHeld | None) -> str:
 def latency(
     samples: Sequence[dict[str, Any]], kind: str, begin: float, end: float, *, is_quiet: bool = False
 ) -> Latency:
-    """The latency of the innocent client's requests that began in a phase; those of the quiet one ended in it too."""
-    chosen = [each for each in samples if each["kind"].startswith(kind) and begin <= each["began"] < end]
-    if is_quiet:
-        chosen = [each for each in chosen if each["began"] + each["took_ms"] / 1000 < end]
+    """The latency of the innocent client's requests that were under way in a phase, or all within it if it is quiet."""
+
+    def is_meant(began: float, ended: float) -> bool:
+        return begin <= began and ended < end if is_quiet else began < end and begin < ended
+
+    chosen = [
+        each
+        for each in samples
+        if each["kind"].startswith(kind) and is_meant(each["began"], each["began"] + each["took_ms"] / 1000)
+    ]
     times = sorted(wait for each in chosen for wait in waits_of(kind, each["took_ms"]))
     if not times:
         return Latency(0, 0.0, 0.0, 0.0)

@@ -94,3 +94,12 @@ def test_a_long_wait_weighs_as_much_as_the_requests_that_it_held_up() -> None:
     assert found.p99_ms > 400
     assert found.max_ms == 1_000.0
     assert found.count == 901
+
+
+def test_a_request_that_lasts_through_the_attack_counts_for_it() -> None:
+    before, through = (
+        {"kind": "small fetch", "began": at, "took_ms": took, "error": ""} for at, took in ((1, 10), (2, 9e3))
+    )
+    samples = [before, through]
+    assert latency(samples, "small", 3.0, 8.0).max_ms == 9_000
+    assert latency(samples, "small", 0.0, 3.0, is_quiet=True).max_ms == 10

@@ -141,11 +141,14 @@ class SocketConnection:
 
     def _read_ahead(self) -> None:
         """Keep reading a little while paused: that is how a peer's departure shows."""
-        data = self._socket.recv(UNREAD_SIZE_MAX - len(self._unread))
-        if not data:
-            self._drop(None)
-            return
-        self._unread += data
+        # The read that came before the pause may have brought more than this already.
+        room = UNREAD_SIZE_MAX - len(self._unread)
+        if room > 0:
+            data = self._socket.recv(room)
+            if not data:
+                self._drop(None)
+                return
+            self._unread += data
         if len(self._unread) >= UNREAD_SIZE_MAX:
             self._watch(False)
 

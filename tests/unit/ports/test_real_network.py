@@ -164,6 +164,25 @@ async def test_a_paused_connection_hands_over_nothing_until_it_is_resumed(server
     assert [await read_frame(reader) for _ in range(4)] == bodies[2:]
 
 
+async def test_a_paused_peer_may_have_sent_more_than_is_read_ahead(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    monkeypatch.setattr(real_connection, "UNREAD_SIZE_MAX", 16)
+    server.pause_after = 1
+    bodies = [b"%04d" % number for number in range(20)]
+    reader, writer = await server.client()
+    # One read takes more than is read ahead of a paused connection; what comes behind it is not read.
+    writer.write(b"".join(map(framed, bodies[:10])))
+    assert await read_frame(reader) == bodies[0]
+    writer.write(b"".join(map(framed, bodies[10:])))
+    await until(lambda: bool(failures) or not server.sessions[0].connection._reading)  # type: ignore[attr-defined]
+    server.sessions[0].connection.resume_frames()
+    assert [await read_frame(reader) for _ in bodies[1:]] == bodies[1:]
+    assert failures == []
+
+
 async def test_the_departure_of_a_paused_peer_is_noticed(server: Server) -> None:
     server.pause_after = 1
     reader, writer = await server.client()
