@@ -39,9 +39,11 @@ from penstock.ports.disk import Disk
 from penstock.ports.entropy import Entropy
 from penstock.ports.instruments import Instruments
 from penstock.ports.network import Network
+from penstock.ports.offload import Offload
 from penstock.quotas.throttle import Throttle
 from penstock.replication.company import Wiring
 from penstock.replication.replicas import Replicas
+from penstock.scheduling.scheduler import Scheduler
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
 from penstock.server.monitoring import Monitoring
@@ -85,9 +87,10 @@ class Node:
         disk: Disk,
         network: Network,
         children: Children | None = None,
+        offload: Offload | None = None,
         instruments: Instruments | None = None,
     ) -> None:
-        """Without `children` what would be theirs to do is done on the event loop, in slices.
+        """Without `children` what would be theirs to do is done on the event loop, in slices; without `offload` too.
 
         Without `instruments` there is no endpoint for metrics.
         """
@@ -110,6 +113,7 @@ class Node:
         self._peers: Peers | None = None
         self._lifecycle: Lifecycle | None = None
         self._children = children
+        self._scheduler = Scheduler(clock, offload)
         self._cleaner: Cleaner | None = None
 
     @property
@@ -181,7 +185,7 @@ class Node:
             await self._until_ready(quorum)
         await self._take_part(self._context, bonds, marker_sender)
         self._clean_up_from_now_on(self._context)
-        self._monitoring.begin(self._context, self._admission)
+        self._monitoring.begin(self._context, self._admission, dispatcher)
         if quorum.is_alone:
             self._server.serve(dispatcher)
         else:
@@ -297,6 +301,7 @@ class Node:
             relay=Relay(quorum=quorum, clock=self._clock),
             throttle=self._throttle,
             metrics=self.metrics,
+            scheduler=self._scheduler,
             metadata_views=MetadataViews(self._clock.monotonic),
         )
         return context, marker_sender
@@ -354,6 +359,7 @@ class Node:
     def abandon(self) -> None:
         """Stop at once, as a crash would: nothing is handed over, and the data folder is left as it is."""
         self._server.stop()
+        self._scheduler.stop()
         if self._lifecycle is not None:
             self._lifecycle.stop()
         if self._peers is not None:
@@ -378,6 +384,7 @@ class Node:
             broker_epoch = self._lifecycle.broker_epoch
             self._lifecycle.stop()
         self._server.stop()
+        self._scheduler.stop()
         if self._context is not None:
             context, self._context = self._context, None
             context.monitor.stop()

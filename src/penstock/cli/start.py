@@ -118,7 +118,16 @@ async def _serve(settings: "BrokerSettings") -> None:
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
-    from penstock.ports.real import RealChildren, RealClock, RealDisk, RealEntropy, RealNetwork, real_instruments
+    from penstock.ports.real import (
+        RealChildren,
+        RealClock,
+        RealDisk,
+        RealEntropy,
+        RealNetwork,
+        ThreadOffload,
+        real_instruments,
+    )
+    from penstock.ports.real_process import settle_memory
 
     _allow_many_files()
     asked_to_stop = asyncio.Event()
@@ -133,6 +142,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         disk=disk,
         network=network,
         children=RealChildren(),
+        offload=ThreadOffload(),
         instruments=real_instruments(disk, network),
     )
     asked = asyncio.ensure_future(asked_to_stop.wait())
@@ -145,6 +155,7 @@ async def _serve(settings: "BrokerSettings") -> None:
             await asyncio.gather(starting, return_exceptions=True)
             return
         await starting
+        settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
         broken = asyncio.ensure_future(node.broken.wait())
         await asyncio.wait((broken, asked), return_when=asyncio.FIRST_COMPLETED)

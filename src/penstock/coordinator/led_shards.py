@@ -132,7 +132,8 @@ class LedShards(Generic[S]):
     def _lead(self, index: int, leader_epoch: int) -> bool:
         partition = self._replicas.find(self._topic, index)
         if partition is None:
-            log.error("what %s-%d keeps is offline with its log", self._topic, index)
+            if not self._replicas.is_opening(self._topic, index):
+                log.error("cannot coordinate %s-%d: its log is offline", self._topic, index)
             return False
         self.epochs[index] = leader_epoch
         self.runtime.lead(index, PartitionLog(partition, self._clock, self._commit_timeout_ms))

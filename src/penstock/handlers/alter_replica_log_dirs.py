@@ -24,19 +24,23 @@ async def handle(context: Context, request: Request) -> AlterReplicaLogDirsRespo
     outcomes: dict[str, dict[int, ErrorCode]] = {}
     for folder in body.dirs:
         for topic in folder.topics:
-            for index in topic.partitions:
+            async for index in request.pace.each(topic.partitions):
                 outcomes.setdefault(topic.name, {})[index] = _outcome(context, folder.path, topic.name, index)
     return AlterReplicaLogDirsResponse(
         throttle_time=NO_THROTTLE,
         results=tuple(
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic_name(name),
-                partitions=tuple(
-                    AlterReplicaLogDirPartitionResult(partition_index=int32(index), error_code=code)
-                    for index, code in codes.items()
-                ),
-            )
-            for name, codes in outcomes.items()
+            [
+                AlterReplicaLogDirTopicResult(
+                    topic_name=topic_name(name),
+                    partitions=tuple(
+                        [
+                            AlterReplicaLogDirPartitionResult(partition_index=int32(index), error_code=code)
+                            async for index, code in request.pace.each(codes.items())
+                        ]
+                    ),
+                )
+                for name, codes in outcomes.items()
+            ]
         ),
     )
 

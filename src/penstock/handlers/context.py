@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.handlers.metadata_views import MetadataViews
+from penstock.scheduling.scheduler import UNPACED, Pace
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.ports.network import Connection
     from penstock.quotas.throttle import Throttle
     from penstock.replication.replicas import Replicas
+    from penstock.scheduling.scheduler import Scheduler
     from penstock.storage.store import LogStore
     from penstock.transactions.asking import TransactionCoordinators
     from penstock.transactions.marker_writer import MarkerWriter
@@ -67,6 +69,7 @@ class Context:
     relay: "Relay"
     throttle: "Throttle"
     metrics: "Metrics"
+    scheduler: "Scheduler"
     metadata_views: MetadataViews = field(default_factory=MetadataViews)
 
 
@@ -78,6 +81,8 @@ class Request:
     body: Any
     connection: "Connection"
     listener: str = "PLAINTEXT"
+    pace: Pace = UNPACED
+    """How its long work is done (docs/internals/loop.md)."""
 
     @property
     def client_host(self) -> str:

@@ -50,7 +50,7 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     for topic in body.topics:
         asked = offsets.setdefault(topic.name, {})
         asked.update((partition.partition_index, partition.offset) for partition in topic.partitions)
-    await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked])
+    await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked], request.pace)
     moved = {
         name: {index: _advance_start(context, name, index, offset) for index, offset in asked.items()}
         for name, asked in offsets.items()

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, int64, topic_name
+from penstock.scheduling.scheduler import Pace
 
 if TYPE_CHECKING:
     from penstock.replication.partition import Partition
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 async def handle(context: Context, request: Request) -> DescribeLogDirsResponse:
     body: DescribeLogDirsRequest = request.body
-    return DescribeLogDirsResponse(throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=(_describe(context, body),))
+    return DescribeLogDirsResponse(
+        throttle_time=NO_THROTTLE, error_code=NO_ERROR, results=(await _describe(context, body, request.pace),)
+    )
 
 
-def _describe(context: Context, body: DescribeLogDirsRequest) -> DescribeLogDirsResult:
+async def _describe(context: Context, body: DescribeLogDirsRequest, pace: Pace) -> DescribeLogDirsResult:
     directory = context.store.directory
     if directory.failure is not None:
         return _failed(directory.path)
@@ -40,22 +43,24 @@ def _describe(context: Context, body: DescribeLogDirsRequest) -> DescribeLogDirs
     return DescribeLogDirsResult(
         error_code=NO_ERROR,
         log_dir=directory.path,
-        topics=_topics(context, _wanted(body)),
+        topics=await _topics(context, await _wanted(body, pace), pace),
         total_bytes=int64(total),
         usable_bytes=int64(usable),
         is_cordoned=directory.refusal is not None,
     )
 
 
-def _wanted(body: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
+async def _wanted(body: DescribeLogDirsRequest, pace: Pace) -> set[tuple[str, int]] | None:
     if body.topics is None:
         return None
-    return {(str(topic.topic), index) for topic in body.topics for index in topic.partitions}
+    return {(str(topic.topic), index) async for topic in pace.each(body.topics) for index in topic.partitions}
 
 
-def _topics(context: Context, wanted: set[tuple[str, int]] | None) -> tuple[DescribeLogDirsTopic, ...]:
+async def _topics(
+    context: Context, wanted: set[tuple[str, int]] | None, pace: Pace
+) -> tuple[DescribeLogDirsTopic, ...]:
     found: dict[str, list[DescribeLogDirsPartition]] = {}
-    for partition in context.replicas.all():
+    async for partition in pace.each(list(context.replicas.all())):
         if wanted is None or (partition.topic, partition.index) in wanted:
             found.setdefault(partition.topic, []).append(_partition(partition))
     return tuple(

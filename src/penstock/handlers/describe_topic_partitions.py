@@ -28,7 +28,11 @@ async def handle(context: Context, request: Request) -> DescribeTopicPartitionsR
     body: DescribeTopicPartitionsRequest = request.body
     image = context.quorum.image
     all_topics = not body.topics
-    names = sorted(image.topics) if all_topics else sorted({TopicName(topic.name) for topic in body.topics})
+    names = (
+        sorted(image.topics)
+        if all_topics
+        else sorted({TopicName(topic.name) async for topic in request.pace.each(body.topics)})
+    )
     first = 0
     if body.cursor is not None:
         from_name = TopicName(body.cursor.topic_name)
@@ -41,7 +45,7 @@ async def handle(context: Context, request: Request) -> DescribeTopicPartitionsR
     room = max(min(most, body.response_partition_limit), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     cursor: Cursor | None = None
-    for name in names:
+    async for name in request.pace.each(names):
         if room == 0:
             cursor = Cursor(topic_name=topic_name(name), partition_index=int32(0))
             break

@@ -11,6 +11,7 @@ replica_fetch.py. Version notes stand in wire/hot/fetch.py.
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from penstock.handlers import replica_fetch
 from penstock.handlers.context import Context
@@ -20,10 +21,12 @@ from penstock.handlers.throttled import charge_fetch, throttle_ms
 from penstock.metadata.opening import METADATA_TOPIC_ID
 from penstock.model.errors import UNKNOWN_SERVER_ERROR, Corruption, OffsetNotAvailable, Refusal, StorageError
 from penstock.model.ids import NodeId
+from penstock.model.job import Job
 from penstock.replication.fetch_session import FetchSession, FetchSessions
 from penstock.replication.isr import most_caught_up
 from penstock.replication.partition import Partition
 from penstock.replication.waiting import Deadlines
+from penstock.scheduling.scheduler import SLICE_COST, ClientGone
 from penstock.wire.frame import Header
 from penstock.wire.hot.fetch import (
     TOPIC_ID_FROM,
@@ -42,6 +45,10 @@ METADATA_TOPIC = METADATA_TOPIC_ID.bytes
 FOLLOWERS_SERVE_FROM = 11
 HINTS_FROM = 16
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+LARGE_COUNT_MIN: Final = 500
+"""With more partitions than this a fetch is answered in slices: each takes some microseconds to look at."""
 
 
 class FetchHandler:
@@ -79,6 +86,9 @@ class FetchHandler:
                 throttle_ms=header.throttle_ms,
             )
         fetch = ParkedFetch(self, header, request, session, listener)
+        if len(request.partitions if session is None else session.partitions) > LARGE_COUNT_MIN:
+            fetch.begin(now + request.max_wait_ms / 1000)
+            return fetch
         parts = fetch.attempt()
         if parts is not None:
             return parts
@@ -92,10 +102,14 @@ class ParkedFetch(Parked):
     __slots__ = (
         "_by_id",
         "_client",
+        "_deadline",
         "_gained",
         "_handler",
         "_header",
+        "_is_final",
+        "_is_looking",
         "_listener",
+        "_looks_again",
         "_max_bytes",
         "_missing",
         "_request",
@@ -120,9 +134,70 @@ class ParkedFetch(Parked):
         else:
             self._client = client
             self._max_bytes = min(self._max_bytes, client.fetch_size_max)
+        self._is_looking = self._looks_again = self._is_final = False
+        self._deadline = 0.0
         self._missing = 0
         self._gained = 0
         self._waits_on: list[Partition] = []
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are so many partitions that looking at all of them takes several slices."""
+        asked = self._request.partitions if self._session is None else self._session.partitions
+        return len(asked) > LARGE_COUNT_MIN
+
+    def begin(self, deadline: float) -> None:
+        """Look at many partitions, and wait for more records if that is better."""
+        self._deadline = deadline
+        self._look_in_slices(final=False)
+
+    def _look_in_slices(self, *, final: bool) -> None:
+        if self._is_looking:
+            # What has changed meanwhile may be in a partition that was looked at already.
+            self._looks_again = True
+            self._is_final = self._is_final or final
+            return
+        self._is_looking, self._looks_again, self._is_final = True, False, final
+        self._handler.context.scheduler.run(
+            self._attempting(final=final), self._looked, is_wanted=lambda: not self.is_abandoned
+        )
+
+    def _looked(self, parts: Any, error: BaseException | None) -> None:
+        self._is_looking = False
+        if isinstance(error, ClientGone):
+            return
+        if error is not None:
+            log.error("%r failed", self._header, exc_info=error)
+            self._leave()
+            self.fail()
+        elif parts is not None:
+            self._leave()
+            self.ready(parts)
+        else:
+            if self._deadline:
+                deadline, self._deadline = self._deadline, 0.0
+                self.park(deadline)
+            if self._looks_again:
+                self._look_in_slices(final=self._is_final)
+
+    def _attempting(self, *, final: bool) -> Job[Parts | None]:
+        """What `attempt` does, in slices."""
+        if self._client is not None and (wait := charge_fetch(self._client, 0, self._handler.clock)):
+            return self._write((), self._session, throttle_ms(wait))
+        answers: list[PartitionAnswer] = []
+        size = 0
+        urgent = final or self._request.max_wait_ms <= 0
+        for number, asked in enumerate(self._asked()):
+            if number % SLICE_COST == SLICE_COST - 1:
+                yield None
+            answer = self._read(asked, max(0, self._max_bytes - size), at_least_one=size == 0)
+            answers.append(answer)
+            size += answer.size
+            urgent = urgent or _is_urgent(answer)
+        if not urgent and size < min(self._request.min_bytes, self._max_bytes):
+            self._missing = self._request.min_bytes - size
+            return None
+        return self._answer(answers)
 
     def attempt(self, *, final: bool = False) -> Parts | None:
         """The answer, or None if it is better to wait for more."""
@@ -139,10 +214,8 @@ class ParkedFetch(Parked):
             answers.append(answer)
             size += answer.size
             room = max(0, room - answer.size)
-            if answer.diverging is not None or answer.preferred_read_replica >= 0:
+            if _is_urgent(answer):
                 urgent = True
-            elif answer.error_code and answer.error_code != OffsetNotAvailable.code:
-                urgent = True  # A mark that is not known yet will be soon: that is worth waiting for.
         if not urgent and answers and size < min(request.min_bytes, self._max_bytes):
             self._missing = request.min_bytes - size
             return None
@@ -319,6 +392,9 @@ class ParkedFetch(Parked):
 
     def _look_again(self, *, final: bool) -> None:
         if self.parts is None and self.on_ready is not None:
+            if self.is_large:
+                self._look_in_slices(final=final)
+                return
             parts = self.attempt(final=final)
             if parts is not None:
                 self._leave()
@@ -332,3 +408,11 @@ class ParkedFetch(Parked):
         for partition in self._waits_on:
             partition.remove_waiting(self)
         self._waits_on = []
+
+
+def _is_urgent(answer: PartitionAnswer) -> bool:
+    """Whether the client should hear of it at once."""
+    if answer.diverging is not None or answer.preferred_read_replica >= 0:
+        return True
+    # A mark that is not known yet will be soon: that is worth waiting for.
+    return answer.error_code not in (0, OffsetNotAvailable.code)

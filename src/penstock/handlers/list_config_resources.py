@@ -31,10 +31,12 @@ async def handle(context: Context, request: Request) -> ListConfigResourcesRespo
         throttle_time=NO_THROTTLE,
         error_code=NO_ERROR,
         config_resources=tuple(
-            ResourceEntity(resource_name=name, resource_type=int8(kind))
-            for kind in TYPES
-            if kind in asked
-            for name in _names(image, kind)
+            [
+                ResourceEntity(resource_name=name, resource_type=int8(kind))
+                for kind in TYPES
+                if kind in asked
+                async for name in request.pace.each(_names(image, kind))
+            ]
         ),
     )
 

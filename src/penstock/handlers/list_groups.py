@@ -26,12 +26,14 @@ async def handle(context: Context, request: Request) -> ListGroupsResponse:
         throttle_time=NO_THROTTLE,
         error_code=error,
         groups=tuple(
-            ListedGroup(
-                group_id=group(listed.group_id),
-                protocol_type=listed.protocol_type,
-                group_state=listed.state,
-                group_type=listed.type.lower(),
-            )
-            for listed in found
+            [
+                ListedGroup(
+                    group_id=group(listed.group_id),
+                    protocol_type=listed.protocol_type,
+                    group_state=listed.state,
+                    group_type=listed.type.lower(),
+                )
+                async for listed in request.pace.each(found)
+            ]
         ),
     )

@@ -10,6 +10,7 @@ OFFSET_NOT_AVAILABLE, older ones LEADER_NOT_AVAILABLE. Goes to replication/parti
 """
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -24,7 +25,9 @@ from penstock.handlers.cluster_view import find_partition
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
 from penstock.handlers.shown import until_shown
-from penstock.model.errors import OffsetNotAvailable, Refusal
+from penstock.model.errors import NotLeaderOrFollower, OffsetNotAvailable, Refusal
+from penstock.scheduling.scheduler import Pace
+from penstock.wire.unpacking import DECOMPRESSED_SIZE_MAX
 
 if TYPE_CHECKING:
     from penstock.replication.partition import Partition
@@ -62,26 +65,31 @@ NOTHING: Final = Found(-1, -1, -1)
 
 async def handle(context: Context, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
-    asked = Counter((topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions)
+    asked: Counter[tuple[str, int]] = Counter()
+    for topic in body.topics:
+        async for partition in request.pace.each(topic.partitions):
+            asked[topic.name, partition.partition_index] += 1
     if body.replica_id == CONSUMER:
-        await until_shown(context, asked)
+        await until_shown(context, asked, request.pace)
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in body.topics:
         # A topic may be named twice; the answer has it once, as Kafka's.
         answers = topics.setdefault(topic.name, {})
-        for partition in topic.partitions:
+        async for partition in request.pace.each(topic.partitions):
             twice = asked[topic.name, partition.partition_index] > 1
-            answers[partition.partition_index] = _answer(context, request, topic.name, partition, twice=twice)
+            answers[partition.partition_index] = await _answer(context, request, topic.name, partition, twice=twice)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
         topics=tuple(
-            ListOffsetsTopicResponse(name=topic_name(name), partitions=tuple(answers.values()))
-            for name, answers in topics.items()
+            [
+                ListOffsetsTopicResponse(name=topic_name(name), partitions=tuple(answers.values()))
+                async for name, answers in request.pace.each(topics.items())
+            ]
         ),
     )
 
 
-def _answer(
+async def _answer(
     context: Context, request: Request, topic: str, asked: ListOffsetsPartition, *, twice: bool
 ) -> ListOffsetsPartitionResponse:
     version = request.header.version
@@ -96,7 +104,7 @@ def _answer(
         partition = find_partition(context, topic, asked.partition_index)
         if body.replica_id != DEBUGGER:
             partition.check_epoch(asked.current_leader_epoch)
-        found = _find(partition, asked.timestamp, body)
+        found = await _find(partition, asked.timestamp, body, request.pace)
     except OffsetNotAvailable as refusal:
         late = version < KNOWS_OFFSET_NOT_AVAILABLE_FROM
         return _reply(asked, ErrorCode.leader_not_available if late else failed(refusal), NOTHING)
@@ -111,18 +119,22 @@ def _visible_end(partition: "Partition", body: ListOffsetsRequest) -> int:
     return partition.end_for_consumers(committed_only=body.isolation_level == READ_COMMITTED)
 
 
-def _find(partition: "Partition", timestamp: int, body: ListOffsetsRequest) -> Found:
+async def _find(partition: "Partition", timestamp: int, body: ListOffsetsRequest, pace: Pace) -> Found:
     log = partition.log
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         empty = log.start_offset == log.end_offset
         return Found(-1, log.start_offset, partition.leader_epoch if empty else log.epochs.epoch_at(log.start_offset))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    end = _visible_end(partition, body)
     if timestamp == LATEST:
-        return Found(-1, end, partition.leader_epoch)
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.lookup_time(timestamp)
-    if found is None or not 0 <= found[1] < end:
+        return Found(-1, _visible_end(partition, body), partition.leader_epoch)
+    start = log.max_timestamp if timestamp == MAX_TIMESTAMP else partial(log.lookup_time, timestamp)
+    epoch = partition.leader_epoch
+    found = await pace.finish(start, memory=DECOMPRESSED_SIZE_MAX)
+    if partition.leader_epoch != epoch:
+        # The log may have been cut while it was read.
+        raise NotLeaderOrFollower
+    if found is None or not 0 <= found[1] < _visible_end(partition, body):
         return NOTHING
     return Found(*found)
 

@@ -36,11 +36,13 @@ async def handle(context: Context, request: Request) -> ListTransactionsResponse
         error_code=error,
         unknown_state_filters=tuple(name for name in dict.fromkeys(body.state_filters) if name not in names),
         transaction_states=tuple(
-            TransactionState(
-                transactional_id=TransactionalId(each.transactional_id),
-                producer_id=ProducerId(each.producer_id),
-                transaction_state=each.state,
-            )
-            for each in found
+            [
+                TransactionState(
+                    transactional_id=TransactionalId(each.transactional_id),
+                    producer_id=ProducerId(each.producer_id),
+                    transaction_state=each.state,
+                )
+                async for each in request.pace.each(found)
+            ]
         ),
     )

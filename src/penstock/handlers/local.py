@@ -12,7 +12,7 @@ from penstock.wire.api import APIS
 from penstock.wire.frame import Header
 
 if TYPE_CHECKING:
-    from penstock.ports.network import Part
+    from penstock.ports.network import KeptFrame, Part
 
 CLIENT_ID: Final = "local"
 
@@ -28,6 +28,9 @@ class _NoConnection:
         raise AssertionError("the answer is returned")
 
     send_now = send
+
+    def keep_frame(self, frame: memoryview) -> "KeptFrame":
+        raise AssertionError("no frame is handed over")
 
     def unsent_size(self) -> int:
         return 0

@@ -10,7 +10,6 @@ Goes to creation.py for missing topics, to metadata_views.py for what is shown. 
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
 
-import asyncio
 from collections.abc import Container, Iterable
 from contextlib import suppress
 from typing import Final
@@ -27,6 +26,7 @@ from penstock.metadata.image import Image
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicId
 from penstock.model.ids import NO_NODE, TopicName
 from penstock.model.topic import name_problem
+from penstock.scheduling.scheduler import Pace
 from penstock.wire.frame import Header
 from penstock.wire.hot import metadata as wire
 
@@ -34,7 +34,8 @@ IDS_FROM: Final = 12
 # The work on an answer, in units of about a quarter of a microsecond. Between slices others get their turn.
 FINDING_COST: Final = 1
 MAKING_COST: Final = 5
-SLICE_COST_MAX: Final = 20_000
+SLICE_COST_MAX: Final = 8_000
+TOPICS_MADE_AT_ONCE: Final = 50
 
 
 async def handle(context: Context, request: Request) -> Encoded:
@@ -43,10 +44,10 @@ async def handle(context: Context, request: Request) -> Encoded:
     version = header.version
     if body.topics and version < IDS_FROM and any(topic.name is None or topic.topic_id for topic in body.topics):
         return _refused(header, body)
-    names, unknown_ids = _asked_for(context.quorum.image, body)
+    names, unknown_ids = await _asked_for(context.quorum.image, body, request.pace)
     made: frozenset[TopicName] = frozenset()
     if names is not None and body.allow_auto_topic_creation and context.settings.flag("auto.create.topics.enable"):
-        made = await _create_missing(context, names)
+        made = await _create_missing(context, names, request.pace)
     image = context.quorum.image
     views = context.metadata_views
     reach = views.reach(image, request.listener)
@@ -55,10 +56,10 @@ async def handle(context: Context, request: Request) -> Encoded:
     # Who asks for no topic asks for the brokers, and Java's admin client then waits for every one of them to answer.
     cluster = reach.cluster(image, version, context.cluster_id, context.node_id, lingers=names is None or bool(names))
     if names is None:
-        topic_count, topics = len(image.topics), await _all(view, image)
+        topic_count, topics = len(image.topics), await _all(view, image, request.pace)
     else:
         pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
-        pieces += await _pieces(view, image, names, made=made)
+        pieces += await _pieces(view, image, names, request.pace, made=made)
         topic_count, topics = len(pieces), b"".join(pieces)
     cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
     return Encoded(
@@ -68,13 +69,18 @@ async def handle(context: Context, request: Request) -> Encoded:
     )
 
 
-def _asked_for(image: Image, body: MetadataRequest) -> tuple[list[TopicName] | None, list[UUID]]:
+async def _asked_for(image: Image, body: MetadataRequest, pace: Pace) -> tuple[list[TopicName] | None, list[UUID]]:
     """The names that are asked for, None for all there are, and the ids that no topic has."""
     if body.topics is None:
         return None, []
-    ids = dict.fromkeys(topic.topic_id for topic in body.topics if topic.topic_id is not None)
+    ids: dict[UUID, None] = {}
+    named: dict[TopicName, None] = {}
+    async for topic in pace.each(body.topics):
+        if topic.topic_id is not None:
+            ids[topic.topic_id] = None
+        named[TopicName(topic.name or "")] = None
     if not ids:
-        return list(dict.fromkeys(TopicName(topic.name or "") for topic in body.topics)), []
+        return list(named), []
     names = []
     unknown = []
     for topic_id in ids:
@@ -86,30 +92,31 @@ def _asked_for(image: Image, body: MetadataRequest) -> tuple[list[TopicName] | N
     return names, unknown
 
 
-async def _create_missing(context: Context, names: Iterable[TopicName]) -> frozenset[TopicName]:
+async def _create_missing(context: Context, names: Iterable[TopicName], pace: Pace) -> frozenset[TopicName]:
     """Create what can be and return what was missing; what cannot be made is simply not there afterwards."""
     image = context.quorum.image
-    missing = [name for name in names if name not in image.topics and name_problem(name) is None]
-    if missing:
+    missing = [name async for name in pace.each(names) if name not in image.topics and name_problem(name) is None]
+    for start in range(0, len(missing), TOPICS_MADE_AT_ONCE):
         with suppress(Refusal):
-            await create_by_themselves(context, missing)
+            await create_by_themselves(context, missing[start : start + TOPICS_MADE_AT_ONCE])
+        await pace.rest()
     return frozenset(missing)
 
 
-async def _all(view: View, image: Image) -> bytes:
+async def _all(view: View, image: Image, pace: Pace) -> bytes:
     topics = view.known_all(image)
     if topics is None:
         # A change makes every client ask again at once; one of them does the work.
         async with view.making_all:
             topics = view.known_all(image)
             if topics is None:
-                topics = b"".join(await _pieces(view, image, image.topics))
+                topics = b"".join(await _pieces(view, image, image.topics, pace))
                 view.keep_all(image, topics)
     return topics
 
 
 async def _pieces(
-    view: View, image: Image, names: Iterable[TopicName], *, made: Container[TopicName] = ()
+    view: View, image: Image, names: Iterable[TopicName], pace: Pace, *, made: Container[TopicName] = ()
 ) -> list[bytes]:
     """The topics' pieces. Others get their turn while many are found or made.
 
@@ -132,7 +139,7 @@ async def _pieces(
         spent += cost
         if spent > SLICE_COST_MAX:
             spent = cost
-            await asyncio.sleep(0)
+            await pace.rest()
         if piece is None:
             piece = view.missing(name) if topic is None else view.topic(topic)
         pieces.append(piece)

@@ -7,6 +7,7 @@ that it never speaks of a later topic of that name. Goes to groups/service.py. R
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for all what the group refuses.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -14,14 +15,21 @@ from uuid import UUID
 
 from penstock.groups.commands import COMMITTED, OffsetCommit, OffsetToCommit
 from penstock.handlers.context import Context
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.reply import Parked, ParkedWrite, Parts
 from penstock.metadata.image import Image
 from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
-from penstock.wire.frame import Header
+from penstock.model.job import Job
+from penstock.scheduling.scheduler import SLICE_COST, ClientGone
+from penstock.wire.frame import Header, MalformedRequest
 from penstock.wire.hot import offset_commit as wire
 
+log = logging.getLogger(__name__)
+
 MEMBER_EPOCHS_FROM: Final = 9
+LARGE_SIZE_MIN: Final = 8 * 1024
+"""A larger request is committed in parts: it has hundreds of partitions, or long notes."""
+LARGE_SIZE_MAX: Final = 4 * 1024 * 1024
 REMEMBERED_MAX: Final = 1 << 12
 """Of so many consumers it is remembered what they commit; that takes less than a kilobyte each."""
 
@@ -94,8 +102,69 @@ class ParkedCommit(Parked):
         return (wire.write_response(header.version, header.correlation_id, rows, throttle_ms=header.throttle_ms),)
 
 
+class _LargeCommit(ParkedCommit):
+    """A commit in several parts; answered when all of them are."""
+
+    __slots__ = ("_codes", "_outstanding", "named", "results")
+
+    def __init__(self, header: Header) -> None:
+        self.results: Results = {}
+        self.named: list[tuple[wire.Topic, int]] = []
+        super().__init__(header, self.results, self.named)
+        self._codes: list[int] = []
+        self._outstanding = 1
+
+    def part(self, count: int) -> Callable[[Any, Exception | None], None]:
+        """What is to be called with the reply to the next part, of so many partitions."""
+        start = len(self._codes)
+        self._codes += [NO_ERROR] * count
+        self._outstanding += 1
+
+        def done(reply: Any, error: Exception | None) -> None:
+            if error is None:
+                self.part_done(start, reply.errors, None)
+            else:
+                code = error.code if isinstance(error, Refusal) else UNKNOWN_SERVER_ERROR
+                self.part_done(start, (), (code, count))
+
+        return done
+
+    def part_done(self, start: int, codes: Sequence[int], all_failed: tuple[int, int] | None) -> None:
+        if all_failed is not None:
+            codes = [all_failed[0]] * all_failed[1]
+        self._codes[start : start + len(codes)] = codes
+        self._outstanding -= 1
+        if not self._outstanding:
+            self.ready(self.answer(self._codes))
+
+
+def _known_offsets(
+    image: Image,
+    topic_named: wire.Topic,
+    partitions: Sequence[wire.Committed],
+    results: Results,
+    named: list[tuple[wire.Topic, int]],
+) -> list[OffsetToCommit]:
+    """The offsets of partitions that exist; what does not is refused in the results."""
+    if isinstance(topic_named, str):
+        topic, unknown = image.topics.get(TopicName(topic_named)), UnknownTopicOrPartition.code
+    else:
+        topic, unknown = image.topics_by_id.get(topic_named), UnknownTopicId.code
+    count = 0 if topic is None else len(topic.partitions)
+    offsets: list[OffsetToCommit] = []
+    for index, offset, leader_epoch, metadata in partitions:
+        if topic is None or not 0 <= index < count:
+            error = unknown if topic is None else UnknownTopicOrPartition.code
+            results.setdefault(topic_named, []).append((index, error))
+            continue
+        named.append((topic_named, index))
+        offsets.append(OffsetToCommit(topic.name, index, offset, topic.id, leader_epoch, metadata))
+    return offsets
+
+
 class OffsetCommitHandler:
     def __init__(self, context: Context) -> None:
+        self._scheduler = context.scheduler
         self._quorum = context.quorum
         self._groups = context.groups
         self._image: Image | None = None
@@ -104,6 +173,8 @@ class OffsetCommitHandler:
 
     def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
         version = header.version
+        if len(frame) > LARGE_SIZE_MIN:
+            return self._handle_large(frame, header)
         data = bytes(frame[header.body_position :])
         image = self._quorum.image
         if image is not self._image:
@@ -130,23 +201,11 @@ class OffsetCommitHandler:
         is_repeatable = body is not None and not body.topics[0][1][0][3]
         if body is None:
             body = wire.read_any(version, data)
-        by_name, by_id = image.topics, image.topics_by_id
         results: Results = {}
         offsets: list[OffsetToCommit] = []
         named: list[tuple[wire.Topic, int]] = []
         for topic_named, partitions in body.topics:
-            if isinstance(topic_named, str):
-                topic, unknown = by_name.get(TopicName(topic_named)), UnknownTopicOrPartition.code
-            else:
-                topic, unknown = by_id.get(topic_named), UnknownTopicId.code
-            count = 0 if topic is None else len(topic.partitions)
-            for index, offset, leader_epoch, metadata in partitions:
-                if topic is None or not 0 <= index < count:
-                    error = unknown if topic is None else UnknownTopicOrPartition.code
-                    results.setdefault(topic_named, []).append((index, error))
-                    continue
-                named.append((topic_named, index))
-                offsets.append(OffsetToCommit(topic.name, index, offset, topic.id, leader_epoch, metadata))
+            offsets += _known_offsets(image, topic_named, partitions, results, named)
         parked = ParkedCommit(header, results, named)
         if not offsets:
             return parked.answer([])
@@ -157,6 +216,54 @@ class OffsetCommitHandler:
             group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
         )
         return self._commit(command, parked)
+
+    def _handle_large(self, frame: memoryview, header: Header) -> Parked:
+        """Commit the offsets of many partitions a few at a time; requests behind it wait until all are decided."""
+        if len(frame) > LARGE_SIZE_MAX:
+            raise MalformedRequest(f"an OffsetCommit request of {len(frame)} bytes is not read")
+        body = wire.read_any(header.version, bytes(frame[header.body_position :]))
+        outer = ParkedWrite()
+
+        def done(reply: Any, error: BaseException | None) -> None:
+            if error is None:
+                outer.applied(reply)
+            elif not isinstance(error, ClientGone):
+                log.error("%r failed", header, exc_info=error)
+                outer.fail()
+
+        self._scheduler.run(self._committing(body, header), done, is_wanted=lambda: not outer.is_abandoned)
+        return outer
+
+    def _committing(self, body: wire.OffsetCommitRequest, header: Header) -> Job[Parked]:
+        image = self._quorum.image
+        commit = _LargeCommit(header)
+        offsets: list[OffsetToCommit] = []
+        for topic_named, partitions in body.topics:
+            for start in range(0, len(partitions), SLICE_COST):
+                rows = partitions[start : start + SLICE_COST]
+                offsets += _known_offsets(image, topic_named, rows, commit.results, commit.named)
+                if len(offsets) >= SLICE_COST:
+                    self._commit_part(body, header, offsets, commit)
+                    offsets = []
+                    yield None
+            # A topic that nobody knows takes some time as well.
+            yield None
+        if offsets:
+            self._commit_part(body, header, offsets, commit)
+        commit.part_done(0, (), None)
+        return commit
+
+    def _commit_part(
+        self, body: wire.OffsetCommitRequest, header: Header, offsets: list[OffsetToCommit], commit: "_LargeCommit"
+    ) -> None:
+        group_id, generation, member_id, instance_id, retention_ms, _ = body
+        knows_epochs = header.version >= MEMBER_EPOCHS_FROM
+        command = OffsetCommit(group_id, offsets, generation, member_id, instance_id, retention_ms, knows_epochs)
+        part_done = commit.part(len(offsets))
+        try:
+            self._groups.commit(command, part_done)
+        except Refusal as refusal:
+            part_done(None, refusal)
 
     def _commit(self, command: OffsetCommit, parked: ParkedCommit) -> Parts | Parked:
         try:

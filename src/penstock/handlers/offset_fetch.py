@@ -9,7 +9,7 @@ UNSTABLE_OFFSET_COMMIT per partition; per group STALE_MEMBER_EPOCH, UNKNOWN_MEMB
 every coordinator refuses.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from penstock.groups.records import OffsetCommitValue
     from penstock.metadata.image import Image
 
+GROUP_COST: Final = 10
+"""What a group costs in a slice, where a partition costs 1."""
+
 Committed = tuple[str, tuple[tuple[int, "OffsetCommitValue | None"], ...]]
 Answer = tuple[wire.Topic, list[wire.PartitionRow]]
 
@@ -32,7 +35,10 @@ Answer = tuple[wire.Topic, list[wire.PartitionRow]]
 async def handle(context: Context, request: Request) -> Encoded:
     body: wire.OffsetFetchRequest = request.body
     header = request.header
-    groups = [await _fetch(context, header.version, group, body.require_stable) for group in body.groups]
+    groups = [
+        await _fetch(context, header.version, group, body.require_stable)
+        async for group in request.pace.each(body.groups, cost=GROUP_COST)
+    ]
     return Encoded((wire.write_response(header.version, header.correlation_id, groups),))
 
 

@@ -5,8 +5,8 @@ replica and below the high watermark, acks=0 not at all: an error then closes th
 which is the only way to tell such a client. Records pass through untouched; storage checks
 them. One partition's refusal leaves the others of the request alone (KIP-467 names records),
 and says who leads where this node does not (KIP-951).
-Version 13 names topics by id. Transactional batches go to verification.py first. Goes to
-replication/replicas.py.
+Version 13 names topics by id. Transactional batches go to verification.py first; a request that would keep the
+event loop for long goes to sliced_produce.py. Goes to replication/replicas.py.
 """
 
 import logging
@@ -14,6 +14,7 @@ import logging
 from penstock.handlers.context import Context
 from penstock.handlers.fetch_errors import HINTED, endpoints_of, leader_hint, not_hosted
 from penstock.handlers.reply import NO_REPLY, Parked, Parts
+from penstock.handlers.sliced_produce import BATCH_COST, SLICE_SIZE, Postponed, SlicedProduce, Writing, read_kept
 from penstock.handlers.verification import CloseConnection, RefusedWrite, Verdicts, Verifier
 from penstock.model.errors import (
     NO_ERROR,
@@ -25,9 +26,13 @@ from penstock.model.errors import (
     Refusal,
     UnsupportedCompressionType,
 )
+from penstock.model.job import Job
+from penstock.ports.network import Connection, KeptFrame, copied
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import HostedTopic
 from penstock.replication.waiting import WaitingProduce
+from penstock.scheduling.scheduler import TakesLonger
+from penstock.storage.validate import Prepared, Unprepared
 from penstock.storage.verification import Verification
 from penstock.transactions.errors import InvalidProducerIdMapping, TransactionalIdAuthorizationFailed
 from penstock.wire.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_SIZE, TRANSACTIONAL
@@ -64,6 +69,18 @@ class ParkedProduce(Parked):
         self._deadline = deadline
         self._outstanding = 0
 
+    def hold(self) -> None:
+        """More partitions are to be written: do not answer before `let_go`."""
+        self._outstanding += 1
+
+    def let_go(self) -> None:
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._outstanding -= 1
+        if self._outstanding == 0:
+            self.ready([self._handler.write(self._header, self._topics, self._listener)])
+
     def wait(self, partition: Partition, offset: int, result: PartitionResult) -> None:
         self._outstanding += 1
 
@@ -71,9 +88,7 @@ class ParkedProduce(Parked):
             if error_code:
                 result.error_code = error_code
                 result.base_offset = -1
-            self._outstanding -= 1
-            if self._outstanding == 0:
-                self.ready([self._handler.write(self._header, self._topics, self._listener)])
+            self._one_less()
 
         partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 
@@ -83,24 +98,44 @@ class ProduceHandler:
         self._context = context
         self._replicas = context.replicas
         self._clock = context.clock
+        self._scheduler = context.scheduler
         self._wakeups = context.replicas.wakeups
-        self._verifier = Verifier(context, self._apply)
+        self._verifier = Verifier(context, self._apply, self._apply_kept)
+        self._slices = SlicedProduce(self, context.scheduler)
 
-    def handle(self, frame: memoryview, header: Header, listener: str = "PLAINTEXT") -> Parts | Parked:
+    def handle(
+        self, frame: memoryview, header: Header, listener: str = "PLAINTEXT", connection: Connection | None = None
+    ) -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
         if request.acks not in (ALL_REPLICAS, 0, 1):
             return self._refuse_all(request, header, InvalidRequiredAcks())
-        if request.transactional_id is None:
-            return self._apply(request, header, None, listener)
         try:
-            return self._verifier.handle(frame, request, header, listener)
+            if request.transactional_id is None:
+                return self._apply(request, header, None, listener)
+            return self._verifier.handle(frame, request, header, listener, connection)
         except InvalidProducerIdMapping as refusal:
             return self._refuse_all(request, header, refusal)
+        except Postponed as postponed:
+            kept = copied(frame) if connection is None else connection.keep_frame(frame)
+            return self._slices.write(postponed.writing, read_kept(kept, header), kept)
+
+    def _apply_kept(
+        self, request: ProduceRequest, header: Header, verdicts: Verdicts, listener: str, kept: KeptFrame
+    ) -> Parts | Parked:
+        try:
+            reply = self._apply(request, header, verdicts, listener)
+        except Postponed as postponed:
+            return self._slices.write(postponed.writing, request, kept)
+        except BaseException:
+            kept.release()
+            raise
+        kept.release()
+        return reply
 
     def _apply(
         self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str
     ) -> Parts | Parked:
-        """Write the batches; transactional ones only with the coordinator's verdicts."""
+        """Write the batches; transactional ones only with the coordinator's verdicts. Raises Postponed."""
         # Followers that wait are answered once, with all that this request brings.
         self._wakeups.held = True
         try:
@@ -118,26 +153,90 @@ class ProduceHandler:
         topics: list[TopicResults] = []
         parked: ParkedProduce | None = None
         failed = False
+        size_left = SLICE_SIZE
         for key, partitions in request.topics:
             topic = hosted.get(key)
             results: list[PartitionResult] = []
             topics.append((key, results))
             for index, records in partitions:
+                if size_left <= 0:
+                    raise Postponed(Writing(header, listener, acks, verdicts, topics, parked, failed))
+                size_left -= BATCH_COST if records is None else BATCH_COST + len(records)
                 result = PartitionResult(index)
+                try:
+                    waits_for = self.write_one(topic, key, records, acks, now_ms, header, result, verdicts)
+                except Unprepared:
+                    try:
+                        waits_for = self._open_and_write(topic, key, records, acks, now_ms, header, result, verdicts)
+                    except TakesLonger:
+                        raise Postponed(Writing(header, listener, acks, verdicts, topics, parked, failed)) from None
                 results.append(result)
-                waits_for = self._write(topic, key, records, acks, now_ms, header, result, verdicts)
                 if waits_for is not None:
-                    deadline = self._clock.monotonic() + request.timeout_ms / 1000
-                    parked = parked or ParkedProduce(self, header, listener, topics, deadline)
+                    parked = parked or self.parked(request, header, listener, topics)
                     parked.wait(*waits_for, result)
                 failed = failed or result.error_code != NO_ERROR
-        if parked is not None:
-            return parked
+        return parked or self.reply(acks, header, topics, listener, failed=failed)
+
+    def parked(
+        self, request: ProduceRequest, header: Header, listener: str, topics: list[TopicResults]
+    ) -> ParkedProduce:
+        return ParkedProduce(self, header, listener, topics, self._clock.monotonic() + request.timeout_ms / 1000)
+
+    def reply(
+        self, acks: int, header: Header, topics: list[TopicResults], listener: str, *, failed: bool
+    ) -> Parts | Parked:
+        """Answer a request of which nothing is waited for."""
         if acks == 0:
             if failed:
                 raise CloseConnection
             return NO_REPLY
         return [self.write(header, topics, listener) if failed else write_produced(header, topics)]
+
+    def _open_and_write(
+        self,
+        topic: HostedTopic | None,
+        key: bytes,
+        records: memoryview | None,
+        acks: int,
+        now_ms: int,
+        header: Header,
+        result: PartitionResult,
+        verdicts: Verdicts | None,
+    ) -> tuple[Partition, int] | None:
+        """Write a batch whose records have to be opened, if that is quick. Raises TakesLonger."""
+        assert topic is not None and records is not None, "the log was asked about them"
+        try:
+            prepared = self._scheduler.now(topic.partitions[result.index].log.prepare(records, now_ms))
+        except Refusal as refusal:
+            self.refused(result, refusal, topic, header)
+            return None
+        return self.write_one(topic, key, records, acks, now_ms, header, result, verdicts, prepared)
+
+    def write_in_turn(
+        self, writing: "Writing", key: bytes, records: memoryview | None, result: PartitionResult
+    ) -> Job[tuple[Partition, int] | None]:
+        """Write one batch of a request that is written in slices; the log may be asked again after each of them."""
+        hosted = self._replicas.by_id if writing.header.version >= TOPIC_ID_FROM else self._replicas.by_name
+        prepared = None
+        while True:
+            topic = hosted.get(key)
+            now_ms = self._clock.wall_ms()
+            self._wakeups.held = True
+            try:
+                return self.write_one(
+                    topic, key, records, writing.acks, now_ms, writing.header, result, writing.verdicts, prepared
+                )
+            except Unprepared:
+                pass
+            finally:
+                self._wakeups.held = False
+                self._wakeups.run()
+            assert topic is not None and records is not None, "the log was asked about them"
+            try:
+                prepared = yield from topic.partitions[result.index].log.prepare(records, now_ms)
+            except Exception as error:
+                self.refused(result, error, topic, writing.header)
+                return None
 
     def write(self, header: Header, topics: list[TopicResults], listener: str) -> bytes:
         """The response, with the way to the leader where this node is not (KIP-951)."""
@@ -157,7 +256,7 @@ class ProduceHandler:
             version, header.correlation_id, topics, throttle_ms=header.throttle_ms, endpoints=endpoints
         )
 
-    def _write(
+    def write_one(
         self,
         topic: HostedTopic | None,
         key: bytes,
@@ -167,8 +266,12 @@ class ProduceHandler:
         header: Header,
         result: PartitionResult,
         verdicts: Verdicts | None,
+        prepared: Prepared | None = None,
     ) -> tuple[Partition, int] | None:
-        """Append one partition's records and fill in the result; returns the mark that acks=all waits for."""
+        """Append one partition's records and fill in the result; returns the mark that acks=all waits for.
+
+        Raises Unprepared if the records have to be opened first.
+        """
         try:
             partition = None if topic is None or topic.internal else topic.partitions.get(result.index)
             if partition is None:
@@ -179,23 +282,20 @@ class ProduceHandler:
                 raise UnsupportedCompressionType(
                     f"Produce requests with version {header.version} are not allowed to use ZStandard compression"
                 )
+            verified: Verification | bool = False
             if records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
-                verified = _verdict(verdicts, partition)
-                if isinstance(verified, RefusedWrite):
-                    result.error_code, result.error_message = verified
+                verdict = _verdict(verdicts, partition)
+                if isinstance(verdict, RefusedWrite):
+                    result.error_code, result.error_message = verdict
                     return None
-                appended = partition.append(records, acks=acks, now_ms=now_ms, transaction_verified=verified)
-            else:
-                appended = partition.append(records, acks=acks, now_ms=now_ms)
-        except Refusal as refusal:
-            self._context.metrics.failed_produces.add()
-            _tell(result, refusal, topic)
-            return None
-        except Exception:
-            self._context.metrics.failed_produces.add()
-            result.error_code = UNKNOWN_SERVER_ERROR
-            name = None if topic is None else topic.name
-            log.exception("produce to %s-%d by client %r failed", name, result.index, header.client_id)
+                verified = verdict
+            appended = partition.append(
+                records, acks=acks, now_ms=now_ms, transaction_verified=verified, prepared=prepared
+            )
+        except Unprepared:
+            raise
+        except Exception as error:
+            self.refused(result, error, topic, header)
             return None
         partition.bytes_in += len(records)
         partition.messages_in += appended.last_offset - appended.base_offset + 1
@@ -205,6 +305,15 @@ class ProduceHandler:
         if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
             return partition, appended.last_offset + 1
         return None
+
+    def refused(self, result: PartitionResult, error: Exception, topic: HostedTopic | None, header: Header) -> None:
+        self._context.metrics.failed_produces.add()
+        if isinstance(error, Refusal):
+            _tell(result, error, topic)
+            return
+        result.error_code = UNKNOWN_SERVER_ERROR
+        name = None if topic is None else topic.name
+        log.error("produce to %s-%d by client %r failed", name, result.index, header.client_id, exc_info=error)
 
     def _no_partition(self, topic: HostedTopic | None, key: bytes, index: int, *, by_id: bool) -> Refusal:
         if topic is not None and topic.internal:

@@ -25,11 +25,11 @@ class Encoded:
 class Parked:
     """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
 
-    __slots__ = ("failed", "on_answered", "on_ready", "parts")
+    __slots__ = ("failed", "is_abandoned", "on_answered", "on_ready", "parts")
 
     def __init__(self, parts: Parts | None = None) -> None:
         self.parts = parts
-        self.failed = False
+        self.failed = self.is_abandoned = False
         """There is no shape for what went wrong: the connection is closed when the reply's turn comes."""
         self.on_ready: Callable[[], None] | None = None
         self.on_answered: Callable[[], None] | None = None
@@ -49,3 +49,32 @@ class Parked:
     def abandon(self) -> None:
         """The connection is gone: nobody waits for this any more."""
         self.on_ready = None
+        self.is_abandoned = True
+
+
+class ParkedWrite(Parked):
+    """A produce that is not written yet: the requests behind it wait until it is."""
+
+    __slots__ = ("on_applied",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_applied: Callable[[], None] | None = None
+        """Set by the session; called when the batches are written, before they are durable."""
+
+    def applied(self, reply: Parts | Parked) -> None:
+        """The batches are written; the reply may still wait for them to be durable."""
+        if isinstance(reply, ParkedWrite) and reply.parts is None:
+            reply.on_applied = self.on_applied
+        elif self.on_applied is not None:
+            self.on_applied()
+        if not isinstance(reply, Parked):
+            self.ready(reply)
+        elif reply.parts is not None:
+            self.ready(reply.parts)
+        else:
+            reply.on_ready = lambda: self._pass_on(reply)
+
+    def _pass_on(self, reply: Parked) -> None:
+        self.failed = reply.failed
+        self.ready(reply.parts or ())

@@ -1,15 +1,18 @@
 """Which handler answers which API key, apart from the hot ones (Produce, Fetch, OffsetCommit).
 
-A handler's module is imported when its first request arrives: the schema classes of all APIs
-together cost more time than the rest of the start-up.
+A handler's module is imported when its first request arrives, off the event loop: the schema classes of all
+APIs together cost more time than the rest of the start-up.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, cast
 
 from penstock.handlers.context import ColdHandler
+from penstock.model.job import Job
+from penstock.wire import codec
 
 MODULES: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -106,3 +109,21 @@ class _LazyHandlers(Mapping[int, ColdHandler]):
 
 
 COLD: Final[Mapping[int, ColdHandler]] = _LazyHandlers(MODULES)
+_loaded: Final[set[tuple[int, int]]] = set()
+
+
+def is_loaded(api_key: int, version: int) -> bool:
+    """Whether a request of this version can be answered without importing anything."""
+    return (api_key, version) in _loaded
+
+
+def loading(api_key: int, version: int) -> Job[None]:
+    """Import what answers a request, off the event loop: that may take a tenth of a second."""
+    if not is_loaded(api_key, version):
+        yield partial(_load, api_key, version)
+        _loaded.add((api_key, version))
+
+
+def _load(api_key: int, version: int) -> None:
+    COLD[api_key]
+    codec.load(api_key, version)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from penstock.handlers.context import Context
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.reply import Parked, ParkedWrite, Parts
 from penstock.model.errors import (
     NO_ERROR,
     UNKNOWN_SERVER_ERROR,
@@ -26,6 +26,7 @@ from penstock.model.errors import (
     Refusal,
 )
 from penstock.model.ids import PartitionIndex, TopicPartition
+from penstock.ports.network import Connection, KeptFrame, copied
 from penstock.replication.partition import Partition
 from penstock.storage.verification import Verification
 from penstock.transactions.client_codes import Write, for_produce, of_produce
@@ -57,17 +58,7 @@ Verdicts = Mapping[Partition, Verification | RefusedWrite | bool]
 
 Apply = Callable[[ProduceRequest, Header, Verdicts, str], Parts | Parked]
 """Write the batches, for a client on the named listener."""
-
-
-class ParkedVerification(Parked):
-    """A produce that is not written yet."""
-
-    __slots__ = ("on_applied",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_applied: Callable[[], None] | None = None
-        """Set by the session; called when the batches are written, before they are durable."""
+ApplyKept = Callable[[ProduceRequest, Header, Verdicts, str, KeptFrame], Parts | Parked]
 
 
 class _Asked(NamedTuple):
@@ -80,12 +71,21 @@ class _Asked(NamedTuple):
 
 
 class Verifier:
-    def __init__(self, context: Context, apply: Apply) -> None:
+    def __init__(self, context: Context, apply: Apply, apply_kept: ApplyKept) -> None:
+        """`apply` writes a request whose frame is at hand, `apply_kept` one whose frame was kept, and releases it."""
         self._context = context
         self._apply = apply
+        self._apply_kept = apply_kept
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def handle(self, frame: memoryview, request: ProduceRequest, header: Header, listener: str) -> Parts | Parked:
+    def handle(
+        self,
+        frame: memoryview,
+        request: ProduceRequest,
+        header: Header,
+        listener: str,
+        connection: Connection | None = None,
+    ) -> Parts | Parked:
         """Write now if nobody has to be asked or the answer is there, or else once it is."""
         write = of_produce(header.version)
         asked = self._begin(request, header, write)
@@ -105,10 +105,11 @@ class Verifier:
             verdicts = _verdicts(asked, write, answer.exception() or answer.result())
             return self._apply(request, header, verdicts, listener)
         # The frame is the port's again after this call.
-        kept = memoryview(bytearray(frame))
-        request = read_request(kept, header.body_position, header.version)
-        parked = ParkedVerification()
-        task = asyncio.ensure_future(self._finish(parked, request, header, listener, asked, write, command, answer))
+        kept = copied(frame) if connection is None else connection.keep_frame(frame)
+        request = read_request(kept.view, header.body_position, header.version)
+        parked = ParkedWrite()
+        finishing = self._finish(parked, kept, request, header, listener, asked, write, command, answer)
+        task = asyncio.ensure_future(finishing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return parked
@@ -142,7 +143,8 @@ class Verifier:
 
     async def _finish(
         self,
-        parked: ParkedVerification,
+        parked: ParkedWrite,
+        kept: KeptFrame,
         request: ProduceRequest,
         header: Header,
         listener: str,
@@ -160,9 +162,10 @@ class Verifier:
             outcome = error
         if parked.on_ready is None:
             # The client is gone, and will send it again.
+            kept.release()
             return
         try:
-            reply = self._apply(request, header, _verdicts(asked, write, outcome), listener)
+            reply = self._apply_kept(request, header, _verdicts(asked, write, outcome), listener, kept)
         except CloseConnection:
             parked.fail()
             return
@@ -170,14 +173,7 @@ class Verifier:
             log.exception("%r failed", header)
             parked.fail()
             return
-        if parked.on_applied is not None:
-            parked.on_applied()
-        if not isinstance(reply, Parked):
-            parked.ready(reply)
-        elif reply.parts is not None:
-            parked.ready(reply.parts)
-        else:
-            reply.on_ready = lambda: parked.ready(reply.parts or ())
+        parked.applied(reply)
 
 
 def _command(transactional_id: str, asked: _Asked, write: Write) -> AddPartitions | VerifyPartitions:

@@ -19,6 +19,7 @@ from kio.schema.write_txn_markers.v2.response import (
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR, failed, int32
 from penstock.model.errors import Refusal
+from penstock.scheduling.scheduler import SLICE_COST
 
 
 async def handle(context: Context, request: Request) -> WriteTxnMarkersResponse:
@@ -37,7 +38,10 @@ async def _write_marker(context: Context, marker: WritableTxnMarker) -> Writable
 async def _write_to_topic(
     context: Context, marker: WritableTxnMarker, topic: WritableTxnMarkerTopic
 ) -> WritableTxnMarkerTopicResult:
-    errors = await asyncio.gather(*(_write(context, marker, topic.name, index) for index in topic.partition_indexes))
+    errors: list[ErrorCode] = []
+    for start in range(0, len(topic.partition_indexes), SLICE_COST):
+        indexes = topic.partition_indexes[start : start + SLICE_COST]
+        errors += await asyncio.gather(*(_write(context, marker, topic.name, index) for index in indexes))
     return WritableTxnMarkerTopicResult(
         name=topic.name,
         partitions=tuple(

@@ -266,6 +266,26 @@ THROTTLED_TIME = _declare("counter", "penstock_quota_throttle_seconds_total", "s
 LOOP_LAG = _declare(
     "histogram", "penstock_event_loop_lag_ms", "ms", "How late a timer comes: what everybody waits for."
 )
+LOOP_HELD = _declare(
+    "histogram", "penstock_event_loop_held_ms", "ms", "How long a turn of the event loop took, if over a millisecond."
+)
+LOOP_HELD_MAX = _declare(
+    "gauge", "penstock_event_loop_held_max_ms", "ms", "The longest turn of the event loop since the start."
+)
+REQUEST_HELD_MAX = _declare(
+    "gauge",
+    "penstock_request_held_max_ms",
+    "ms",
+    "For how long a request has kept the event loop without a break, at most, since the start, by API.",
+    "request",
+)
+REQUESTS_HELD_LONG = _declare(
+    "counter",
+    "penstock_request_held_long_total",
+    "requests",
+    "Times that a request kept the event loop for more than 10 ms without a break, by API.",
+    "request",
+)
 MEMORY = _declare("gauge", "process_resident_memory_bytes", "bytes", "Memory of the process.")
 CPU = _declare("counter", "process_cpu_seconds_total", "s", "Processor time of the process.")
 OPEN_FILES = _declare("gauge", "process_open_fds", "files", "Open files and sockets.")

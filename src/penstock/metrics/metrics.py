@@ -27,6 +27,9 @@ class Metrics:
         self.connections_refused = self._counter(declared.CONNECTIONS_REFUSED)
         self.flush_time = self._histogram(declared.FLUSH_TIME)
         self.loop_lag = self._histogram(declared.LOOP_LAG)
+        self.loop_held = self._histogram(declared.LOOP_HELD)
+        self.loop_held_max_ns = 0
+        self.ask(declared.LOOP_HELD_MAX, lambda: [((), self.loop_held_max_ns / NANOSECONDS_PER_MS)])
         self._ask_requests()
 
     def ask(self, declaration: Declaration, source: Source) -> None:
@@ -62,4 +65,6 @@ class Metrics:
         of_each(declared.LOCAL_TIME, RequestMeter.local_time)
         of_each(declared.REMOTE_TIME, lambda meter: (meter.waited_ns / NANOSECONDS_PER_MS, meter.count))
         of_each(declared.QUEUE_TIME, lambda meter: (meter.queued_ns / NANOSECONDS_PER_MS, meter.count))
+        of_each(declared.REQUEST_HELD_MAX, lambda meter: meter.held_max_ns / NANOSECONDS_PER_MS)
+        of_each(declared.REQUESTS_HELD_LONG, lambda meter: meter.held_long)
         of_each(declared.THROTTLE_TIME, lambda meter: (meter.throttled_ms, meter.count))

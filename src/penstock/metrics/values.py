@@ -46,6 +46,8 @@ class RequestMeter:
     __slots__ = (
         "count",
         "failed",
+        "held_long",
+        "held_max_ns",
         "local",
         "name",
         "parked_local",
@@ -58,6 +60,7 @@ class RequestMeter:
     def __init__(self, name: str) -> None:
         self.name = name
         self.count = self.failed = 0
+        self.held_max_ns = self.held_long = 0
         self.local = Histogram()
         self.total = Histogram()
         self.parked_local = Histogram()

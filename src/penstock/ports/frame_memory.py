@@ -128,7 +128,7 @@ class FrameMemory:
         buffer.end = min(len(data), buffer.claim)
         return True
 
-    def give_back(self, buffer: FrameBuffer) -> None:
+    def give_back(self, buffer: FrameBuffer, *, is_reusable: bool = True) -> None:
         del self.buffers[buffer]
         self.waiting.pop(buffer, None)
         if buffer.is_beyond:
@@ -137,7 +137,7 @@ class FrameMemory:
             self.used -= buffer.claim
             if buffer.is_large:
                 self._used_large -= buffer.claim
-        if len(buffer.data) <= KEPT_SIZE_MAX and len(self._kept) < KEPT_COUNT_MAX:
+        if is_reusable and len(buffer.data) <= KEPT_SIZE_MAX and len(self._kept) < KEPT_COUNT_MAX:
             self._kept.append(buffer.data)
 
     def _claim_all(self, buffer: FrameBuffer) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from penstock.ports.network import Session
+
 
 class Stopwatch(Protocol):
     @property
@@ -16,6 +18,16 @@ class Stopwatch(Protocol):
         ...
 
     def now_ns(self) -> int: ...
+
+
+class Watchdog(Protocol):
+    def request_held(self, session: Session, frame: memoryview, held_ns: int) -> None:
+        """Handling a frame took this long without a break."""
+        ...
+
+    def turn_held(self, held_ns: int) -> None:
+        """A turn of the event loop took this long, with all that it handled."""
+        ...
 
 
 class NetworkUsage(NamedTuple):
@@ -58,5 +70,7 @@ class Instruments:
     network_usage: Callable[[], NetworkUsage] | None = None
     process_usage: Callable[[], Mapping[str, float]] | None = None
     """By the names of the metrics that it is shown as."""
+    watch: Callable[["Watchdog"], None] | None = None
+    """Given a watchdog, tells it what keeps the event loop for long."""
     time_syncs: Callable[[Callable[[int], None]], None] | None = None
     """Given a function, calls it with the nanoseconds that each sync of a file takes."""

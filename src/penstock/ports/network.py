@@ -1,7 +1,7 @@
 """Connections that carry size-prefixed frames.
 
 The port cuts the byte stream into frames and hands each to the session as a memoryview
-that is only valid during the call: whoever keeps bytes copies them. A reply is a list of
+that is only valid during the call, unless it is kept with `keep_frame`. A reply is a list of
 parts, bytes or slices of files, sent in the order of the calls. Nothing above this port
 knows whether a slice leaves by sendfile or by copy.
 """
@@ -36,6 +36,26 @@ class FileSlice:
 Part = Buffer | FileSlice
 
 
+class KeptFrame:
+    """A frame that outlives the call it was handed over in, until `release`."""
+
+    __slots__ = ("_on_release", "view")
+
+    def __init__(self, view: memoryview, on_release: Callable[[], None] | None = None) -> None:
+        self.view = view
+        self._on_release = on_release
+
+    def release(self) -> None:
+        """The frame is not needed any more. Its memory counts against the budget until then."""
+        on_release, self._on_release = self._on_release, None
+        if on_release is not None:
+            on_release()
+
+
+def copied(frame: memoryview) -> KeptFrame:
+    return KeptFrame(memoryview(bytearray(frame)))
+
+
 class Connection(Protocol):
     """The port's side of a connection, as the session sees it."""
 
@@ -56,6 +76,10 @@ class Connection(Protocol):
 
     def unsent_size(self) -> int:
         """Bytes queued that the peer has not taken yet."""
+        ...
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        """Keep the frame that is being handed over; a large one is not copied."""
         ...
 
     def pause_frames(self) -> None:

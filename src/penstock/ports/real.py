@@ -13,14 +13,16 @@ from penstock.ports.real_child import RealChildren
 from penstock.ports.real_disk import RealDisk
 from penstock.ports.real_http import RealHttp
 from penstock.ports.real_network import RealNetwork
+from penstock.ports.real_offload import ThreadOffload
 from penstock.ports.real_process import process_usage
 
-__all__ = ["RealChildren", "RealClock", "RealDisk", "RealEntropy", "RealNetwork", "real_instruments"]
+__all__ = ["RealChildren", "RealClock", "RealDisk", "RealEntropy", "RealNetwork", "ThreadOffload", "real_instruments"]
 
 
 def real_instruments(disk: RealDisk, network: RealNetwork) -> Instruments:
     return Instruments(
         stopwatch=network,
+        watch=network.watch,
         http=RealHttp(),
         network_usage=network.usage,
         process_usage=process_usage,

@@ -11,11 +11,12 @@ import socket
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
 from penstock.ports.frame_memory import FrameBuffer
-from penstock.ports.network import FileSlice, Part, Session
+from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
 from penstock.ports.real_slices import ReadFailed, read_slice, send_slice
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ PARTS_PER_SEND_MAX: Final = 256
 PARTS_UNSENT_MAX: Final = 128
 # Of thousands of small requests in one read, so many are handled before others have their turn.
 FRAMES_PER_TURN_MAX: Final = 256
+# Of larger ones, as many as take this long.
+TURN_NS_MAX: Final = 3_000_000
+# A frame that takes longer than this is told to the watchdog.
+HELD_NS_MIN: Final = 1_000_000
 # A peer that takes less than this of its replies is not making progress.
 SEND_STEP: Final = 16 * KIB
 
@@ -62,6 +67,7 @@ class SocketConnection:
         "_cut_asked",
         "_flush_asked",
         "_frame",
+        "_handed_over",
         "_last_heard",
         "_last_progress",
         "_network",
@@ -90,6 +96,7 @@ class SocketConnection:
         self._session: Session | None = None
         self._unread: bytes | bytearray = b""
         self._frame: FrameBuffer | None = None
+        self._handed_over: FrameBuffer | None = None
         self._out: deque[Part] = deque()
         self._last_progress = self._partial_since = 0.0
         self._sent_since = 0
@@ -169,8 +176,21 @@ class SocketConnection:
         self._frame = None
         self._partial_since = 0.0
         self._last_heard = self._network.turn_began = now_ns()
-        cast(Session, self._session).frame(memoryview(buffer.data)[: buffer.size])
-        self._network.give_back(buffer)
+        session, frame = cast(Session, self._session), memoryview(buffer.data)[: buffer.size]
+        self._handed_over = buffer
+        session.frame(frame)
+        held = now_ns() - self._last_heard
+        if held > HELD_NS_MIN:
+            self._network.held(session, frame, held)
+        if self._handed_over is not None:
+            self._handed_over = None
+            self._network.give_back(buffer)
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        buffer, self._handed_over = self._handed_over, None
+        if buffer is None:
+            return copied(frame)
+        return KeptFrame(frame, partial(self._network.give_back, buffer, is_reusable=False))
 
     def _starve(self, buffer: FrameBuffer) -> None:
         """Read nothing more until there is memory for it."""
@@ -184,6 +204,8 @@ class SocketConnection:
         size_max = self._network.limits.frame_size_max
         position = 0
         frames_left = FRAMES_PER_TURN_MAX
+        began = now_ns()
+        turn_ends = began + TURN_NS_MAX
         while end - position >= 4 and not (self._paused or self._closed or self._writing):
             if not frames_left:
                 self._cut_more_later()
@@ -201,6 +223,12 @@ class SocketConnection:
                     return
                 break
             is_large = session.frame(view[position + 4 : after])
+            ended = now_ns()
+            if ended - began > HELD_NS_MIN:
+                self._network.held(session, view[position + 4 : after], ended - began)
+            if ended > turn_ends:
+                frames_left = 0
+            began = ended
             position = after
             if is_large or len(self._out) >= PARTS_UNSENT_MAX:
                 self.flush()

@@ -12,8 +12,11 @@ from functools import partial
 from math import inf
 from select import EPOLLIN, EPOLLOUT, epoll
 from selectors import BaseSelector, EpollSelector, SelectorKey
-from time import monotonic
+from time import monotonic, monotonic_ns
 from typing import Any
+
+LONG_TURN_NS = 1_000_000
+"""A turn that takes longer, from one poll to the next, is told to whoever watches."""
 
 Ready = list[tuple[SelectorKey, int]]
 
@@ -47,6 +50,8 @@ class _NodeSelector(BaseSelector):
         self._epoll.register(self._asyncio_fd, EPOLLIN)
         self.loop_is_needed = False
         """Whether asyncio was asked for something since it last looked."""
+        self._turn_began = 0
+        self.on_long_turn: Callable[[int], None] | None = None
 
     def select(self, timeout: float | None = None) -> Ready:
         self.loop_is_needed = False
@@ -64,7 +69,12 @@ class _NodeSelector(BaseSelector):
 
     def _turn(self, timeout: float | None) -> Ready:
         others: Ready = []
-        for fd, events in self._epoll.poll(timeout):
+        held = monotonic_ns() - self._turn_began
+        if held > LONG_TURN_NS and self._turn_began and self.on_long_turn is not None:
+            self.on_long_turn(held)
+        ready = self._epoll.poll(timeout)
+        self._turn_began = monotonic_ns()
+        for fd, events in ready:
             watched = self._watched.get(fd)
             if watched is None:
                 # Else it is a socket that was closed by the one before it.
@@ -124,6 +134,10 @@ class NodeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._direct = _NodeSelector(self._failed)
         super().__init__(self._direct)
+
+    def watch_turns(self, on_long_turn: Callable[[int], None]) -> None:
+        """Call a function with the nanoseconds of each turn that is longer than `LONG_TURN_NS`."""
+        self._direct.on_long_turn = on_long_turn
 
     def call_soon(self, *args: Any, **more: Any) -> asyncio.Handle:  # type: ignore[override]
         self._direct.loop_is_needed = True

@@ -14,10 +14,11 @@ from typing import Final
 
 from penstock.ports.dialing import dial
 from penstock.ports.frame_memory import PATIENCE_S, FrameBuffer, FrameMemory
-from penstock.ports.instruments import NetworkUsage
-from penstock.ports.network import Accept, Limits, Opened
+from penstock.ports.instruments import NetworkUsage, Watchdog
+from penstock.ports.network import Accept, Limits, Opened, Session
 from penstock.ports.real_connection import REASONS, SocketConnection
 from penstock.ports.real_listener import ServerSocket, bound_sockets
+from penstock.ports.real_loop import NodeLoop
 from penstock.ports.unsent import UnsentBudget
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class RealNetwork:
         """How many connections were closed by this node, by reason."""
         self.unflushed: list[SocketConnection] = []
         self.is_reading = False
+        self._watchdog: Watchdog | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._feed_timer: asyncio.TimerHandle | None = None
         self._eviction_timer: asyncio.TimerHandle | None = None
@@ -55,6 +57,16 @@ class RealNetwork:
         self.limits = limits
         self.memory.limit(limits.memory_budget, limits.frame_s_max)
         self.unsent.budget = limits.memory_budget
+
+    def watch(self, watchdog: Watchdog) -> None:
+        """Tell a watchdog what keeps the loop for long."""
+        self._watchdog = watchdog
+        if isinstance(self.loop, NodeLoop):
+            self.loop.watch_turns(watchdog.turn_held)
+
+    def held(self, session: Session, frame: memoryview, held_ns: int) -> None:
+        if self._watchdog is not None:
+            self._watchdog.request_held(session, frame, held_ns)
 
     now = staticmethod(time.monotonic)
     now_ns = staticmethod(time.monotonic_ns)
@@ -119,8 +131,9 @@ class RealNetwork:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def give_back(self, buffer: FrameBuffer) -> None:
-        self.memory.give_back(buffer)
+    def give_back(self, buffer: FrameBuffer, *, is_reusable: bool = True) -> None:
+        """Take the memory of a frame back; it is used again unless somebody may still hold a view of it."""
+        self.memory.give_back(buffer, is_reusable=is_reusable)
         if self.memory.waiting and self._feed_timer is None:
             self._feed_timer = self.loop.call_later(FEED_INTERVAL_S, self._feed)
 

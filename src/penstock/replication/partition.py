@@ -29,6 +29,7 @@ from penstock.replication.marks import MarkedLog
 from penstock.replication.waiting import WaitingProduce
 from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
+from penstock.storage.validate import Prepared
 from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader
 
@@ -305,10 +306,11 @@ class Partition(MarkedLog):
         now_ms: int,
         trusted: bool = False,
         transaction_verified: Verification | bool = False,
+        prepared: Prepared | None = None,
     ) -> Appended:
         """Write one batch. Returns before it is durable; `wait_durable` tells when it is.
 
-        `trusted` and `transaction_verified` are those of `Log.append`.
+        `trusted`, `transaction_verified` and `prepared` are those of `Log.append`.
         """
         if self.lead is None:
             raise NotLeaderOrFollower
@@ -321,6 +323,7 @@ class Partition(MarkedLog):
             now_ms=now_ms,
             trusted=trusted,
             transaction_verified=transaction_verified,
+            prepared=prepared,
         )
         self._hidden_size += len(records)
         if self.feeds:

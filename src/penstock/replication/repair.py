@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 TIMEOUT_S: Final = 5.0
 LOOK_S: Final = 0.02
 RETRY_S: Final = 0.2
+TOLD_AT_ONCE: Final = 2_000
+"""So many replicas are named in one request: the controller does not read more than a few thousand."""
 
 
 class Next(Enum):
@@ -168,7 +171,7 @@ class Repairs:
         try:
             while self._wanted:
                 if self._broker_epoch() >= 0:
-                    await self._ask(dict(self._wanted))
+                    await self._ask(dict(islice(self._wanted.items(), TOLD_AT_ONCE)))
                 await pause(self._clock, RETRY_S)
         except Exception:
             log.exception("the directories of replicas are not told to the controller any more")

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 from typing import Final
 from uuid import UUID
 
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 SWEEP_S: Final = 0.5
 # Each is a few new files or one rename: together they take about as long as a large fetch.
+SLICE_S: Final = 0.002
+"""So long chores are done in a turn of the event loop: to open a log takes milliseconds."""
 CHORES_PER_SLICE: Final = 64
 
 
@@ -107,10 +110,11 @@ class Replicas:
         self._chores_timer: Timer | None = None
         self._sweep_timer: Timer | None = None
         self._look_at = self._checkpoint_at = 0.0
+        self._is_late = True
         self._unopened: dict[tuple[HostedTopic, int], None] = {}
         """Logs that the disk has refused to open or make: they are tried again."""
         self.opened_late: list[Callable[[TopicName, int], None]] = []
-        """Told of those, because whoever saw the image change did not find them."""
+        """Told of logs that are opened after the image has changed: who saw it change did not find them."""
 
     def start(self) -> None:
         self._sweep_timer = self._clock.call_later(SWEEP_S, self._sweep)
@@ -129,7 +133,7 @@ class Replicas:
     async def settled(self) -> None:
         """Return once every log is there that the image asks for, and gone that it does not."""
         while self._chores:
-            self._work(CHORES_PER_SLICE)
+            self._work(CHORES_PER_SLICE, within_s=SLICE_S)
             await asyncio.sleep(0)
 
     async def losses_told(self) -> None:
@@ -173,6 +177,8 @@ class Replicas:
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         self._image = image
+        # Who hears of the image next finds the partitions that are opened before this returns.
+        self._is_late = False
         for topic in delta.topics_deleted:
             self._retire(topic)
         for topic in (*delta.topics_created, *delta.topics_changed):
@@ -183,9 +189,8 @@ class Replicas:
             # Who was not allowed into an in-sync set may be by now.
             for partition in self.all():
                 partition.reconsider()
-        # Coordinators look for the partitions of their topic as soon as they hear of it.
-        urgent = any(is_internal(topic.name) for topic in delta.topics_created)
-        self._work(len(self._chores) if urgent else CHORES_PER_SLICE)
+        self._work(CHORES_PER_SLICE, within_s=SLICE_S)
+        self._is_late = True
         self._work_on_later()
 
     def _take_settings(self, delta: Delta) -> None:
@@ -256,6 +261,16 @@ class Replicas:
             cluster=self._company,
         )
         self._take_role(partition, state)
+        if self._is_late and is_internal(hosted.name):
+            self._tell_opened(hosted.name, index)
+
+    def _tell_opened(self, name: TopicName, index: int) -> None:
+        for opened in self.opened_late:
+            opened(name, index)
+
+    def is_opening(self, name: TopicName, index: int) -> bool:
+        """Whether a log that is missing now is about to be opened."""
+        return bool(self._chores) and self._image.partition(name, index) is not None
 
     def _open_again(self) -> None:
         """Try what a full or failing disk has refused; whoever depends on it is told."""
@@ -267,8 +282,8 @@ class Replicas:
                 del self._unopened[hosted, index]
             if index in hosted.partitions:
                 log.warning("partition %s-%d is online", hosted.name, index)
-                for opened in self.opened_late:
-                    opened(hosted.name, index)
+                if not is_internal(hosted.name):
+                    self._tell_opened(hosted.name, index)
 
     def open_anew(self, partition: Partition) -> None:
         """Put an empty log in the place of one that was set aside."""
@@ -315,10 +330,13 @@ class Replicas:
         except StorageError as error:
             log.error("the files of deleted partition %s stay: %s", place, error)
 
-    def _work(self, count: int) -> None:
+    def _work(self, count: int, *, within_s: float = inf) -> None:
         """Do the oldest chores; their order keeps a topic that was made again apart from its namesake."""
+        ends = self._clock.monotonic() + within_s
         for _ in range(min(count, len(self._chores))):
             self._chores.popleft()()
+            if self._clock.monotonic() >= ends:
+                break
 
     def _work_on_later(self) -> None:
         if self._chores and self._chores_timer is None:
@@ -326,7 +344,7 @@ class Replicas:
 
     def _slice(self) -> None:
         self._chores_timer = None
-        self._work(CHORES_PER_SLICE)
+        self._work(CHORES_PER_SLICE, within_s=SLICE_S)
         self._work_on_later()
 
     # -- time and failure ------------------------------------------------------------------

@@ -18,15 +18,18 @@ from typing import Any
 from penstock.handlers.context import ColdHandler, Context, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.offset_commit import OffsetCommitHandler
+from penstock.handlers.parts import answer_in_parts, is_long
 from penstock.handlers.produce import ProduceHandler
 from penstock.handlers.relay import RELAYED, address_bytes, is_for_this_node
 from penstock.handlers.reply import Encoded, Parked, Parts
-from penstock.handlers.table import COLD
+from penstock.handlers.table import COLD, is_loaded, loading
 from penstock.handlers.throttled import throttled, told_by
 from penstock.handlers.verification import CloseConnection
 from penstock.metrics.values import RequestMeter
 from penstock.ports.instruments import Stopwatch
+from penstock.ports.network import KeptFrame
 from penstock.quotas.limits import Table
+from penstock.scheduling.scheduler import ClientGone, Pace
 from penstock.server.gate import Dispatch, Gate
 from penstock.server.request_log import about
 from penstock.server.session import ClientSession
@@ -40,6 +43,9 @@ TIME_THROTTLE_S_MAX = 1.0
 """A client that used too much time is muted no longer than this at once, as by Kafka: time is a rough measure."""
 NODES = ("penstock-node-", "broker-")
 """How the client ids begin that nodes go by among themselves."""
+WHOLE_SIZE_MAX = 4 * 1024
+"""A larger request is read in slices; it may have thousands of elements."""
+STEP_NS_TOLD = 1_000_000
 _SIZE_PREFIX = 4
 _UNMEASURED = 15
 """Of sixteen writes, and of sixteen commits, so many are counted but not timed."""
@@ -66,7 +72,10 @@ class Dispatcher:
         self._produce = ProduceHandler(context).handle
         self._offset_commit = OffsetCommitHandler(context).handle
         self._tasks: set[asyncio.Task[None]] = set()
+        self.on_held: Callable[[int, str, int], None] | None = None
+        """Told of steps of requests that kept the event loop: API key, client id, nanoseconds."""
         self._relay = context.relay
+        self._imports_later = context.scheduler.offloads
         self._gate: Gate | None = Gate(self._dispatch) if is_held else None
         self.dispatch: Dispatch = self._dispatch if self._gate is None else self._gate.dispatch
 
@@ -90,7 +99,7 @@ class Dispatcher:
             and self._throttle.table is None
         ):
             try:
-                reply = self._produce(frame, header, session.listener)
+                reply = self._produce(frame, header, session.listener, session.connection)
             except Exception as error:
                 self._failed(header, session, error)
                 raise CloseConnection from None
@@ -154,7 +163,7 @@ class Dispatcher:
     def _handle(self, frame: memoryview, header: Header, session: ClientSession) -> Parts | Parked:
         key = header.api_key
         if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
-            return self._produce(frame, header, session.listener)
+            return self._produce(frame, header, session.listener, session.connection)
         if key == _FETCH and header.version in _FETCH_VERSIONS:
             return self._fetch(frame, header, session.listener)
         if key == _OFFSET_COMMIT and header.version in _OFFSET_COMMIT_VERSIONS:
@@ -190,47 +199,88 @@ class Dispatcher:
         return reply
 
     def _begin_cold(self, frame: memoryview, header: Header, session: ClientSession) -> Parked:
-        request = Request(header, self._read(frame, header), session.connection, session.listener)
         parked = Parked()
-        if header.api_key in RELAYED and self._relay.is_needed and not is_for_this_node(request):
-            answering = self._forward(bytes(frame), request, parked)
+        pace = Pace(self._context.scheduler, lambda: not parked.is_abandoned)
+        self._check_version(header)
+        if len(frame) > WHOLE_SIZE_MAX or (self._imports_later and not is_loaded(header.api_key, header.version)):
+            answering = self._answer_later(session.connection.keep_frame(frame), header, session, pace, parked)
         else:
-            answering = self._answer(COLD[header.api_key], request, parked)
+            request = Request(header, self._read(frame, header), session.connection, session.listener, pace)
+            answering = self._answer(frame, request, parked)
         try:
             # Most are answered before they would wait for anything: a task would cost more than the answer.
             waits_for = answering.send(None)
         except StopIteration:
             return parked
-        task = asyncio.get_running_loop().create_task(_rest(answering, waits_for))
+        task = asyncio.get_running_loop().create_task(self._watched(answering, waits_for, header))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return parked
 
-    def _read(self, frame: memoryview, header: Header) -> Any:
+    def _check_version(self, header: Header) -> None:
         api = APIS[header.api_key]
-        if header.api_key in COLD and api.accepts(header.version):
-            return codec.read_request(header.api_key, header.version, frame[header.body_position :])
-        if header.api_key == ApiKey.API_VERSIONS:
-            return None  # its handler answers any version (KIP-511)
-        raise MalformedRequest(f"{api.name} has no version {header.version} here")
+        if not (header.api_key in COLD and api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
+            raise MalformedRequest(f"{api.name} has no version {header.version} here")
+
+    def _read(self, frame: memoryview, header: Header) -> Any:
+        if not APIS[header.api_key].accepts(header.version):
+            return None  # ApiVersions, whose handler answers any version (KIP-511)
+        return codec.read_request(header.api_key, header.version, frame[header.body_position :])
+
+    async def _answer_later(
+        self, kept: KeptFrame, header: Header, session: ClientSession, pace: Pace, parked: Parked
+    ) -> None:
+        """Answer a request that takes long to read: it is large, or the first of its API."""
+        body: Any = None
+        try:
+            if not is_loaded(header.api_key, header.version):
+                await pace.finish(partial(loading, header.api_key, header.version))
+            if APIS[header.api_key].accepts(header.version):
+                view = kept.view[header.body_position :]
+                body = await pace.finish(partial(codec.reading_request, header.api_key, header.version, view))
+            request = Request(header, body, session.connection, session.listener, pace)
+            await self._answer(kept.view, request, parked)
+        except ClientGone:
+            return
+        except Exception as error:
+            self._failed(header, session, error)
+            parked.fail()
+        finally:
+            kept.release()
+
+    async def _answer(self, frame: memoryview, request: Request, parked: Parked) -> None:
+        """Answer a request, here or where the active controller is."""
+        if request.header.api_key in RELAYED and self._relay.is_needed and not is_for_this_node(request):
+            await self._forward(bytes(frame), request, parked)
+        else:
+            await self._answer_here(COLD[request.header.api_key], request, parked)
 
     async def _forward(self, frame: bytes, request: Request, parked: Parked) -> None:
         answer = await self._relay.forward(frame, request.header.api_key, address_bytes(request.connection.peer_host))
         if answer is None:
-            await self._answer(COLD[request.header.api_key], request, parked)
+            await self._answer_here(COLD[request.header.api_key], request, parked)
         else:
             wait_ms = told_by(request.header, answer)
             if wait_ms and request.header.client is not None:
                 request.header.client.mute(request.header.api_key, wait_ms / 1000)
             parked.ready((len(answer).to_bytes(4, "big"), answer))
 
-    async def _answer(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
+    async def _answer_here(self, handler: ColdHandler, request: Request, parked: Parked) -> None:
         header = request.header
         try:
-            answer = await handler(self._context, request)
+            if is_long(request):
+                answer = await answer_in_parts(handler, self._context, request)
+            else:
+                answer = await handler(self._context, request)
             if header.throttle_ms:
                 answer = throttled(header, answer)
-            parts = answer.parts if type(answer) is Encoded else _encoded(header, answer)
+            parts = answer.parts if type(answer) is Encoded else await _encoded(header, answer, request.pace)
+        except ClientGone:
+            return
+        except MalformedRequest as error:
+            where = request.connection.peer_host, request.connection.peer_port
+            log.info("closing the connection from %s:%d: %s", *where, error, extra=about(header, request.connection))
+            parked.fail()
         except Exception:
             # There is no shape for an error of any kind in most replies; a closed connection makes
             # the client try again elsewhere or later.
@@ -239,6 +289,26 @@ class Dispatcher:
             parked.fail()
         else:
             parked.ready(parts)
+
+    @coroutine
+    def _watched(self, begun: Coroutine[Any, Any, None], waits_for: Any, header: Header) -> Generator[Any, Any, None]:
+        """What is left of a coroutine that has run up to the first thing it waits for, with each of its steps timed."""
+        resume: Callable[[Any], Any]
+        while True:
+            try:
+                value = yield waits_for
+                resume = begun.send
+            except BaseException as error:
+                value, resume = error, begun.throw
+            began = self._now_ns()
+            try:
+                waits_for = resume(value)
+            except StopIteration:
+                return
+            finally:
+                held = self._now_ns() - began
+                if held > STEP_NS_TOLD and self.on_held is not None:
+                    self.on_held(header.api_key, header.client_id, held)
 
     def connection_lost(self, connection: object) -> None:
         """It may have carried the heartbeats of a broker."""
@@ -250,24 +320,8 @@ class Dispatcher:
             task.cancel()
 
 
-@coroutine
-def _rest(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, Any, None]:
-    """What is left of a coroutine that has run up to the first thing it waits for."""
-    resume: Callable[[Any], Any]
-    while True:
-        try:
-            value = yield waits_for
-            resume = begun.send
-        except BaseException as error:
-            value, resume = error, begun.throw
-        try:
-            waits_for = resume(value)
-        except StopIteration:
-            return
-
-
-def _encoded(header: Header, entity: Any) -> Parts:
+async def _encoded(header: Header, entity: Any, pace: Pace) -> Parts:
     # ApiVersions answers a version that it does not know in version 0.
     version = header.version if APIS[header.api_key].accepts(header.version) else 0
-    body = codec.write_response(header.api_key, version, entity)
+    body = await pace.finish(partial(codec.writing_response, header.api_key, version, entity))
     return response_head(header.api_key, version, header.correlation_id, len(body)), body

@@ -15,12 +15,14 @@ from penstock.ports.instruments import Instruments
 from penstock.server.changes import ChangeCounter
 from penstock.server.monitor import LoopWatch, Monitor
 from penstock.server.sources import add_sources
+from penstock.server.watchdog import LoopWatchdog
 from penstock.wire.api import APIS
 
 if TYPE_CHECKING:
     from penstock.handlers.context import Context
     from penstock.ports.clock import Clock
     from penstock.ports.instruments import HttpListener, Stopwatch
+    from penstock.server.dispatch import Dispatcher
     from penstock.server.listener import Admission
 
 log = logging.getLogger(__name__)
@@ -70,11 +72,16 @@ class Monitoring:
             raise StartupError(f"Cannot serve metrics at {address}: {error.strerror or error}") from None
         log.info("metrics are at http://%s:%d/metrics", host or "localhost", self._listener.port)
 
-    def begin(self, context: "Context", admission: "Admission") -> None:
+    def begin(self, context: "Context", admission: "Admission", dispatcher: "Dispatcher") -> None:
         """The node serves from now on: watch all of it."""
         self._context = context
         context.quorum.subscribe(ChangeCounter(self.metrics, context.quorum, context.node_id).image_changed)
         add_sources(self.metrics, context, admission, self._instruments)
+        watchdog = LoopWatchdog(self.metrics, context.clock)
+        if self._instruments.watch is not None:
+            self._instruments.watch(watchdog)
+        context.scheduler.on_long_step = watchdog.step_held
+        dispatcher.on_held = watchdog.api_held
         if self._instruments.time_syncs is not None:
             self._instruments.time_syncs(self.metrics.flush_time.observe)
         self._loop_watch.start()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from penstock.handlers.offset_commit import ParkedCommit
 from penstock.handlers.produce import ParkedProduce
 from penstock.handlers.replica_fetch import ReplicaFetch
-from penstock.handlers.reply import Parked
-from penstock.handlers.verification import CloseConnection, ParkedVerification
+from penstock.handlers.reply import Parked, ParkedWrite
+from penstock.handlers.verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
 from penstock.wire.frame import MalformedRequest
@@ -80,7 +80,7 @@ class ClientSession:
         if type(parked) not in _APPLIED or len(self._waiting) >= PIPELINED_MAX:
             self._paused = True
             self.connection.pause_frames()
-            if type(parked) is ParkedVerification:
+            if type(parked) is ParkedWrite:
                 parked.on_applied = self._applied
 
     def _applied(self) -> None:

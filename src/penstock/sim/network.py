@@ -17,7 +17,7 @@ from random import Random
 from struct import Struct
 from zlib import crc32
 
-from penstock.ports.network import Accept, FileSlice, Limits, Opened, Part, Session
+from penstock.ports.network import Accept, FileSlice, KeptFrame, Limits, Opened, Part, Session, copied
 from penstock.sim.disk import Crashed, SimFile
 from penstock.sim.loop import Owner, SimLoop
 from penstock.sim.trace import Trace
@@ -94,6 +94,9 @@ class SimConnection:
     def send_now(self, parts: Sequence[Part]) -> None:
         # Time passes at the hub's pleasure anyway.
         self.send(parts)
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        return copied(frame)
 
     def unsent_size(self) -> int:
         return sum(part.size if isinstance(part, FileSlice) else len(part) for part in self._parts)

@@ -17,6 +17,7 @@ from penstock.storage.store import LogStore
 
 TICK_S: Final = 1.0
 LOGS_PER_SLICE: Final = 200
+SLICE_S: Final = 0.002
 
 
 class Janitor:
@@ -59,9 +60,11 @@ class Janitor:
         if not self._waiting and now_ms >= self._next_retention_ms:
             self._waiting = list(self._store)
             self._plan_retention(now_ms)
-        for log in self._waiting[-LOGS_PER_SLICE:]:
-            self._look_after(log)
-        del self._waiting[-LOGS_PER_SLICE:]
+        ends = self._clock.monotonic() + SLICE_S
+        for _ in range(min(LOGS_PER_SLICE, len(self._waiting))):
+            self._look_after(self._waiting.pop())
+            if self._clock.monotonic() >= ends:
+                break
         if now_ms >= self._next_checkpoint_ms or self._store.checkpoint_is_due():
             self._checkpoint()
             self._plan_checkpoint(now_ms)

@@ -20,6 +20,7 @@ from crc32c import crc32c
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import CorruptMessage, OffsetOutOfRange, StorageError
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.job import Job
 from penstock.ports.disk import Disk
 from penstock.ports.network import FileSlice
 from penstock.storage import (
@@ -47,15 +48,17 @@ from penstock.wire.batch import (
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL,
+    set_log_append_time,
     unpack_header,
 )
 from penstock.wire.compression import check_codec_frame
+from penstock.wire.record_heads import RECORD_SIZE_LEAST
 
 __all__ = ["Appended", "Log"]
 
 _place: Final = Struct(">qii").pack_into
 _ORDINARY_MASK: Final = CODEC_MASK | TRANSACTIONAL
-_RECORD_SIZE_LEAST: Final = validate.RECORD_SIZE_LEAST
+_RECORD_SIZE_LEAST: Final = RECORD_SIZE_LEAST
 KEPT_SIZE_MAX: Final = 4096
 """A batch up to this size is kept for followers: reading it back would cost them more than the copy."""
 
@@ -87,6 +90,10 @@ class Log(RollingLog):
 
     # Writing
 
+    def prepare(self, records: memoryview, now_ms: int) -> Job[validate.Prepared]:
+        """What an append that raised Unprepared needs."""
+        return validate.prepare(records, self._settings, now_ms)
+
     def append(
         self,
         records: memoryview,
@@ -95,6 +102,7 @@ class Log(RollingLog):
         now_ms: int,
         trusted: bool = False,
         transaction_verified: Verification | bool = False,
+        prepared: validate.Prepared | None = None,
     ) -> Appended:
         """Append one batch of a client, giving it its offsets in place.
 
@@ -102,6 +110,8 @@ class Log(RollingLog):
         and producer epoch are looked at, and control batches pass. A transactional batch needs
         `transaction_verified` unless its transaction is open here already: what `begin_verification`
         gave before the coordinator was asked, or True if nothing could happen in between.
+        Unprepared: the batch is good as far as can be told without its records, which `prepare` has to open;
+        append it again with what that returns, `prepared`.
         """
         if self.damage is not None or self.directory.refusal is not None:
             self._check_storage()
@@ -135,10 +145,14 @@ class Log(RollingLog):
                 validate.explain(records, max_message_bytes=self._max_message_bytes)
         if count <= small_batches.FOLLOWED_COUNT_MAX and not attributes & CODEC_MASK and not trusted:
             small_batches.check(records, count)
-        if (self._prepares or timestamp - now_ms > self._timestamp_after_max_ms) and not trusted:
-            records = validate.prepare(records, self._settings, now_ms)
-            length = len(records) - LOG_OVERHEAD
+        if (self._changes_batches or timestamp - now_ms > self._timestamp_after_max_ms) and not trusted:
+            if self._opens_batches or not self._broker_time:
+                if prepared is None or prepared.settings is not self._settings:
+                    raise validate.Unprepared
+                records = prepared.records
+                length = len(records) - LOG_OVERHEAD
             if self._broker_time:
+                set_log_append_time(records, now_ms)
                 timestamp = now_ms
         if producer_id >= 0:
             producer = self._producers.get(producer_id)
@@ -367,13 +381,13 @@ class Log(RollingLog):
         """Count the transactions as ended whose markers nobody can take back any more."""
         self.producer_state.settle(high_watermark)
 
-    def lookup_time(self, timestamp: int) -> tuple[int, int, int] | None:
-        """Return timestamp, offset and epoch of the first record at or after a point in time."""
-        return self._guarded(lambda: lookup.by_time(self, timestamp))
+    def lookup_time(self, timestamp: int) -> Job[tuple[int, int, int] | None]:
+        """Find timestamp, offset and epoch of the first record at or after a point in time."""
+        return self._guarded_job(lambda: lookup.by_time(self, timestamp))
 
-    def max_timestamp(self) -> tuple[int, int, int]:
-        """Return timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
-        return self._guarded(lambda: lookup.of_max_timestamp(self))
+    def max_timestamp(self) -> Job[tuple[int, int, int]]:
+        """Find timestamp, offset and epoch of the record with the largest timestamp; -1 each if there is none."""
+        return self._guarded_job(lambda: lookup.of_max_timestamp(self))
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
         """Return the largest epoch not above the one given and the offset where it ends; (-1, -1) if unknown."""
@@ -399,6 +413,7 @@ class Log(RollingLog):
     def truncate_to(self, offset: int) -> None:
         """Cut everything from an offset on: a follower whose log has parted from its leader's."""
         self.last_batch = None
+        self.cut_count += 1
         self._guarded(lambda: trim.truncate_to(self, offset))
         self._latest_epoch = self.epochs.latest
         self._writer = None
@@ -406,6 +421,7 @@ class Log(RollingLog):
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and begin anew at an offset."""
         self.last_batch = None
+        self.cut_count += 1
         self._guarded(lambda: trim.truncate_fully_and_start_at(self, offset))
         self._latest_epoch = self.epochs.latest
         self._writer = None

@@ -18,6 +18,7 @@ from crc32c import crc32c
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import RecordListTooLarge, StorageError
 from penstock.model.ids import TopicId, TopicPartition
+from penstock.model.job import Job
 from penstock.ports.disk import File
 from penstock.storage import aborted, damage, recovery, snapshots, validate
 from penstock.storage.directory import LogDirectory
@@ -111,6 +112,8 @@ class RollingLog:
         self.is_abandoned = False
         # Whether appends may use the reserved space of a full disk: those to the metadata log.
         self.has_reserve = False
+        self.cut_count = 0
+        """How often something was cut from the end: what was read in slices before may be gone."""
         self._latest_epoch = state.epochs.latest
         self._writer: File | None = None
         self._torn = False
@@ -135,8 +138,9 @@ class RollingLog:
         self._max_message_bytes = settings.max_message_bytes
         self._segment_bytes = settings.segment_bytes
         self._timestamp_after_max_ms = settings.message_timestamp_after_max_ms
-        self._prepares = validate.needs_preparing(settings)
         self._broker_time = settings.message_timestamp_type == "LogAppendTime"
+        self._opens_batches = validate.needs_preparing(settings)
+        self._changes_batches = self._opens_batches or self._broker_time
         self._flush_messages = settings.flush_messages
         self.roll_ms = (
             min(settings.segment_ms, settings.max_compaction_lag_ms) if settings.compact else settings.segment_ms
@@ -372,6 +376,25 @@ class RollingLog:
         """Refuse to append to a damaged log or in a folder that takes no writes, unless there is a reserve for it."""
         if self.damage is not None or self.directory.failure is not None or not self.has_reserve:
             self._refuse_storage()
+
+    def _guarded_job(self, start: Callable[[], Job[_T]]) -> Job[_T]:
+        """Like `_guarded`, for what is read in slices: the log may be cut, cleaned or closed in between."""
+        while True:
+            before = self.cut_count, list(self.segments)
+            try:
+                return (yield from start())
+            except Damaged as found:
+                if self._is_as(*before):
+                    self._refuse_damage(found.segment, found.bad)
+            except OSError as error:
+                if self._is_as(*before):
+                    raise StorageError(f"{self.folder}: {error}") from error
+            if self.is_abandoned:
+                self._refuse_storage()
+            yield None
+
+    def _is_as(self, cut_count: int, segments: list[Segment]) -> bool:
+        return self.cut_count == cut_count and self.segments[: len(segments)] == segments
 
     def _refuse_storage(self) -> NoReturn:
         state = "read-only" if self.directory.is_read_only else "offline"

@@ -14,6 +14,7 @@ from typing import Final
 
 from penstock.model.errors import Corruption
 from penstock.model.ids import NO_TIMESTAMP
+from penstock.model.job import Job, finish
 from penstock.ports.disk import File
 from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
@@ -33,6 +34,8 @@ INDEX_INTERVAL_MAX: Final = 1024 * 1024
 INDEX_LAG_MAX: Final = 8 * 1024 * 1024
 # 512 entries stand for 2 MiB of log: writes of the index are then rare beside those of the log.
 UNSAVED_INDEX_SIZE_MAX: Final = 4096
+HEADERS_PER_SLICE: Final = 64
+"""So many headers are read before others have their turn: a system call each, if batches are large."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -404,9 +407,12 @@ class Segment:
         return header[0] if header[0] + header[6] == last_offset else None
 
     def ensure_indexed(self) -> None:
-        """Load the indexes of a segment that has not been used since the start; make them anew if they are damaged."""
-        if self._indexed:
-            return
+        """Load the indexes of a segment that has not been used since the start; rebuild them if they are damaged."""
+        if not self._indexed and not self._load_indexes():
+            self.rebuild_indexes()
+
+    def _load_indexes(self) -> bool:
+        """Load the indexes; False if they are missing or damaged."""
         try:
             self.offset_index.load(self.directory.disk, log_size=self.size)
             self.time_index.load(self.directory.disk)
@@ -417,28 +423,64 @@ class Segment:
             if self.size - last > INDEX_LAG_MAX:
                 raise Corruption(f"{self.offset_index.path}: ends {self.size - last} bytes before its log")
         except (Corruption, FileNotFoundError):
-            self.rebuild_indexes()
-            return
+            return False
         self._indexed = True
         self._timed = False
         self.unindexed = self.size - last
+        return True
 
     def ensure_timed(self) -> None:
         """See to it that the largest timestamp is known and the time index is complete."""
-        self.ensure_indexed()
+        if not self._timed:
+            finish(self.timing())
+
+    def timing(self) -> Job[None]:
+        """What `ensure_timed` does, in slices: there may be millions of batches behind the last entry of an index."""
+        if not self._indexed and not self._load_indexes():
+            yield from self.rebuilding()
         if self._timed:
             return
         try:
-            self._take_max_timestamp()
+            found = yield from self._indexed_max_timestamp()
         except Corruption:
-            self.rebuild_indexes()
-        self._timed = True
+            yield from self.rebuilding()
+            return
+        if not self._timed:
+            self.max_timestamp, self.max_timestamp_offset = found
+            self._timed = True
 
     def rebuild_indexes(self) -> None:
         """Make both indexes from the log's headers and save them."""
-        self.start_indexes_anew()
+        finish(self.rebuilding())
+
+    def rebuilding(self) -> Job[None]:
+        """What `rebuild_indexes` does, in slices. Readers use the old indexes until the new ones are complete."""
+        size = self.size
+        fresh = Segment(
+            self.directory,
+            self.folder,
+            self.base_offset,
+            size=size,
+            index_interval=self.index_interval,
+            index_size_max=self.index_size_max,
+            created_ms=self.created_ms,
+        )
+        left = HEADERS_PER_SLICE
         for position, header in self.headers_from(0):
-            self.index_batch(position, header)
+            fresh.index_batch(position, header)
+            left -= 1
+            if not left:
+                left = HEADERS_PER_SLICE
+                yield None
+        if self.size != size:
+            # It was written or cut meanwhile: what is known of it now is newer than this.
+            self.rebuild_indexes()
+            return
+        self.start_indexes_anew()
+        fresh.offset_index.path, fresh.time_index.path = self.offset_index.path, self.time_index.path
+        self.offset_index, self.time_index = fresh.offset_index, fresh.time_index
+        self.max_timestamp, self.max_timestamp_offset = fresh.max_timestamp, fresh.max_timestamp_offset
+        self.unindexed = fresh.unindexed
         self.finish_indexes()
 
     def start_indexes_anew(self) -> None:
@@ -467,18 +509,23 @@ class Segment:
                 if self.size:
                     file.sync()
 
-    def _take_max_timestamp(self) -> None:
+    def _indexed_max_timestamp(self) -> Job[tuple[int, int]]:
         """Take the largest timestamp from the end of the time index; Corruption if the log belies it."""
         timestamp, offset = self.time_index.last()
         position = self.find(offset) if timestamp >= 0 else 0
+        left = HEADERS_PER_SLICE
         for at, header in self.headers_from(position) if position is not None else ():
             # The entry's own batch comes first, and none behind it is later.
             if header[8] > timestamp or (at == position and timestamp >= 0 and header[0] + header[6] != offset):
                 position = None
                 break
+            left -= 1
+            if not left:
+                left = HEADERS_PER_SLICE
+                yield None
         if position is None or (timestamp >= 0 and self.header_at(position)[8] != timestamp):
             raise Corruption(f"{self.time_index.path}: the last entry does not name the latest batch")
-        self.max_timestamp, self.max_timestamp_offset = timestamp, offset
+        return timestamp, offset
 
     def _find_max_timestamp(self) -> None:
         """Look for the largest timestamp from the last entry of the time index on, after a cut."""

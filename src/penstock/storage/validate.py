@@ -2,13 +2,14 @@
 
 `explain` names what is wrong with a batch that failed the quick comparison in `Log.append`;
 `prepare` does what needs the records opened: keys of compacted topics, timestamps out of
-bounds, another codec, the broker's own timestamps. Everything else keeps records closed.
+bounds, another codec. Everything else keeps records closed.
 Refuses: CorruptMessage, InvalidRecord, InvalidTimestamp, MessageTooLarge,
 UnsupportedCompressionType.
 """
 
+from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import (
@@ -19,6 +20,8 @@ from penstock.model.errors import (
     UnsupportedCompressionType,
 )
 from penstock.model.ids import NO_TIMESTAMP
+from penstock.model.job import Job
+from penstock.wire import unpacking
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -31,16 +34,16 @@ from penstock.wire.batch import (
     BatchHeader,
     computed_crc,
     patch_crc,
-    set_log_append_time,
 )
 from penstock.wire.compression import Codec, check_codec_frame
-from penstock.wire.records import Record, decode_batch, recompress_batch
+from penstock.wire.packing import Packer, is_quick, packer
+from penstock.wire.record_heads import RECORD_SIZE_LEAST, RecordHeads
+from penstock.wire.records import with_payload
+from penstock.wire.unpacking import Chunks, pull, unpack
 
 BEFORE_MAX_DEFAULT: Final = (1 << 63) - 1
 # The oldest message format's smallest message; below it no format is possible.
 _LENGTH_LEAST: Final = 14
-RECORD_SIZE_LEAST: Final = 7
-"""Length, attributes, timestamp, offset, key, value and header count take a byte each at least."""
 CODECS: Final = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -50,6 +53,8 @@ CODECS: Final = {
 }
 _pack_attributes: Final = Struct(">h").pack_into
 _ERRORS_NAMED_MAX: Final = 1000
+_REPACKED_SIZE: Final = 128 * 1024
+"""So much is compressed in one call, off the event loop."""
 
 
 def explain(records: memoryview, *, max_message_bytes: int) -> None:
@@ -111,39 +116,92 @@ def _check_payload(header: BatchHeader, records: memoryview) -> None:
 
 
 def needs_preparing(settings: TopicSettings) -> bool:
-    """Whether every batch of the topic goes through `prepare`."""
+    """Whether every batch of the topic has its records opened by `prepare`."""
     return (
         settings.compact
         or settings.compression_type != "producer"
-        or settings.message_timestamp_type == "LogAppendTime"
-        or settings.message_timestamp_before_max_ms < BEFORE_MAX_DEFAULT
+        or (
+            settings.message_timestamp_type == "CreateTime"
+            and settings.message_timestamp_before_max_ms < BEFORE_MAX_DEFAULT
+        )
     )
 
 
-def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> memoryview:
-    """Return the batch as it is to be stored: the same bytes changed in place, or a recompressed copy."""
+class Unprepared(Exception):
+    """The batch is sound, and its records have to be opened by `prepare` before it can be appended."""
+
+
+class Prepared(NamedTuple):
+    """A batch as it is to be stored, and the settings that it was prepared for."""
+
+    records: memoryview
+    settings: TopicSettings
+
+
+def memory_needed(records: memoryview) -> int:
+    """How many bytes `prepare` keeps at most while it runs."""
+    return unpacking.memory_needed(BatchHeader.at(records).codec, records[HEADER_SIZE:])
+
+
+def prepare(records: memoryview, settings: TopicSettings, now_ms: int) -> Job[Prepared]:
+    """Check what only the records can tell, and give them another codec if the topic wants one.
+
+    A job (model/job.py), for decompressing and following the records of a small batch may take seconds.
+    """
     header = BatchHeader.at(records)
-    created = settings.message_timestamp_type == "CreateTime"
-    bounds = (
-        (now_ms - settings.message_timestamp_before_max_ms, now_ms + settings.message_timestamp_after_max_ms)
-        if created
-        else None
-    )
-    if settings.compact or (created and _timestamps_need_a_look(header, settings, now_ms)):
-        _check_each(decode_batch(records, check_crc=False), keys_needed=settings.compact, bounds=bounds)
-    if settings.compression_type != "producer":
-        codec = CODECS[settings.compression_type]
-        if codec != header.codec:
-            packed = recompress_batch(records, codec, _level(codec, settings), check_crc=False)
-            if len(packed) > settings.max_message_bytes:
-                raise MessageTooLarge(
-                    f"the batch has {len(packed)} bytes as {settings.compression_type}, "
-                    f"and max.message.bytes is {settings.max_message_bytes}"
-                )
-            records = memoryview(bytearray(packed))
-    if not created:
-        set_log_append_time(records, now_ms)
-    return records
+    codec = CODECS.get(settings.compression_type, header.codec)
+    repack = None if codec == header.codec else _Repack(codec, settings)
+    bounds = None
+    if settings.message_timestamp_type == "CreateTime" and _timestamps_need_a_look(header, settings, now_ms):
+        bounds = (
+            now_ms - settings.message_timestamp_before_max_ms,
+            now_ms + settings.message_timestamp_after_max_ms,
+        )
+    if settings.compact or bounds is not None:
+        yield from _check_each(header, records[HEADER_SIZE:], keys_needed=settings.compact, bounds=bounds)
+    if repack is not None:
+        payload = yield from repack.run(unpack(header.codec, records[HEADER_SIZE:]))
+        records = memoryview(bytearray(with_payload(header, codec, payload)))
+    return Prepared(records, settings)
+
+
+class _Repack:
+    """Gives the records another codec, unopened."""
+
+    def __init__(self, codec: int, settings: TopicSettings) -> None:
+        self._codec = codec
+        self._name = settings.compression_type
+        self._level = _level(codec, settings)
+        self._size_left = self._size_max = settings.max_message_bytes
+        self._parts: list[bytes] = []
+
+    def run(self, chunks: Chunks) -> Job[bytes]:
+        stream = packer(self._codec, self._level)
+        kept: list[bytes] = []
+        kept_size = size = 0
+        self._size_left -= HEADER_SIZE
+        while (chunk := (yield from pull(chunks))) is not None:
+            kept.append(chunk)
+            kept_size += len(chunk)
+            size += len(chunk)
+            if kept_size >= _REPACKED_SIZE:
+                self._take((yield partial(stream.add, b"".join(kept))))
+                kept, kept_size = [], 0
+            else:
+                yield None
+        rest = partial(_add_last, stream, b"".join(kept))
+        self._take(rest() if is_quick(self._codec, self._level, size) else (yield rest))
+        return b"".join(self._parts)
+
+    def _take(self, part: bytes) -> None:
+        self._size_left -= len(part)
+        if self._size_left < 0:
+            raise MessageTooLarge(f"as {self._name}, the batch is larger than max.message.bytes, {self._size_max}")
+        self._parts.append(part)
+
+
+def _add_last(stream: Packer, data: bytes) -> bytes:
+    return stream.add(data) + stream.end()
 
 
 def _timestamps_need_a_look(header: BatchHeader, settings: TopicSettings, now_ms: int) -> bool:
@@ -161,22 +219,39 @@ def _level(codec: int, settings: TopicSettings) -> int | None:
     }.get(codec)
 
 
-def _check_each(records: list[Record], *, keys_needed: bool, bounds: tuple[int, int] | None) -> None:
+def _check_each(
+    header: BatchHeader, payload: memoryview, *, keys_needed: bool, bounds: tuple[int, int] | None
+) -> Job[None]:
     """Name every record at fault (KIP-467)."""
     errors: list[tuple[int, str]] = []
     late = False
-    for index, record in enumerate(records):
-        if keys_needed and record.key is None:
-            errors.append((index, "Compacted topic cannot accept message without key."))
-        elif bounds and record.timestamp != NO_TIMESTAMP and not bounds[0] <= record.timestamp <= bounds[1]:
-            late = True
-            errors.append((index, f"Timestamp {record.timestamp} is outside [{bounds[0]}, {bounds[1]}]."))
-    if errors:
-        named = tuple(errors[:_ERRORS_NAMED_MAX])
+    index = error_count = 0
+    base = header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    least, most = bounds or (0, 0)
+    heads = RecordHeads(header, payload)
+    while (found := (yield from heads.read())) is not None:
+        for timestamp_delta, _, key_size in found:
+            error = None
+            if keys_needed and key_size < 0:
+                error = "Compacted topic cannot accept message without key."
+            elif bounds:
+                timestamp = base + timestamp_delta if append_time is None else append_time
+                if timestamp != NO_TIMESTAMP and not least <= timestamp <= most:
+                    late = True
+                    error = f"Timestamp {timestamp} is outside [{least}, {most}]."
+            if error is not None:
+                error_count += 1
+                if len(errors) < _ERRORS_NAMED_MAX:
+                    errors.append((index, error))
+            index += 1
+        yield None
+    if error_count:
+        named = tuple(errors)
         if late:
             raise InvalidTimestamp(
                 "One or more records have been rejected due to invalid timestamp", record_errors=named
             )
         raise InvalidRecord(
-            f"One or more records have been rejected due to {len(errors)} record errors", record_errors=named
+            f"One or more records have been rejected due to {error_count} record errors", record_errors=named
         )

@@ -131,6 +131,7 @@ class Broker:
             RealDisk,
             RealEntropy,
             RealNetwork,
+            ThreadOffload,
             real_instruments,
         )
 
@@ -153,6 +154,7 @@ class Broker:
                 disk=disk,
                 network=network,
                 children=RealChildren(),
+                offload=ThreadOffload(),
                 instruments=real_instruments(disk, network),
             )
             await node.start()

@@ -19,11 +19,13 @@ from typing import Any, Final
 from kio.index import load_request_schema, load_response_schema
 
 from penstock.model.errors import UnsupportedVersion
+from penstock.model.job import Job
 from penstock.wire.api import APIS, Api, ApiKey
 from penstock.wire.frame import MalformedRequest
 from penstock.wire.hot import consumer_group_heartbeat, heartbeat, offset_commit, offset_fetch
 from penstock.wire.reader import Body, entity_reader
 from penstock.wire.schema import shape_of
+from penstock.wire.sliced import Out, entity_reading, entity_writing
 from penstock.wire.writer import CannotWrite, entity_writer
 
 Buffer = bytes | bytearray | memoryview
@@ -33,6 +35,43 @@ REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
 
 _FULLEST: Final = {ApiKey.METADATA: 10}
 """Requests that a later version can say less with. Metadata v11 asks no more what may be done to the cluster."""
+
+FEW_ELEMENTS: Final = 1_000
+ELEMENT_COUNTS_MAX: Final = {
+    **dict.fromkeys(
+        (
+            ApiKey.JOIN_GROUP,
+            ApiKey.LIST_GROUPS,
+            ApiKey.DESCRIBE_ACLS,
+            ApiKey.CREATE_ACLS,
+            ApiKey.DELETE_ACLS,
+            ApiKey.CREATE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_DELEGATION_TOKEN,
+            ApiKey.DESCRIBE_CLIENT_QUOTAS,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            ApiKey.VOTE,
+            ApiKey.BEGIN_QUORUM_EPOCH,
+            ApiKey.END_QUORUM_EPOCH,
+            ApiKey.DESCRIBE_QUORUM,
+            ApiKey.UPDATE_FEATURES,
+            ApiKey.FETCH_SNAPSHOT,
+            ApiKey.BROKER_REGISTRATION,
+            ApiKey.BROKER_HEARTBEAT,
+            ApiKey.LIST_TRANSACTIONS,
+            ApiKey.CONTROLLER_REGISTRATION,
+            ApiKey.LIST_CONFIG_RESOURCES,
+            ApiKey.ADD_RAFT_VOTER,
+            ApiKey.UPDATE_RAFT_VOTER,
+        ),
+        FEW_ELEMENTS,
+    ),
+    ApiKey.SYNC_GROUP: 5_000,
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: 5_000,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5_000,
+}
+"""Requests that never hold many elements; the others may hold `reader.ELEMENT_COUNT_MAX` (docs/internals/loop.md)."""
+UPGRADED_ELEMENT_COUNT_MAX: Final = 5_000
+_UNWRITABLE: Final = (StructError, AttributeError, TypeError, ValueError)
 
 _CLIENT_METRICS: Final = 16
 _UPGRADE, _SAFE_DOWNGRADE = 1, 2
@@ -49,9 +88,48 @@ def read_request(api_key: int, version: int, body: Buffer) -> Any:
     if api.hand_read:
         return _HAND_READ[api_key](version, body)
     layout = request_class(api_key, version)
-    entity = _read(layout, layout if api.hot else seen_request_class(api_key), Body(body))
+    data = _body(api_key, version, body)
+    entity = _read(layout, layout if api.hot else seen_request_class(api_key), data)
     upgrade = _UPGRADES.get((api_key, version))
     return entity if upgrade is None else upgrade(_read(layout, layout, Body(body)), entity)
+
+
+def load(api_key: int, version: int) -> None:
+    """Import and compile what reads requests and writes responses of a version."""
+    api = APIS[api_key]
+    if not api.accepts(version):
+        return
+    if not api.hand_read:
+        entity_reading(request_class(api_key, version), seen_request_class(api_key))
+        entity_reader(request_class(api_key, version), seen_request_class(api_key))
+        entity_writing(response_class(api_key, version), response_class(api_key, api.max_version))
+
+
+def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
+    """What `read_request` does, in slices."""
+    api = _served(api_key, version)
+    if len(body) > REQUEST_SIZE_MAX:
+        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
+    if api.hand_read:
+        return _HAND_READ[api_key](version, body)
+    upgrade = _UPGRADES.get((api_key, version))
+    layout = request_class(api_key, version)
+    entity = yield from _reading(layout, seen_request_class(api_key), _body(api_key, version, body))
+    if upgrade is None:
+        return entity
+    return upgrade((yield from _reading(layout, layout, _body(api_key, version, body))), entity)
+
+
+def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes]:
+    """What `write_response` does, in slices."""
+    _served(api_key, version)
+    layout = response_class(api_key, version)
+    out = Out()
+    try:
+        yield from entity_writing(layout, type(entity))(out, entity)
+    except _UNWRITABLE as error:
+        raise CannotWrite(f"{type(entity).__name__} as version {layout.__version__}: {error}") from error
+    return bytes(out)
 
 
 def write_response(api_key: int, version: int, entity: Any) -> bytes:
@@ -99,6 +177,24 @@ def _served(api_key: int, version: int) -> Api:
     return api
 
 
+def _body(api_key: int, version: int, body: Buffer) -> Body:
+    data = Body(body)
+    data.elements_left = ELEMENT_COUNTS_MAX.get(api_key, data.elements_left)
+    if (api_key, version) in _UPGRADES:
+        # Old versions are read twice, and changed at once.
+        data.elements_left = min(data.elements_left, UPGRADED_ELEMENT_COUNT_MAX)
+    return data
+
+
+def _reading(layout: type[Any], target: type[Any], data: Body) -> Job[Any]:
+    try:
+        return (yield from entity_reading(layout, target)(data, 0))[0]
+    except (StructError, IndexError):
+        raise MalformedRequest(f"{layout.__name__} v{layout.__version__} ends too early") from None
+    except (ValueError, OverflowError) as error:
+        raise MalformedRequest(f"{layout.__name__} v{layout.__version__}: {error}") from None
+
+
 def _read(layout: type[Any], target: type[Any], data: Body) -> Any:
     try:
         return entity_reader(layout, target)(data, 0)[0]
@@ -112,7 +208,7 @@ def _write(layout: type[Any], entity: Any) -> bytes:
     out = bytearray()
     try:
         entity_writer(layout, type(entity))(out, entity)
-    except (StructError, AttributeError, TypeError, ValueError) as error:
+    except _UNWRITABLE as error:
         raise CannotWrite(f"{type(entity).__name__} as version {layout.__version__}: {error}") from error
     return bytes(out)
 

@@ -17,16 +17,18 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
-from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, element_least_size, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, element_least_size, remembered, shape_of
 
 ELEMENT_COUNT_MAX = 200_000
-"""How many array elements one request may hold; reading them takes half a second of the event loop."""
+"""How many array elements one request may hold. Reading so many takes half a second, in slices."""
 
 
 class Body(bytes):
     """The bytes of a body, and how many more array elements may be made of them."""
 
     elements_left = ELEMENT_COUNT_MAX
+    slice_left = 0
+    """Of those, how many are read before others have their turn (sliced.py)."""
 
 
 Reader = Callable[[Body, int], tuple[Any, int]]
@@ -41,21 +43,48 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
     """A function `(data, position) -> (target entity, position behind it)`."""
     shape, target_shape = shape_of(layout), shape_of(target)
     wanted = {field.name: field for field in (*target_shape.plain, *target_shape.tagged)}
-    plain = [(field.name, field.name in wanted, _field_reader(field, wanted, shape.flexible)) for field in shape.plain]
-    tagged = {
-        field.tag: (field.name, field.name in wanted, _field_reader(field, wanted, shape.flexible))
-        for field in shape.tagged
-    }
+    plain = [(field.name, field.name in wanted, field_reader(field, wanted, shape.flexible)) for field in shape.plain]
+    absent = absent_values(shape, wanted)
+    read_tagged = tagged_reader(shape, wanted)
+    flexible = shape.flexible
+
+    def read(data: Body, position: int) -> tuple[Any, int]:
+        values = absent.copy()
+        for name, kept, read_value in plain:
+            value, position = read_value(data, position)
+            if kept:
+                values[name] = value
+        if flexible:
+            position = read_tagged(data, position, values)
+        return target(**values), position
+
+    return read
+
+
+def absent_values(shape: Shape, wanted: dict[str, FieldShape]) -> dict[str, Any]:
+    """What the target's fields are that the layout lacks, or that may not be sent."""
     on_wire = {field.name for field in shape.plain}
     # A tagged field that is not sent has its default too, so only untagged ones are sure to be filled.
     absent = {name: field.default for name, field in wanted.items() if name not in on_wire}
-    absent |= {field.name: field.default for field in shape.tagged if field.name in wanted}
-    flexible = shape.flexible
+    return absent | {field.name: field.default for field in shape.tagged if field.name in wanted}
+
+
+def tagged_reader(shape: Shape, wanted: dict[str, FieldShape]) -> Callable[[Body, int, dict[str, Any]], int]:
+    """A function `(data, position, values) -> position behind the tagged fields`, which fills in the values."""
+    tagged = {
+        field.tag: (field.name, field.name in wanted, field_reader(field, wanted, shape.flexible))
+        for field in shape.tagged
+    }
 
     def read_tagged(data: Body, position: int, values: dict[str, Any]) -> int:
+        if data[position] == 0:
+            return position + 1
         count, position = read_uvarint(data, position)
         if 2 * count > len(data) - position:
             raise MalformedRequest(f"{count} tagged fields in {len(data) - position} bytes")
+        data.elements_left -= count
+        if data.elements_left < 0:
+            raise MalformedRequest("the request holds more tagged fields than are read")
         for _ in range(count):
             tag, position = read_uvarint(data, position)
             size, position = read_uvarint(data, position)
@@ -72,31 +101,27 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
             position = end
         return position
 
-    def read(data: Body, position: int) -> tuple[Any, int]:
-        values = absent.copy()
-        for name, kept, read_value in plain:
-            value, position = read_value(data, position)
-            if kept:
-                values[name] = value
-        if flexible:
-            if data[position] == 0:
-                position += 1
-            else:
-                position = read_tagged(data, position, values)
-        return target(**values), position
-
-    return read
+    return read_tagged
 
 
-def _field_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reader:
-    target = wanted.get(field.name)
-    if field.entity is None:
-        read = _value_reader(field, flexible)
-    else:
-        read = entity_reader(field.entity, target.entity if target and target.entity else field.entity)
-        if field.nullable and not field.repeated and field.tag is None:
-            read = _maybe(read)
+def field_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reader:
+    read = element_reader(field, wanted, flexible)
+    if field.entity is not None and field.nullable and not field.repeated and field.tag is None:
+        read = _maybe(read)
     return _array_reader(field, read, flexible) if field.repeated else read
+
+
+def element_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reader:
+    """Reads the field's value, or one element of its array."""
+    if field.entity is None:
+        return _value_reader(field, flexible)
+    target = wanted.get(field.name)
+    return entity_reader(field.entity, target.entity if target and target.entity else field.entity)
+
+
+def is_slow_array(field: FieldShape) -> bool:
+    """Whether the elements are read one by one; arrays of numbers are not."""
+    return field.kafka_type not in PLAIN
 
 
 def _maybe(read: Reader) -> Reader:
@@ -113,12 +138,12 @@ def _maybe(read: Reader) -> Reader:
     return read_maybe
 
 
-def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
+def count_reader(field: FieldShape, flexible: bool) -> Callable[[Body, int], tuple[int | None, int]]:
+    """A function that reads how many elements an array has, None for a null one."""
     name, nullable = field.name, field.nullable
     least = element_least_size(field, flexible=flexible)
-    numbers = FIXED[field.kafka_type].format[1:] if field.kafka_type in PLAIN else None
 
-    def read_array(data: Body, position: int) -> tuple[Any, int]:
+    def read_count(data: Body, position: int) -> tuple[int | None, int]:
         if flexible:
             count, position = read_uvarint(data, position)
             count -= 1
@@ -134,6 +159,20 @@ def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
         data.elements_left -= count
         if data.elements_left < 0:
             raise MalformedRequest("the request holds more array elements than are read")
+        return count, position
+
+    return read_count
+
+
+def _array_reader(field: FieldShape, read: Reader, flexible: bool) -> Reader:
+    read_count = count_reader(field, flexible)
+    numbers = None if is_slow_array(field) else FIXED[field.kafka_type].format[1:]
+    least = element_least_size(field, flexible=flexible)
+
+    def read_array(data: Body, position: int) -> tuple[Any, int]:
+        count, position = read_count(data, position)
+        if count is None:
+            return None, position
         if numbers is not None:
             return Struct(f">{count}{numbers}").unpack_from(data, position), position + count * least
         elements = []

@@ -27,6 +27,7 @@ __all__ = [
     "encode_plain_batch",
     "iter_batches",
     "recompress_batch",
+    "with_payload",
 ]
 
 Header = tuple[bytes, bytes | None]
@@ -134,6 +135,11 @@ def recompress_batch(
 ) -> bytes:
     """The same batch under another codec: the payload is repacked whole, its records stay unopened."""
     header, payload = decode_payload(view, limit=limit, check_crc=check_crc)
+    return with_payload(header, codec, compress(codec, payload, level))
+
+
+def with_payload(header: BatchHeader, codec: int, payload: bytes) -> bytes:
+    """A batch under a header but for its codec: the payload is compressed with it already."""
     sealed = _SEALED.pack(
         header.attributes & ~batch.CODEC_MASK | codec,
         header.last_offset_delta,
@@ -144,7 +150,7 @@ def recompress_batch(
         header.base_sequence,
         header.record_count,
     )
-    return _seal(header.base_offset, header.leader_epoch, sealed, compress(codec, payload, level))
+    return _seal(header.base_offset, header.leader_epoch, sealed, payload)
 
 
 def _seal(base_offset: int, leader_epoch: int, sealed: bytes, payload: bytes) -> bytes:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from penstock.model.errors import PenstockError
 from penstock.wire.frame import clipped
-from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, Shape, remembered, shape_of
 
 Writer = Callable[[bytearray, Any], None]
 
@@ -41,18 +41,28 @@ def entity_writer(layout: type[Any], source: type[Any]) -> Writer:
     steps: list[tuple[Callable[[Any], Any], Writer]] = []
     for field in shape.plain:
         known = source_shape.find(field.name)
-        take = _constant(field.default) if known is None else attrgetter(field.name)
-        steps.append((take, _field_writer(field, known, shape.flexible)))
+        take = constant(field.default) if known is None else attrgetter(field.name)
+        steps.append((take, field_writer(field, known, shape.flexible)))
+    write_tagged = tagged_writer(shape, source_shape)
+
+    def write(out: bytearray, entity: Any) -> None:
+        for take, write_value in steps:
+            write_value(out, take(entity))
+        write_tagged(out, entity)
+
+    return write
+
+
+def tagged_writer(shape: Shape, source_shape: Shape) -> Writer:
+    """A function `(out, entity)` that appends the tagged fields, if the layout has any."""
     tagged = [
-        (field.tag, attrgetter(field.name), field.default, _field_writer(field, known, shape.flexible))
+        (field.tag, attrgetter(field.name), field.default, field_writer(field, known, shape.flexible))
         for field in shape.tagged
         if (known := source_shape.find(field.name)) is not None
     ]
     flexible = shape.flexible
 
-    def write(out: bytearray, entity: Any) -> None:
-        for take, write_value in steps:
-            write_value(out, take(entity))
+    def write_tagged(out: bytearray, entity: Any) -> None:
         if not flexible:
             return
         if not tagged:
@@ -71,21 +81,25 @@ def entity_writer(layout: type[Any], source: type[Any]) -> Writer:
             append_uvarint(out, len(body))
             out += body
 
-    return write
+    return write_tagged
 
 
-def _constant(value: object) -> Callable[[Any], Any]:
+def constant(value: object) -> Callable[[Any], Any]:
     return lambda _: value
 
 
-def _field_writer(field: FieldShape, known: FieldShape | None, flexible: bool) -> Writer:
-    if field.entity is None:
-        write = _value_writer(field, flexible)
-    else:
-        write = entity_writer(field.entity, known.entity if known and known.entity else field.entity)
-        if field.nullable and not field.repeated and field.tag is None:
-            write = _maybe(write)
+def field_writer(field: FieldShape, known: FieldShape | None, flexible: bool) -> Writer:
+    write = element_writer(field, known, flexible)
+    if field.entity is not None and field.nullable and not field.repeated and field.tag is None:
+        write = _maybe(write)
     return _array_writer(field, write, flexible) if field.repeated else write
+
+
+def element_writer(field: FieldShape, known: FieldShape | None, flexible: bool) -> Writer:
+    """Writes the field's value, or one element of its array."""
+    if field.entity is None:
+        return _value_writer(field, flexible)
+    return entity_writer(field.entity, known.entity if known and known.entity else field.entity)
 
 
 def _maybe(write: Writer) -> Writer:

@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 from kio.static.primitive import i16
 
 from penstock.client.peers import Peers
-from penstock.ports.network import Limits, Listener, Opened, Part, Session
+from penstock.ports.network import KeptFrame, Limits, Listener, Opened, Part, Session, copied
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import Header, parse_header, response_head
@@ -37,6 +37,9 @@ class Wire:
         asyncio.get_running_loop().call_soon(self.server.hear, self, memoryview(data)[4:])
 
     send_now = send
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        return copied(frame)
 
     def deliver(self, head_and_body: bytes) -> None:
         assert self.session is not None

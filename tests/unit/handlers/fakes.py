@@ -22,9 +22,11 @@ from penstock.metadata.voters import VoterBook, VoterEndpoint, VoterSet
 from penstock.metrics.metrics import Metrics
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.model.job import Job
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
 from penstock.replication.feed import Wakeups
+from penstock.scheduling.scheduler import Scheduler
 from penstock.transactions.asking import TransactionCoordinators
 from penstock.wire import codec
 from penstock.wire.api import APIS
@@ -155,12 +157,14 @@ class FakeLog:
             raise self.error
         self.start_offset = offset
 
-    def lookup_time(self, timestamp: int) -> tuple[int, int, int] | None:
+    def lookup_time(self, timestamp: int) -> Job[tuple[int, int, int] | None]:
+        yield None
         if self.error is not None:
             raise self.error
         return next((each for each in self.times if each[0] >= timestamp), None)
 
-    def max_timestamp(self) -> tuple[int, int, int]:
+    def max_timestamp(self) -> Job[tuple[int, int, int]]:
+        yield None
         return max(self.times, key=lambda each: (each[0], -each[1]), default=(-1, -1, -1))
 
     def epoch_end(self, epoch: int) -> tuple[int, int]:
@@ -377,6 +381,7 @@ class FakeNode:
             relay=FakeRelay(),  # type: ignore[arg-type]
             throttle=Throttle(self.clock, Spans),
             metrics=Metrics({api.key: api.name for api in APIS.values()}),
+            scheduler=Scheduler(self.clock),
         )
 
     @property

@@ -8,8 +8,8 @@ import pytest
 
 from penstock.coordinator.errors import NotCoordinator
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.reply import Parked
-from penstock.handlers.verification import CloseConnection, ParkedVerification
+from penstock.handlers.reply import Parked, ParkedWrite
+from penstock.handlers.verification import CloseConnection
 from penstock.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from penstock.model.errors import NotLeaderOrFollower, Refusal
 from penstock.model.ids import TopicName
@@ -67,7 +67,9 @@ class WrittenPartition:
         self.written: list[tuple[bytes, Any]] = []
         self.bytes_in = self.messages_in = 0
 
-    def append(self, records: memoryview, *, acks: int, now_ms: int, transaction_verified: Any = None) -> Any:
+    def append(
+        self, records: memoryview, *, acks: int, now_ms: int, transaction_verified: Any = None, prepared: Any = None
+    ) -> Any:
         if not self.is_leader:
             raise NotLeaderOrFollower
         self.written.append((bytes(records), transaction_verified))
@@ -164,7 +166,7 @@ def listen(parked: Any) -> list[str]:
 async def test_the_first_write_waits_until_its_partition_is_added() -> None:
     world = World()
     parked = world.send()
-    assert isinstance(parked, ParkedVerification)
+    assert isinstance(parked, ParkedWrite)
     heard = listen(parked)
     (asked,) = world.coordinator.asked
     assert isinstance(asked, AddPartitions)
@@ -208,7 +210,7 @@ async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
     assert code_of(world.send(version=11), 11) == 0
     assert world.topic.partitions[0].written[0][1] is True
     assert world.coordinator.asked == []
-    assert isinstance(world.send(version=12), ParkedVerification)
+    assert isinstance(world.send(version=12), ParkedWrite)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def session_with(reply: Any) -> tuple[ClientSession, PausingConnection]:
 
 
 async def test_a_connection_is_not_read_until_the_first_write_is_written() -> None:
-    parked = ParkedVerification()
+    parked = ParkedWrite()
     _, connection = session_with(parked)
     assert (connection.paused, connection.sent) == (True, [])
     assert parked.on_applied is not None
@@ -332,7 +334,7 @@ async def test_a_connection_is_not_read_until_the_first_write_is_written() -> No
 
 
 async def test_a_write_that_fails_without_an_answer_closes_the_connection() -> None:
-    parked = ParkedVerification()
+    parked = ParkedWrite()
     _, connection = session_with(parked)
     parked.fail()
     assert connection.sent == ["closed"]

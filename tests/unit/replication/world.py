@@ -35,11 +35,12 @@ from penstock.metadata.records import (
 )
 from penstock.metrics.metrics import Metrics
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
-from penstock.ports.network import Connection, FileSlice, Part, Session
+from penstock.ports.network import Connection, FileSlice, KeptFrame, Part, Session, copied
 from penstock.replication.company import Wiring
 from penstock.replication.partition import ALL_REPLICAS, Partition
 from penstock.replication.replicas import Replicas
 from penstock.replication.waiting import WaitingProduce
+from penstock.scheduling.scheduler import Scheduler
 from penstock.server.session import ClientSession
 from penstock.sim.disk import SimDisk
 from penstock.storage.store import LogStore
@@ -122,6 +123,9 @@ class End:
 
     def send_now(self, parts: Sequence[Part]) -> None:
         self.send(parts)
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        return copied(frame)
 
     def unsent_size(self) -> int:
         return 0
@@ -231,6 +235,7 @@ class Node:
             metrics=Metrics({}),
             node_id=self.id,
             transactions=None,
+            scheduler=Scheduler(world.clock),
         )
         self.context = context
         self.fetch = fetch = FetchHandler(context)

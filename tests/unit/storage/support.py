@@ -11,6 +11,7 @@ from penstock.storage.log import Appended, Log
 from penstock.storage.recovery import Known
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
+from tests.support.appending import append_at_once
 
 NOW_MS = 1_700_000_000_000
 FOLDER = "/data/orders-0"
@@ -60,7 +61,7 @@ def idempotent(count: int = 1, *, sequence: int, producer_id: int = 7, epoch: in
 
 
 def append(log: Log, sealed: bytes, *, epoch: int = 0, now_ms: int = NOW_MS, **options: Any) -> Appended:
-    return log.append(memoryview(bytearray(sealed)), leader_epoch=epoch, now_ms=now_ms, **options)
+    return append_at_once(log, memoryview(bytearray(sealed)), leader_epoch=epoch, now_ms=now_ms, **options)
 
 
 def fill(log: Log, counts: Sequence[int], *, value: bytes = b"v" * 60, **header: Any) -> list[int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
+from penstock.model.job import finish
 from penstock.sim.disk import SimDisk
 from penstock.storage.damage import QUARANTINE_FILE
 from penstock.storage.log import Log
@@ -203,8 +204,8 @@ def answers(log: Log) -> list[object]:
     """Everything that a client can see of a log."""
     return [
         [(header.base_offset, header.leader_epoch) for header in stored(log)],
-        [log.lookup_time(timestamp) for timestamp in range(0, 420, 7)],
-        log.max_timestamp(),
+        [finish(log.lookup_time(timestamp)) for timestamp in range(0, 420, 7)],
+        finish(log.max_timestamp()),
         [log.epoch_end(epoch) for epoch in range(-1, 5)],
         {each.producer_id: (each.epoch, list(each.batches)) for each in log.producers()},
     ]

@@ -1,5 +1,6 @@
 import pytest
 
+from penstock.model.job import finish
 from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
 from penstock.storage.segment import BOUNDARIES_MAX
@@ -71,7 +72,7 @@ def test_a_segment_without_timestamps_has_an_empty_time_index() -> None:
     log.roll()
     log.close()
     assert disk.read_file(f"{FOLDER}/{0:020d}.timeindex") == b""
-    assert open_log(disk, clean=True).max_timestamp() == (-1, -1, -1)
+    assert finish(open_log(disk, clean=True).max_timestamp()) == (-1, -1, -1)
 
 
 def test_index_entries_lie_at_least_an_interval_apart() -> None:

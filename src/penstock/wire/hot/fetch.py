@@ -77,6 +77,10 @@ class FetchPartition:
         self.max_bytes = max_bytes
 
 
+PARTITION_COUNT_MAX = 10_000
+"""Of one request. Reading so many takes some milliseconds; a session adds up several."""
+
+
 class FetchRequest:
     __slots__ = (
         "forgotten",
@@ -187,9 +191,13 @@ def _read_partitions(request: FetchRequest, frame: memoryview, position: int, ve
     flexible = version >= FLEXIBLE_FROM
     partitions = request.partitions
     topic_count, position = read_count(frame, position, flexible=flexible)
+    left = PARTITION_COUNT_MAX - topic_count
     for _ in range(topic_count):
         topic, position = _read_topic(frame, position, version)
         partition_count, position = read_count(frame, position, flexible=flexible)
+        left -= partition_count
+        if left < 0:
+            raise MalformedRequest(f"a Fetch request names more than {PARTITION_COUNT_MAX} partitions")
         for _ in range(partition_count):
             if flexible:
                 index, epoch, offset, fetched_epoch, start, size = _read_partition_v12(frame, position)

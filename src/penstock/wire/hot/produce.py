@@ -31,6 +31,9 @@ _pack_partition = Struct(">ihq").pack
 _pack_times_v2 = Struct(">q").pack
 _pack_times_v5 = Struct(">qq").pack
 
+PARTITION_COUNT_MAX = 10_000
+"""Of one request. Reading so many takes a few milliseconds, and a frame has room for millions."""
+
 PartitionData = tuple[int, memoryview | None]
 TopicData = tuple[bytes, list[PartitionData]]
 
@@ -65,6 +68,7 @@ def _read_legacy(frame: memoryview, position: int) -> ProduceRequest:
         position += size
     acks, timeout_ms = _read_acks_and_timeout(frame, position)
     topic_count, position = read_count(frame, position + 6, flexible=False)
+    left = PARTITION_COUNT_MAX - topic_count
     topics: list[TopicData] = []
     for _ in range(topic_count):
         size = read_i16(frame, position)[0]
@@ -72,6 +76,9 @@ def _read_legacy(frame: memoryview, position: int) -> ProduceRequest:
             raise MalformedRequest("a topic name is null")
         name = bytes(frame[position + 2 : position + 2 + size])
         partition_count, position = read_count(frame, position + 2 + size, flexible=False)
+        left -= partition_count
+        if left < 0:
+            raise MalformedRequest(f"a Produce request names more than {PARTITION_COUNT_MAX} partitions")
         partitions: list[PartitionData] = []
         for _ in range(partition_count):
             index, size = _read_index_and_size(frame, position)
@@ -100,6 +107,7 @@ def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceR
         position += size - 1
     acks, timeout_ms = _read_acks_and_timeout(frame, position)
     topic_count, position = read_count(frame, position + 6, flexible=True)
+    left = PARTITION_COUNT_MAX - topic_count
     topics: list[TopicData] = []
     for _ in range(topic_count):
         if by_id:
@@ -111,6 +119,9 @@ def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceR
             size -= 1
         topic = bytes(frame[position : position + size])
         partition_count, position = read_count(frame, position + size, flexible=True)
+        left -= partition_count
+        if left < 0:
+            raise MalformedRequest(f"a Produce request names more than {PARTITION_COUNT_MAX} partitions")
         partitions: list[PartitionData] = []
         for _ in range(partition_count):
             index = read_i32(frame, position)[0]

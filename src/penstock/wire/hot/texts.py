@@ -8,7 +8,7 @@ from typing import Final
 from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
 from penstock.wire.hot.primitives import pack_compact_string, pack_i32, pack_string, pack_uvarint, read_i16, read_i32
 
-ELEMENT_COUNT_MAX: Final = 200_000
+ELEMENT_COUNT_MAX: Final = 10_000
 """How many array elements one request may hold, as in the other requests."""
 
 

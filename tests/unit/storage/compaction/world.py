@@ -12,6 +12,7 @@ from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch, encode_batch
 from tests.crash.workload import CountingEntropy
+from tests.support.appending import append_at_once
 from tests.support.compacting import HandClock, compact_all
 
 NOW_MS = 1_700_000_000_000
@@ -62,7 +63,8 @@ class World:
             for key, value in pairs
         ]
         sealed = encode_batch(records, codec=codec, **header)
-        appended = self.log.append(
+        appended = append_at_once(
+            self.log,
             memoryview(bytearray(sealed)),
             leader_epoch=self.epoch,
             now_ms=self.clock.now_ms,

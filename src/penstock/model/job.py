@@ -1,0 +1,27 @@
+"""Long work as a generator that stops at slice boundaries.
+
+A job yields None where others may run, or a function without arguments: a call into a C library that
+releases the interpreter lock and may take long. The driver sends back that function's result. Between
+two yields a job may do at most about a millisecond of work, whatever it was given. Jobs are driven by
+scheduling/scheduler.py; `finish` runs one to its end where nobody waits.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+Step = Callable[[], Any] | None
+Job = Generator[Step, Any, T]
+
+
+def finish(job: Job[T]) -> T:
+    """Run a job to its end here and now: for tools, tests, and work of this node's own."""
+    result: Any = None
+    while True:
+        try:
+            step = job.send(result)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        result = None if step is None else step()

@@ -1,0 +1,268 @@
+"""Runs jobs in slices on the event loop, in turn, so that no request keeps the others waiting.
+
+Each turn of the loop spends at most `TURN_S_MAX` on jobs, one step of each after the other, and serves the network
+before the next. `now` runs a job at once if it is short: most are. A job that keeps much memory waits until few
+others do. Time is the clock port's, and steps are counted as well, so that a simulation is deterministic.
+See docs/internals/loop.md.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
+
+from penstock.model.job import Job, finish
+from penstock.ports.clock import Clock
+from penstock.ports.offload import Offload
+
+T = TypeVar("T")
+
+TURN_S_MAX: Final = 0.002
+STEPS_PER_TURN_MAX: Final = 64
+INLINE_S_MAX: Final = 0.002
+INLINE_WINDOW_S: Final = 0.004
+"""Of each window of this length, jobs that are run at once may take `INLINE_S_MAX`."""
+INLINE_STEPS_MAX: Final = 8
+"""A job of more steps than this is not run at once."""
+LONG_STEP_S: Final = 0.01
+SLICE_COST: Final = 100
+"""Of ordinary items, such as a partition that is asked about, so many are a slice."""
+LARGE_MEMORY_MIN: Final = 4 * 1024 * 1024
+SMALL_ACTIVE_MAX: Final = 64
+LARGE_ACTIVE_MAX: Final = 4
+"""Of the jobs that keep `LARGE_MEMORY_MIN` or more, so many run at a time; of the others `SMALL_ACTIVE_MAX`."""
+
+
+class TakesLonger(Exception):
+    """The job is too long to be run at once."""
+
+
+class ClientGone(Exception):
+    """The client that the work was for has disconnected."""
+
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+class _Running(NamedTuple):
+    job: "Job[Any]"
+    done: Done
+    is_wanted: Callable[[], bool]
+    is_large: bool
+
+
+class Scheduler:
+    def __init__(self, clock: Clock, offload: Offload | None = None) -> None:
+        self._clock = clock
+        self._offload = offload
+        self._active: deque[tuple[_Running, Any, BaseException | None]] = deque()
+        self._waiting: dict[bool, deque[_Running]] = {False: deque(), True: deque()}
+        self._active_count = {False: 0, True: 0}
+        self._resting: deque[tuple[asyncio.Future[None], Callable[[], bool]]] = deque()
+        self._is_asked = False
+        self._inline_window_ends = 0.0
+        self._inline_s_left = 0.0
+        self.on_long_step: Callable[[str, float], None] | None = None
+        """Called with the name of a job and the seconds of a step that took longer than `LONG_STEP_S`."""
+
+    @property
+    def offloads(self) -> bool:
+        """Whether calls of jobs are made off the event loop."""
+        return self._offload is not None
+
+    @property
+    def unfinished_count(self) -> int:
+        return sum(self._active_count.values()) + sum(map(len, self._waiting.values()))
+
+    def now(self, job: "Job[T]") -> T:
+        """Run a short job at once. TakesLonger if it is long, or if this was asked too often lately.
+
+        The job is then closed: start a new one with `run`.
+        """
+        began = self._clock.monotonic()
+        if began >= self._inline_window_ends:
+            self._inline_window_ends = began + INLINE_WINDOW_S
+            self._inline_s_left = INLINE_S_MAX
+        ends = began + self._inline_s_left
+        try:
+            for _ in range(INLINE_STEPS_MAX):
+                if next(job) is not None or self._clock.monotonic() >= ends:
+                    break
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        finally:
+            self._inline_s_left -= self._clock.monotonic() - began
+        job.close()
+        raise TakesLonger
+
+    def run(self, job: "Job[Any]", done: Done, *, is_wanted: Callable[[], bool], memory: int = 0) -> None:
+        """Run a job in slices; `done` gets its result or its error.
+
+        It is given up, and `done` gets ClientGone, once it is no longer wanted. `memory` is how many bytes it
+        keeps while it runs, at most.
+        """
+        is_large = memory >= LARGE_MEMORY_MIN
+        self._waiting[is_large].append(_Running(job, done, is_wanted, is_large))
+        self._admit(is_large)
+
+    def _admit(self, is_large: bool) -> None:
+        waiting = self._waiting[is_large]
+        most = LARGE_ACTIVE_MAX if is_large else SMALL_ACTIVE_MAX
+        while waiting and self._active_count[is_large] < most:
+            self._active_count[is_large] += 1
+            self._active.append((waiting.popleft(), None, None))
+        self._ask()
+
+    def _ask(self) -> None:
+        if not self._is_asked and (self._active or self._resting):
+            self._is_asked = True
+            self._clock.call_later(0.0, self._turn)
+
+    def _turn(self) -> None:
+        self._is_asked = False
+        began = self._clock.monotonic()
+        ends = began + TURN_S_MAX
+        for _ in range(STEPS_PER_TURN_MAX):
+            if not self._active:
+                break
+            running, result, error = self._active.popleft()
+            self._advance(running, result, error)
+            now = self._clock.monotonic()
+            if now - began > LONG_STEP_S and self.on_long_step is not None:
+                self.on_long_step(getattr(running.job, "__qualname__", "?"), now - began)
+            began = now
+            if now >= ends:
+                break
+        # A coroutine that rests does up to a slice of work when it goes on, which counts as the rest of this turn.
+        while self._resting:
+            future, is_wanted = self._resting.popleft()
+            if not future.done():
+                if is_wanted():
+                    future.set_result(None)
+                    break
+                future.set_exception(ClientGone())
+        self._ask()
+
+    def _advance(self, running: _Running, result: Any, error: BaseException | None) -> None:
+        job = running.job
+        try:
+            if not running.is_wanted():
+                job.close()
+                raise ClientGone
+            step = job.send(result) if error is None else job.throw(error)
+        except StopIteration as end:
+            self._end(running, end.value, None)
+        except BaseException as problem:
+            self._end(running, None, problem)
+        else:
+            if step is None:
+                self._active.append((running, None, None))
+            elif self._offload is None:
+                self._active.append((running, *_call(step)))
+            else:
+                self._offload.run(step, lambda result, error: self._called(running, result, error))
+
+    def _called(self, running: _Running, result: Any, error: BaseException | None) -> None:
+        self._active.append((running, result, error))
+        self._ask()
+
+    def _end(self, running: _Running, value: Any, error: BaseException | None) -> None:
+        self._active_count[running.is_large] -= 1
+        self._admit(running.is_large)
+        running.done(value, error)
+
+    async def rest(self, is_wanted: Callable[[], bool]) -> None:
+        """Let others run: continue in a later turn, one coroutine per turn."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._resting.append((future, is_wanted))
+        self._ask()
+        await future
+
+    def stop(self) -> None:
+        """Run nothing any more."""
+        for running, _, _ in self._active:
+            running.job.close()
+        for waiting in self._waiting.values():
+            for running in waiting:
+                running.job.close()
+            waiting.clear()
+        self._active.clear()
+        self._resting.clear()
+        if self._offload is not None:
+            self._offload.stop()
+
+
+def _call(step: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return step(), None
+    except Exception as error:
+        return None, error
+
+
+class Pace:
+    """How one request's long work is done: in slices, for as long as its client is there."""
+
+    __slots__ = ("_is_wanted", "_left", "_scheduler")
+
+    def __init__(self, scheduler: Scheduler, is_wanted: Callable[[], bool]) -> None:
+        self._scheduler = scheduler
+        self._is_wanted = is_wanted
+        self._left = SLICE_COST
+
+    async def finish(self, start: "Callable[[], Job[T]]", *, memory: int = 0) -> T:
+        """Run a job at once if it is short, in slices if not. `start` makes it, twice if it is long."""
+        try:
+            return self._scheduler.now(start())
+        except TakesLonger:
+            pass
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def done(value: Any, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+        self._scheduler.run(start(), done, is_wanted=self._is_wanted, memory=memory)
+        return await future
+
+    async def rest(self) -> None:
+        """Let others run."""
+        await self._scheduler.rest(self._is_wanted)
+
+    async def each(self, items: Iterable[T], *, cost: int = 1) -> AsyncIterator[T]:
+        """Iterate over items with a rest now and then, `cost` being that of one in `SLICE_COST`.
+
+        State may change during a rest.
+        """
+        for item in items:
+            if self._left <= 0:
+                await self.rest()
+                self._left = SLICE_COST
+            self._left -= cost
+            yield item
+
+
+class Unpaced(Pace):
+    """Everything at once: for requests that this node asks of itself, and for tests."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        pass
+
+    async def finish(self, start: "Callable[[], Job[T]]", *, memory: int = 0) -> T:
+        return finish(start())
+
+    async def rest(self) -> None:
+        await asyncio.sleep(0)
+
+    async def each(self, items: Iterable[T], *, cost: int = 1) -> AsyncIterator[T]:
+        for item in items:
+            yield item
+
+
+UNPACED: Final = Unpaced()

@@ -1,0 +1,159 @@
+"""Large bodies, read and written in slices: the readers and writers of reader.py and writer.py with pauses.
+
+Compiled from the same shapes. Only what can be long is a job (model/job.py): arrays, and structures that hold any.
+Everything else is left to the plain readers and writers. Refuses what they refuse.
+"""
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+from penstock.model.job import Job
+from penstock.wire import reader, writer
+from penstock.wire.reader import Body, Reader
+from penstock.wire.schema import FieldShape, remembered, shape_of
+from penstock.wire.writer import Writer, append_uvarint
+
+ELEMENTS_PER_SLICE: Final = 200
+
+Reading = Callable[[Body, int], Job[tuple[Any, int]]]
+Writing = Callable[["Out", Any], Job[None]]
+
+
+class Out(bytearray):
+    """What is written so far, and how many array elements are left of the slice."""
+
+    slice_left = ELEMENTS_PER_SLICE
+
+
+@remembered
+def has_arrays(entity: type[Any]) -> bool:
+    """Whether a structure can hold an array."""
+    fields = shape_of(entity).plain
+    return any(field.repeated or (field.entity is not None and has_arrays(field.entity)) for field in fields)
+
+
+# Reading
+
+
+@remembered
+def entity_reading(layout: type[Any], target: type[Any]) -> Reading:
+    """What `entity_reader` is, as a job."""
+    shape, target_shape = shape_of(layout), shape_of(target)
+    wanted = {field.name: field for field in (*target_shape.plain, *target_shape.tagged)}
+    plan = [(field.name, field.name in wanted, *_field_reading(field, wanted, shape.flexible)) for field in shape.plain]
+    absent = reader.absent_values(shape, wanted)
+    read_tagged = reader.tagged_reader(shape, wanted)
+    flexible = shape.flexible
+
+    def reading(data: Body, position: int) -> Job[tuple[Any, int]]:
+        values = absent.copy()
+        for name, kept, read, read_slowly in plan:
+            if read_slowly is None:
+                value, position = read(data, position)
+            else:
+                value, position = yield from read_slowly(data, position)
+            if kept:
+                values[name] = value
+        if flexible:
+            position = read_tagged(data, position, values)
+        return target(**values), position
+
+    return reading
+
+
+def _field_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> tuple[Reader, Reading | None]:
+    plain = reader.field_reader(field, wanted, flexible)
+    if field.repeated:
+        return plain, _array_reading(field, wanted, flexible) if reader.is_slow_array(field) else None
+    if field.entity is None or field.nullable or not has_arrays(field.entity):
+        return plain, None
+    target = wanted.get(field.name)
+    return plain, entity_reading(field.entity, target.entity if target and target.entity else field.entity)
+
+
+def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reading:
+    read_count = reader.count_reader(field, flexible)
+    read = reader.element_reader(field, wanted, flexible)
+    target = wanted.get(field.name)
+    nested: Reading | None = None
+    if field.entity is not None and has_arrays(field.entity):
+        nested = entity_reading(field.entity, target.entity if target and target.entity else field.entity)
+
+    def reading(data: Body, position: int) -> Job[tuple[Any, int]]:
+        count, position = read_count(data, position)
+        if count is None:
+            return None, position
+        elements = []
+        for _ in range(count):
+            data.slice_left -= 1
+            if data.slice_left <= 0:
+                data.slice_left = ELEMENTS_PER_SLICE
+                yield None
+            if nested is None:
+                element, position = read(data, position)
+            else:
+                element, position = yield from nested(data, position)
+            elements.append(element)
+        return tuple(elements), position
+
+    return reading
+
+
+# Writing
+
+
+@remembered
+def entity_writing(layout: type[Any], source: type[Any]) -> Writing:
+    """What `entity_writer` is, as a job."""
+    shape, source_shape = shape_of(layout), shape_of(source)
+    plan: list[tuple[Callable[[Any], Any], Writer, Writing | None]] = []
+    for field in shape.plain:
+        known = source_shape.find(field.name)
+        if known is None:
+            plan.append((writer.constant(field.default), writer.field_writer(field, known, shape.flexible), None))
+        else:
+            plan.append((attrgetter(field.name), *_field_writing(field, known, shape.flexible)))
+    write_tagged = writer.tagged_writer(shape, source_shape)
+
+    def writing(out: Out, entity: Any) -> Job[None]:
+        for take, write, write_slowly in plan:
+            if write_slowly is None:
+                write(out, take(entity))
+            else:
+                yield from write_slowly(out, take(entity))
+        write_tagged(out, entity)
+
+    return writing
+
+
+def _field_writing(field: FieldShape, known: FieldShape, flexible: bool) -> tuple[Writer, Writing | None]:
+    plain = writer.field_writer(field, known, flexible)
+    if not field.repeated:
+        if field.entity is None or field.nullable or not has_arrays(field.entity):
+            return plain, None
+        return plain, entity_writing(field.entity, known.entity or field.entity)
+    write = writer.element_writer(field, known, flexible)
+    nested: Writing | None = None
+    if field.entity is not None and has_arrays(field.entity):
+        nested = entity_writing(field.entity, known.entity or field.entity)
+
+    def writing(out: Out, values: Any) -> Job[None]:
+        if not values:
+            plain(out, values)
+            return
+        if flexible:
+            append_uvarint(out, len(values) + 1)
+        else:
+            out += len(values).to_bytes(4, "big")
+        for value in values:
+            out.slice_left -= 1
+            if out.slice_left <= 0:
+                out.slice_left = ELEMENTS_PER_SLICE
+                yield None
+            if nested is None:
+                write(out, value)
+            else:
+                yield from nested(out, value)
+
+    return plain, writing

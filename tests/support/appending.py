@@ -1,0 +1,15 @@
+"""Appends that open the records of a batch at once, where no event loop has to be kept."""
+
+from typing import Any
+
+from penstock.model.job import finish
+from penstock.storage.log import Appended, Log
+from penstock.storage.validate import Unprepared
+
+
+def append_at_once(log: Log, records: memoryview, *, now_ms: int, **options: Any) -> Appended:
+    try:
+        return log.append(records, now_ms=now_ms, **options)
+    except Unprepared:
+        prepared = finish(log.prepare(records, now_ms))
+        return log.append(records, now_ms=now_ms, prepared=prepared, **options)
