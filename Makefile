@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test check format bench bench-cluster bench-spark spark-chaos docs lock clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all check format bench bench-cluster bench-spark spark-chaos docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,11 @@ endif
 
 setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
 
-test: $(DEV_READY) ## Run the tests (ARGS= goes to pytest)
+test: $(DEV_READY) ## Run the tests that are not slow, on all cores, in random order (ARGS= goes to pytest)
 	@$(BIN)/python -m tests $(ARGS)
+
+test-all: test ## Run all tests: those of `make test`, then the slow ones
+	@$(BIN)/python -m tests --slow $(ARGS)
 
 check: $(DEV_READY) ## Lint, type-check, and hold the layers
 	@$(BIN)/ruff check .

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+pytest_plugins = ("tests.support.leaks", "tests.support.order", "tests.support.parts")
+
 # Away from a developer's desk a run must say the same of the same commit; at the desk it may look elsewhere each time.
 settings.register_profile("repeatable", derandomize=True)
 if os.environ.get("CI"):
