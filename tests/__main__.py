@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__, add_help=False)
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__, add_help=False, allow_abbrev=False)
     parser.add_argument("--slow", action="store_true")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     given, rest = parser.parse_known_args()

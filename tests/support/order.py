@@ -13,6 +13,7 @@ from random import Random, SystemRandom
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # Their modules are short, and none has anything to share between its tests.
 _LAST = ("unit", "oracle", "sim")
@@ -26,11 +27,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # Workers are given the options of the main process, and so its seed.
-    if config.option.seed is None:
+    workerinput = getattr(config, "workerinput", None)
+    if workerinput is not None:
+        config.option.seed = workerinput["seed"]
+    elif config.option.seed is None:
         config.option.seed = SystemRandom().randrange(1_000_000)
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(config.option.seed)
+
+
+def pytest_configure_node(node: WorkerController) -> None:
+    """Give a worker the seed of the main process."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:

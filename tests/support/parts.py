@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 
 import pytest
@@ -35,9 +36,13 @@ class Reporter:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._table = Table()
+        self._outcomes: str | None = config.option.outcomes
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._table.add(report)
+        if self._outcomes is not None and (report.when == "call" or not report.passed):
+            with open(self._outcomes, "a") as file:
+                print(json.dumps([report.nodeid, report.outcome]), file=file)
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
             terminal.ensure_newline()
@@ -47,6 +52,10 @@ class Reporter:
         terminalreporter.section(f"parts, in the order of --seed {self._config.option.seed}")
         for line in self._table.lines():
             terminalreporter.write_line(line)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--outcomes", help="append the outcome of each test to this file, as lines of JSON")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from penstock.node import Node
 
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 
 
 class Broker:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 
 
 class BrokerProcess:
