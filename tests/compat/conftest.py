@@ -69,9 +69,9 @@ def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTo
         # Many tests write records of years ago, which the broker may delete at any moment.
         settings = {"retention.ms": "-1", **(config or {})}
         created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
-        created[name].result(timeout=10)
+        created[name].result(timeout=60)
         if broker_under_test.settles_later:
-            eventually(lambda: name in admin.list_topics(timeout=5).topics)
+            eventually(lambda: name in admin.list_topics(timeout=60).topics)
         return name
 
     return make

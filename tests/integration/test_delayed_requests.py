@@ -78,7 +78,7 @@ class Client:
         self.topic = self.group = self._id = name
         self.protocol = protocol
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(10)
+        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(60)
         self.wire = Wire(self.bootstrap)
         find: Any = FindCoordinatorRequest(key_type=cast(Any, GROUP), coordinator_keys=(name,))
         assert self.wire.ask(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code == 0
@@ -184,7 +184,7 @@ class Client:
         places += [("__consumer_offsets", index) for index in range(2)]
         asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
         ends = [
-            [future.result(10).offset for future in admin.list_offsets(asked, isolation_level=isolation).values()]
+            [future.result(60).offset for future in admin.list_offsets(asked, isolation_level=isolation).values()]
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         ]
         return ends[0] == ends[1]

@@ -63,7 +63,7 @@ def test_a_stream_stops_at_what_there_was_and_goes_on_from_there(
     made.run()
     assert len(made.rows()) == len(set(made.rows())) == 1010
     consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": f"g-{topic}"})
-    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30)
+    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=60)
     consumer.close()
     assert sum(one.offset for one in committed) == 1010, "lag tools see the query at the end"
 

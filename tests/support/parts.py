@@ -45,8 +45,7 @@ class Reporter:
                 print(json.dumps([report.nodeid, report.outcome]), file=file)
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal is not None:
-            terminal.ensure_newline()
-            terminal.write_line(f"FAILED {report.nodeid} ({report.when})", red=True)
+            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when})", red=True)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"parts, in the order of --seed {self._config.option.seed}")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -138,11 +138,3 @@ class PenstockCluster:
     ) -> None:
         self.kill_all()
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def until(check: Callable[[], bool], *, seconds: float = 30.0, what: str = "it") -> None:
-    """Wait until a check passes."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"{what} has not come true in {seconds:.0f} s"
-        time.sleep(0.1)

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.compat.conftest import MakeTopic
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 
 
 @asynccontextmanager

@@ -95,7 +95,7 @@ def test_a_slow_move_is_listed_and_can_be_taken_back(shell: Shell, tmp_path: Pat
     producer = Producer({"bootstrap.servers": shell.cluster.bootstrap})
     for _ in range(100):
         producer.produce("slow", bytes(10_000))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     plan = {"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [4, 2, 3]}]}
     file = written(tmp_path, plan)
     shell(REASSIGN, "--execute", "--reassignment-json-file", file, "--throttle", "1000")
@@ -112,14 +112,14 @@ def test_leaders_leave_with_a_killed_node_and_come_back_by_election(shell: Shell
     shell("TopicCommand", "--create", "--topic", "led", "--replica-assignment", "2:1:3,3:2:1")
     assert shell.leaders("led") == ["2", "3"]
     shell.cluster.kill(2)
-    eventually(lambda: shell.leaders("led") == ["1", "3"], seconds_max=20)
+    eventually(lambda: shell.leaders("led") == ["1", "3"])
     behind = shell.describe("led", "--under-replicated-partitions")
     assert [row["Isr"] for row in behind] == ["1,3", "3,1"]
     assert shell.describe("led", "--unavailable-partitions") == []
     refused = shell.run(ELECT, "--election-type", "preferred", "--topic", "led", "--partition", "0")
     assert "preferred" in refused.text.lower()
     shell.cluster.restart(2)
-    eventually(lambda: not shell.describe("led", "--under-replicated-partitions"), seconds_max=30)
+    eventually(lambda: not shell.describe("led", "--under-replicated-partitions"))
     done = shell(ELECT, "--election-type", "preferred", "--topic", "led", "--partition", "0")
     assert "Successfully completed leader election" in done
     assert shell.leaders("led") == ["2", "3"]

@@ -16,6 +16,7 @@ from penstock.model.errors import (
 )
 from penstock.model.ids import NO_NODE, NodeId
 from penstock.transactions.marker_sender import MarkerSender
+from tests.support.stepped_clock import settle
 
 
 class World:
@@ -64,9 +65,9 @@ async def test_markers_that_wait_for_one_node_go_together() -> None:
     world = World()
     world.gate.clear()
     first = world.write(1)
-    await asyncio.sleep(0.01)
+    await settle()
     rest = [world.write(2), world.write(1)]
-    await asyncio.sleep(0.01)
+    await settle()
     world.gate.set()
     await asyncio.gather(first, *rest)
     assert world.asked == [(2, [1]), (2, [2, 1])]
@@ -96,7 +97,7 @@ async def test_nobody_waits_for_a_node_that_leads_the_partition_no_more() -> Non
     world = World()
     world.gate.clear()
     sent, queued, other = world.write(1), world.write(1), world.write(2)
-    await asyncio.sleep(0.01)
+    await settle()
     world.topic.partitions[1].leader = NodeId(1)
     nothing: Any = None
     world.sender.image_changed(nothing, world.image)
@@ -129,11 +130,11 @@ async def test_a_marker_nobody_wants_any_more_is_not_sent() -> None:
     world = World()
     world.gate.clear()
     first = world.write(1)
-    await asyncio.sleep(0.01)
+    await settle()
     second = world.write(2)
-    await asyncio.sleep(0.01)
+    await settle()
     second.cancel()
     world.gate.set()
     await first
-    await asyncio.sleep(0.01)
+    await settle()
     assert world.asked == [(2, [1])]
