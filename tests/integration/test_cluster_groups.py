@@ -6,6 +6,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -23,6 +24,7 @@ from penstock.wire.api import ApiKey
 from tests.integration.command import penstock
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Wire
 
 pytestmark = pytest.mark.timeout(180)
@@ -54,11 +56,16 @@ class Bench:
         eventually(is_healed, what="every replica in sync")
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+@contextmanager
+def four_nodes() -> Iterator[Bench]:
     settings = {"offsets.topic.num.partitions": str(SHARDS), "group.initial.rebalance.delay.ms": "0"}
     with PenstockCluster(count=FOUR, properties=settings) as cluster:
         yield Bench(cluster)
+
+
+@pytest.fixture
+def bench(sharing: Sharing) -> Bench:
+    return sharing.of(four_nodes)
 
 
 class Reader(threading.Thread):

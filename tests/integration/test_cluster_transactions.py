@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.model.topic import TRANSACTION_STATE
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Producer as Writer
 from tests.support.transaction_wire import Wire, produce_request
 
@@ -84,10 +86,15 @@ class Bench:
         return self.admin.list_topics(timeout=PATIENCE_S).topics.values()
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+@contextmanager
+def three_nodes() -> Iterator[Bench]:
     with PenstockCluster(properties=SETTINGS) as cluster:
         yield Bench(cluster)
+
+
+@pytest.fixture
+def bench(sharing: Sharing) -> Bench:
+    return sharing.of(three_nodes)
 
 
 def test_a_transaction_over_three_leaders_outlives_its_coordinator(bench: Bench) -> None:

@@ -26,6 +26,7 @@ from penstock.testing import Broker
 from penstock.wire.api import ApiKey
 from tests.integration.conftest import GROUP_SETTINGS
 from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Producer, Wire, end_request, produce_request
 
 SETTINGS = {
@@ -64,10 +65,13 @@ OLD = Protocol(produce=11, offsets=4, end=4, adds=True)
 OLDER = Protocol(produce=7, offsets=2, end=1, adds=True)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
+
+
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
 
 
 class Client:

@@ -23,6 +23,7 @@ from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import request_head
 from penstock.wire.schema import shape_of
+from tests.support.sharing import Sharing
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -39,13 +40,16 @@ both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
+
+
+@pytest.fixture
 def bootstrap(broker: Broker) -> str:
     return broker.bootstrap
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,6 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "100",
@@ -21,10 +21,13 @@ SETTINGS = {
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties=SETTINGS) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties=SETTINGS)
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 class Topic:

@@ -3,7 +3,6 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.eventually import eventually as until
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 
 SETTINGS = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
@@ -20,10 +20,13 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties=SETTINGS, racks=("a", "b", "c")) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties=SETTINGS, racks=("a", "b", "c"))
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 class Topic:

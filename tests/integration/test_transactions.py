@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
@@ -15,6 +14,7 @@ from penstock.testing import Broker
 from penstock.testing.process import BrokerProcess
 from tests.integration.conftest import GROUP_SETTINGS
 from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Wire, end_request, produce_request
 
 SETTINGS = {
@@ -28,13 +28,16 @@ PARTITIONS = 3
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
+
+
+@pytest.fixture
 def bootstrap(broker: Broker) -> str:
     return broker.bootstrap
 

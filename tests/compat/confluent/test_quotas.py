@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock.testing.process import BrokerProcess
 from tests.integration.command import penstock
 from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 
 RATE = 1_000_000
 RECORD = b"x" * 10_000
@@ -21,14 +23,19 @@ SECONDS = 3.0
 SAVED_UP_S = 1.5
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
+@contextmanager
+def with_topics() -> Iterator[BrokerProcess]:
     with BrokerProcess() as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
         topics = [NewTopic(name, 1, 1) for name in ("limited", "free", "read")]
         for made in admin.create_topics(topics).values():
             made.result(60)
         yield process
+
+
+@pytest.fixture
+def broker(sharing: Sharing) -> BrokerProcess:
+    return sharing.of(with_topics)
 
 
 def quota(broker: BrokerProcess, *words: str) -> None:
@@ -150,8 +157,14 @@ def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
     throttled.clear()
     eventually(lambda: read() >= 0 and max(throttled, default=0) > 0, what="a throttled fetch")
     quota(broker, "remove", *limited)
-    more: list[int] = []
-    eventually(lambda: more.append(read()) is None and sum(more) > 5 * RATE, what="five seconds' worth of records")
+    more = 0
+
+    def is_much() -> bool:
+        nonlocal more
+        more += read()
+        return more > 5 * RATE
+
+    eventually(is_much, what="five seconds' worth of records")
     consumer.close()
 
 

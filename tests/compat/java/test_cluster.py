@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools, ToolResult
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -49,10 +49,13 @@ class Shell:
         return [row["Leader"] for row in self.describe(topic)]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(count=FOUR) as running:
-        yield running
+def four_nodes() -> PenstockCluster:
+    return PenstockCluster(count=FOUR)
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(four_nodes)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from penstock.coordinator.keys import partition_of
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -44,10 +44,13 @@ class Shell:
         return str(re.findall(r"Leader: (\S+)", out)[index])
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties={"offsets.topic.num.partitions": str(SHARDS)}) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties={"offsets.topic.num.partitions": str(SHARDS)})
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ def _slow_syncs(seconds: float) -> None:
 
         return run
 
-    os.fsync, os.fdatasync = slowed(os.fsync), slowed(os.fdatasync)
+    for name in ("fsync", "fdatasync"):
+        setattr(os, name, slowed(getattr(os, name)))
     # The kernel's own syncs cannot be slowed from here, so the node does without them.
     sys.meta_path.insert(0, _WithoutRing())
 

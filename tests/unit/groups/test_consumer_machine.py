@@ -208,6 +208,6 @@ class MigrationMachine(GroupMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40)
 TestMigrationMachine = MigrationMachine.TestCase
-TestMigrationMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMigrationMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -121,7 +121,12 @@ def test_what_a_callback_asks_of_the_loop_does_not_wait_for_the_next_timer(
 
     loop.add_reader(near.fileno(), heard)
     rung: list[str] = []
-    late = loop.call_later(60, lambda: (rung.append("late"), loop.stop()))
+
+    def ring() -> None:
+        rung.append("late")
+        loop.stop()
+
+    late = loop.call_later(60, ring)
     far.send(b"x")
     loop.run_forever()
     late.cancel()

@@ -5,7 +5,7 @@ The invariants 13 to 20 and 23 of the reliability notes that a world of one part
 
 import asyncio
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
@@ -110,7 +110,7 @@ async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
     await run.heal()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
 def test_nothing_acknowledged_is_lost_and_all_end_in_sync(story: list[tuple[str, int, int]], min_isr: int) -> None:
     asyncio.run(play(story, min_isr=min_isr))

@@ -224,7 +224,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.world.work_on(Producer(self.count, "a", version))
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestTransactions = TransactionMachine.TestCase
 
 STEPS = 250

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.sim.disk import SimDisk
@@ -175,7 +175,7 @@ class Cluster:
             self.generation += 1
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(steps, st.integers(0, 2**16))
 def test_replicas_that_compact_by_themselves_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
     cluster = Cluster(seed)
