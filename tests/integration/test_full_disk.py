@@ -137,7 +137,7 @@ def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedC
     with Writer(cluster, "orders") as writer:
         writer.more_everywhere()
         cluster.fill(FULL)
-        eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without the full node")
+        eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without that node")
         assert [leader for leader, _ in cluster.state("orders")] == [1, 2, 1]
         writer.more_everywhere()
         assert {row["node"]: row["state"] for row in broker_rows(cluster.bootstrap)}[FULL] == "up, read-only"

@@ -15,7 +15,8 @@ from types import TracebackType
 from tests.support.ports import HOST, free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-START_S_MAX = 60.0
+START_S_MAX = 120.0
+LOG_TAIL_SIZE = 3000
 ROOT = Path(__file__).parents[2]
 
 
@@ -55,6 +56,11 @@ class PenstockCluster:
     def log(self, node_id: int) -> str:
         """What the node has printed so far."""
         return (self.folder / f"node{node_id}.log").read_text(errors="replace")
+
+    def logs(self) -> dict[str, str]:
+        """What each node has printed last, for the report of a test that fails."""
+        paths = sorted(self.folder.glob("node*.log"))
+        return {path.name: path.read_text(errors="replace")[-LOG_TAIL_SIZE:] for path in paths}
 
     @property
     def pids(self) -> dict[int, int]:
@@ -137,4 +143,7 @@ class PenstockCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill_all()
+        if error is not None:
+            for name, text in self.logs().items():
+                error.add_note(f"{name}: {text}")
         shutil.rmtree(self.folder, ignore_errors=True)

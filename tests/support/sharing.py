@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests.support.penstock_cluster import PenstockCluster
+
 T = TypeVar("T")
 _has_failed: pytest.StashKey[bool] = pytest.StashKey()
 
@@ -57,4 +59,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     if report.failed:
         item.stash[_has_failed] = True
+        _add_logs(item, report)
     return report
+
+
+def _add_logs(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Show what the nodes of the test have printed, where it has some."""
+    for value in getattr(item, "funcargs", {}).values():
+        cluster = getattr(value, "cluster", value)
+        if isinstance(cluster, PenstockCluster):
+            report.sections.extend(cluster.logs().items())
