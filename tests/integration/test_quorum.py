@@ -235,6 +235,7 @@ async def test_a_node_that_knows_only_where_to_ask_finds_the_quorum(cluster: Clu
     active = await cluster.until_active()
     await active.quorum.commit(setting("for all"))
     await eventually_here(lambda: value_at(stranger) == "for all")
+    assert stranger.quorum.leader == active.quorum.node_id and not stranger.quorum.is_voter
     stranger.kill()
 
 

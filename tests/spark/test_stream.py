@@ -91,6 +91,7 @@ def test_progress_tells_the_lag_and_new_partitions_are_read(
         eventually(lambda: latest(query, topic) == {"0": 1, "1": 1}, seconds_max=90)
     finally:
         query.stop()
+    assert made.rows() == ["one", "two"]
 
 
 def test_a_topic_that_was_made_again_is_told_from_the_old_one(
