@@ -211,7 +211,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.world.crash_while(command, is_committed=is_committed)
 
     @invariant()
-    def check_invariants(self) -> None:
+    def check(self) -> None:
         self.world.check()
 
     def teardown(self) -> None:
@@ -241,7 +241,7 @@ def test_long_walks_with_many_transactions(seed: int) -> None:
     for _ in range(STEPS):
         step = random.choices(list(weights), list(weights.values()))[0]
         take_step(machine, step, producers, random)
-        machine.check_invariants()
+        machine.check()
     machine.teardown()
 
 
