@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test check format bench bench-cluster bench-spark spark-chaos docs lock clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,8 +32,19 @@ endif
 
 setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
 
-test: $(DEV_READY) ## Run the tests (ARGS= goes to pytest)
+test: $(DEV_READY) ## Run the tests that are not slow, on all cores, in random order (ARGS= goes to pytest)
 	@$(BIN)/python -m tests $(ARGS)
+
+test-all: test ## Run all tests: those of `make test`, then the slow ones
+	@$(BIN)/python -m tests --slow $(ARGS)
+
+PART ?= unit
+flaky: ROUNDS ?= 7
+flaky: $(DEV_READY) ## Run a part of the tests again and again under stress, and report what is not steady (PART=, ROUNDS=, SEED=)
+	@$(BIN)/python -m tests.flaky "$(PART)" --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
+
+coverage: $(DEV_READY) ## Measure which branches the tests reach, and hold the floors
+	@$(BIN)/python -m tests.coverage $(ARGS)
 
 check: $(DEV_READY) ## Lint, type-check, and hold the layers
 	@$(BIN)/ruff check .
@@ -62,7 +73,7 @@ SEED ?= 1
 fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=)
 	@PENSTOCK_FUZZ_FRAMES=$(FRAMES) PENSTOCK_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
-ROUNDS ?= 300
+crash: ROUNDS ?= 300
 crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=)
 	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
 
@@ -105,8 +116,8 @@ clean: ## Remove what was built; data stays
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
-	@echo "Building .venv with $$($(PYTHON) --version), $(PYTHON)"
-	@$(PYTHON) -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
+	@echo "Building .venv with $$("$(PYTHON)" --version), $(PYTHON)"
+	@"$(PYTHON)" -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
 
 $(RUN_READY): $(BIN)/python pyproject.toml requirements/run.lock
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/run.lock

@@ -4,12 +4,15 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# Away from a developer's desk a run must say the same of the same commit; at the desk it may look elsewhere each time.
-settings.register_profile("repeatable", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("repeatable")
+pytest_plugins = ("tests.support.leaks", "tests.support.order", "tests.support.parts", "tests.support.sharing")
+
+# How long an example takes says something of the machine, and nothing of the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a build server, the same commit must give the same verdict each time. Elsewhere, a run may look at other examples.
+settings.register_profile("repeatable", settings.get_profile("tests"), derandomize=True)
+settings.load_profile("repeatable" if os.environ.get("CI") else "tests")
 
 
 @pytest.fixture(autouse=True)

@@ -148,14 +148,14 @@ class Stream:
             )  # fmt: skip
             producer.poll(0)
             time.sleep(max(0.0, started + number * self._pause - time.monotonic()))
-        if producer.flush(40):
+        if producer.flush(60):
             self._errors.append("not everything was delivered")
 
 
 def new_place(bootstrap: str) -> Place:
     topic = f"churn-{os.getpid()}-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
     return Place(bootstrap, topic, f"{topic}-group")
 
 

@@ -16,6 +16,7 @@ from tests.compat import churn
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaMissing
+from tests.support.sharing import Sharing
 
 MakeTopic = Callable[..., str]
 
@@ -69,24 +70,19 @@ def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTo
         # Many tests write records of years ago, which the broker may delete at any moment.
         settings = {"retention.ms": "-1", **(config or {})}
         created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
-        created[name].result(timeout=10)
+        created[name].result(timeout=60)
         if broker_under_test.settles_later:
-            eventually(lambda: name in admin.list_topics(timeout=5).topics)
+            eventually(lambda: name in admin.list_topics(timeout=60).topics)
         return name
 
     return make
 
 
-@pytest.fixture(scope="session")
-def shared_churn_broker() -> Iterator[BrokerProcess]:
-    with BrokerProcess(churn.SETTINGS) as broker:
-        yield broker
+def with_short_sessions() -> BrokerProcess:
+    return BrokerProcess(churn.SETTINGS)
 
 
 @pytest.fixture
-def churn_broker(shared_churn_broker: BrokerProcess) -> BrokerProcess:
-    """A separate broker process that a test may kill. It is started again if the previous test left it dead."""
-    if not shared_churn_broker.is_running:
-        shared_churn_broker.kill()
-        shared_churn_broker.start()
-    return shared_churn_broker
+def churn_broker(sharing: Sharing) -> BrokerProcess:
+    """A process with short sessions: members come and go on it, and it may be killed."""
+    return sharing.of(with_short_sessions)

@@ -123,12 +123,12 @@ class Bank:
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap})
         topics = [NewTopic(name, PARTITIONS) for name in (TRANSFERS, LEDGER, JOURNAL)]
         for created in admin.create_topics(topics).values():
-            created.result(10)
+            created.result(60)
         for account in range(ACCOUNTS):
             entry = {"transfer": -1, "account": account, "amount": OPENING, "txn": f"opening {account}"}
             value = json.dumps({**entry, "all": 1, "here": 1})
             self._customers.produce(LEDGER, value, partition=account % PARTITIONS)
-        assert self._customers.flush(10) == 0
+        assert self._customers.flush(60) == 0
 
     def order(self, count: int) -> None:
         """More transfers, which the workers find by themselves."""
@@ -194,7 +194,7 @@ def is_at_rest(bootstrap: str) -> bool:
     ends = []
     for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
         answers = admin.list_offsets(asked, isolation_level=isolation)
-        ends.append([answers[place].result(10).offset for place in asked])
+        ends.append([answers[place].result(60).offset for place in asked])
     return ends[0] == ends[1]
 
 
@@ -244,7 +244,7 @@ def test_money_is_neither_lost_nor_made_while_node_and_workers_are_killed(tmp_pa
                 reader.watch(0.2)
         finally:
             bank.dismiss()
-        eventually(lambda: is_at_rest(broker.bootstrap), seconds_max=15)
+        eventually(lambda: is_at_rest(broker.bootstrap))
         reader.watch(0.5)
         late = Reader(broker.bootstrap)
         while len(late.at_end) < 2 * PARTITIONS:

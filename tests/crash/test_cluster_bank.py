@@ -79,7 +79,7 @@ def test_money_is_neither_lost_nor_made_while_coordinators_move(tmp_path: Path, 
                 reader.watch(0.2)
         finally:
             bank.dismiss()
-        eventually(lambda: is_at_rest(cluster.bootstrap), seconds_max=15)
+        eventually(lambda: is_at_rest(cluster.bootstrap))
         reader.watch(0.5)
         late = Reader(cluster.bootstrap)
         while len(late.at_end) < 2 * PARTITIONS:

@@ -11,10 +11,10 @@ from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.marker import read_marker
 from penstock.storage.producer_state import Producer
 from penstock.wire.records import decode_batch
-from tests.unit.storage.compaction.world import World
+from tests.unit.storage.compaction.compacted_partition import CompactedPartition
 
 
-def write(world: World, start: int, count: int = 12) -> None:
+def write(world: CompactedPartition, start: int, count: int = 12) -> None:
     """Keys that come again, tombstones, producers with sequences, transactions of both outcomes, epochs."""
     for number in range(start, start + count):
         world.epoch = number // 15
@@ -32,21 +32,21 @@ def write(world: World, start: int, count: int = 12) -> None:
             world.end_transaction(7, commit=outcome)
 
 
-def world_sequence(world: World, producer_id: int) -> int:
+def world_sequence(world: CompactedPartition, producer_id: int) -> int:
     known: Producer | None = world.log.producer_state.producers.get(producer_id)
     return 0 if known is None else known.next_sequence
 
 
-def life(disk: SimDisk) -> World:
+def life(disk: SimDisk) -> CompactedPartition:
     """Write, compact, write more, let tombstones grow old, compact again."""
-    world = World(disk)
+    world = CompactedPartition(disk)
     write(world, 0)
     write(world, 12)
     world.log.roll()
     return world
 
 
-def go_on(world: World) -> None:
+def go_on(world: CompactedPartition) -> None:
     world.compact()
     world.clock.now_ms += 10_001
     write(world, 24, 6)
@@ -98,7 +98,7 @@ class Expected:
 EXPECTED = Expected()
 
 
-def check(world: World, *, shown: int) -> None:
+def check(world: CompactedPartition, *, shown: int) -> None:
     log = world.log
     assert log.damage is None, log.damage
     assert log.end_offset >= shown
@@ -122,8 +122,8 @@ def check(world: World, *, shown: int) -> None:
     assert world.table() == table | {"after": "all"}
 
 
-def reopen(disk: SimDisk) -> World:
-    return World(disk)
+def reopen(disk: SimDisk) -> CompactedPartition:
+    return CompactedPartition(disk)
 
 
 @pytest.mark.parametrize("luck", range(3))

@@ -70,7 +70,7 @@ class Load:
 def read_back(bootstrap: str) -> dict[tuple[int, int], bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
     ends = {
-        index: consumer.get_watermark_offsets(TopicPartition(TOPIC, index), timeout=10)[1]
+        index: consumer.get_watermark_offsets(TopicPartition(TOPIC, index), timeout=60)[1]
         for index in range(PARTITIONS)
     }
     consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
@@ -97,7 +97,7 @@ def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, c
     broker = BrokerProcess({"log.segment.bytes": str(2**20)}, data=tmp_path / "data")
     with broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(60)
         load = Load(broker.bootstrap, codec)
         for _ in range(ROUNDS // 2):
             load.send_until(acknowledged=random.randint(500, 3000))

@@ -12,7 +12,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.java_tools import JavaMissing
 from tests.support.penstock_process import PenstockProcess
 
-pytestmark = pytest.mark.java
+pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 SCENARIOS = all_scenarios()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import time
 from pathlib import Path
 
 import pytest
@@ -27,18 +26,18 @@ def broker(tmp_path: Path):  # type: ignore[no-untyped-def]
 def test_a_thousand_connections_that_each_promise_99_mb_cost_less_than_100_mb(broker: BrokerProcess) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(1000):
-            connection = held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=5))
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
             connection.sendall(struct.pack(">i", 99_000_000) + b"0123456789")
-        assert answers(broker.port)
-        time.sleep(0.2)
-        assert memory_mb(broker) < 100
-        assert answers(broker.port)
+        # By the time it has answered so often, it has also read what came before.
+        for _ in range(10):
+            eventually(lambda: answers(broker.port))
+            assert memory_mb(broker) < 100
     assert faults(broker) == []
 
 
 def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerProcess) -> None:
     metadata = bytes.fromhex("000000120003000000000001000466757a7a00000000")
-    with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(0.2)
         with contextlib.suppress(OSError):
@@ -51,7 +50,7 @@ def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerP
 
 def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None:
     for greeting in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"\x00" * 64):
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=5) as connection:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
             connection.sendall(greeting)
             assert connection.recv(100) == b""
     assert answers(broker.port)
@@ -60,7 +59,7 @@ def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None
 
 def test_a_flood_of_connections_leaves_the_broker_answering(broker: BrokerProcess) -> None:
     for _ in range(3000):
-        socket.create_connection(("127.0.0.1", broker.port), timeout=5).close()
+        socket.create_connection(("127.0.0.1", broker.port), timeout=60).close()
     assert answers(broker.port)
     assert faults(broker) == []
 
@@ -69,7 +68,7 @@ def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
     few = BrokerProcess({"max.connections.per.ip": "10"}, data=tmp_path / "few")
     with few as broker, contextlib.ExitStack() as held:
         connections = [
-            held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=5)) for _ in range(15)
+            held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60)) for _ in range(15)
         ]
         for connection in connections[10:]:
             assert connection.recv(1) == b""
@@ -80,18 +79,18 @@ def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
 def test_acks_0_records_sent_right_after_a_topic_was_made_are_all_there(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 0, "linger.ms": 0})
-    producer.list_topics(timeout=5)
+    producer.list_topics(timeout=60)
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "none"})
     for round_ in range(20):
         topic = f"fresh-{round_}"
-        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(60)
         for index in range(100):
             producer.produce(topic, b"%d" % index)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         eventually(
-            lambda topic=topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=5)[1] == 100  # type: ignore[misc]
+            lambda topic=topic: consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)[1] == 100  # type: ignore[misc]
         )
     consumer.close()
 

@@ -12,7 +12,7 @@ from unittest import mock
 from penstock.cli.main import main
 
 COMMAND = [sys.executable, "-m", "penstock.cli.main"]
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 class Outcome(NamedTuple):

@@ -39,11 +39,11 @@ def fill(group_broker: Broker) -> Fill:
         if topic is None:
             topic = f"filled-{next(_numbers)}"
             admin = AdminClient({"bootstrap.servers": group_broker.bootstrap})
-            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(20)
+            admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
         producer = Producer({"bootstrap.servers": group_broker.bootstrap, "acks": "all", "linger.ms": 5})
         for key, value in records:
             producer.produce(topic, value, key, headers=[("n", value[:20].encode())])
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         return topic
 
     return run

@@ -1,24 +1,17 @@
 """Several nodes in one process, on real sockets and disks, that a test can stop, kill and bring back."""
 
 import asyncio
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from penstock.config.settings import BrokerSettings
 from penstock.metadata.quorum import Quorum
 from penstock.node import Node
 from penstock.ports.real import RealClock, RealDisk, RealEntropy, RealNetwork
+from tests.support.eventually import eventually_here
+from tests.support.ports import HOST, free_ports
 
 CLUSTER_ID = "tests-cluster-abcdefgh"
-HOST = "127.0.0.1"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind((HOST, 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class Member:
@@ -71,7 +64,7 @@ class Member:
 
 class Cluster:
     def __init__(self, folder: Path, *, voters: int = 3, observers: int = 0, **settings: str) -> None:
-        ports = [free_port() for _ in range(voters + observers)]
+        ports = free_ports(voters + observers)
         listed = ",".join(f"{index + 1}@{HOST}:{port}" for index, port in enumerate(ports[:voters]))
         self.members = {
             index + 1: Member({
@@ -111,24 +104,14 @@ class Cluster:
         return next((member for member in self.running if member.quorum.is_active), None)
 
     async def until_active(self) -> Member:
-        await until(lambda: self.active is not None)
+        await eventually_here(lambda: self.active is not None)
         assert self.active is not None
         return self.active
 
     async def until_agreed(self) -> None:
         """Every node that runs has applied the same metadata."""
-        await until(lambda: len({member.quorum.image.offset for member in self.running}) == 1)
+        await eventually_here(lambda: len({member.quorum.image.offset for member in self.running}) == 1)
 
     @property
     def bootstrap(self) -> str:
         return ",".join(member.address for member in self.running)
-
-
-async def until(condition: Callable[[], bool], seconds: float = 15.0) -> float:
-    """Wait for something to be so; returns how long that took."""
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    while not condition():
-        assert loop.time() - start < seconds, "it did not come to be so"
-        await asyncio.sleep(0.005)
-    return loop.time() - start

@@ -126,7 +126,7 @@ def test_follow_shows_what_is_written_later(bootstrap: str, topic: str) -> None:
     words = [*COMMAND, "consume", topic, "--follow", "--count", "2", *at]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as reader:
         done("produce", topic, *at, given="one\ntwo\n")
-        out, _ = reader.communicate(timeout=20)
+        out, _ = reader.communicate(timeout=60)
     assert (reader.returncode, out) == (0, "one\ntwo\n")
 
 
@@ -135,7 +135,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(bootstrap: str, topic: str) -
     done("topic", "create", topic, "-p", "1", *at)
     done("produce", topic, *at, given="".join(f"{number}\n" for number in range(20_000)))
     command = " ".join([*COMMAND, "consume", topic, *at])
-    result = subprocess.run(f"{command} | head -n 1", shell=True, capture_output=True, text=True, timeout=20)
+    result = subprocess.run(f"{command} | head -n 1", shell=True, capture_output=True, text=True, timeout=60)
     assert (result.stdout, result.stderr) == ("0\n", "")
 
 
@@ -199,5 +199,5 @@ def test_without_a_broker_every_command_says_so_at_once() -> None:
 
 def test_help_answers_without_loading_the_client_library() -> None:
     script = "import sys, penstock.cli.main; print(sorted({'confluent_kafka', 'kio', 'asyncio'} & set(sys.modules)))"
-    result = subprocess.run([COMMAND[0], "-c", script], capture_output=True, text=True, timeout=20)
+    result = subprocess.run([COMMAND[0], "-c", script], capture_output=True, text=True, timeout=60)
     assert result.stdout == "[]\n"

@@ -99,7 +99,7 @@ def test_offsets_are_reset_only_when_told_to(group_broker: Broker, fill: Fill, a
     for index in range(2):
         for number in range(10):
             producer.produce(topic, str(number), partition=index, timestamp=1_700_000_000_000 + number * 1000)
-    producer.flush(10)
+    producer.flush(60)
     commit(group_broker.bootstrap, topic, topic, {0: 5, 1: 6})
 
     def reset(*words: str) -> dict[int, int]:
@@ -159,7 +159,7 @@ def test_watching_looks_again_until_it_is_told_to_stop(group_broker: Broker, fil
         while not (line := process.stdout.readline()).startswith("total lag 2  ("):
             assert line, "it ended by itself"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, "")
 
 
@@ -239,7 +239,7 @@ def test_a_replay_whose_topic_is_gone_says_so_and_is_not_remembered(
 ) -> None:
     done("topic", "delete", dead, *at)
     consumer = Consumer({"bootstrap.servers": group_broker.bootstrap, "group.id": "unused"})
-    eventually(lambda: dead not in consumer.list_topics(timeout=10).topics)
+    eventually(lambda: dead not in consumer.list_topics(timeout=60).topics)
     consumer.close()
     said = refused("dlq", "replay", f"{dead}.dlq", "--execute", *at)
     assert "send the letters elsewhere with --to" in said

@@ -31,7 +31,7 @@ class TlsProxy:
 
     def __enter__(self) -> "TlsProxy":
         self._thread.start()
-        assert self._opened.wait(10), "the proxy does not listen"
+        assert self._opened.wait(60), "the proxy does not listen"
         return self
 
     def __exit__(self, *_: object) -> None:

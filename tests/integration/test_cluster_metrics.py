@@ -6,7 +6,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.nodes import Cluster, Member, until
+from tests.integration.nodes import Cluster, Member
+from tests.support.eventually import eventually_here
 
 CONTROLLER = "kafka_controller_kafkacontroller_activecontrollercount"
 OFFLINE = "kafka_controller_kafkacontroller_offlinepartitionscount"
@@ -41,8 +42,8 @@ async def test_a_lost_broker_shows(tmp_path: Path) -> None:
         led = read(victim)[LEADERS]
         assert led > 0
         victim.kill()
-        await until(lambda: over(cluster, UNDER_REPLICATED) == 6, seconds=20)
-        await until(lambda: over(cluster, LEADERS) == 6, seconds=20)
+        await eventually_here(lambda: over(cluster, UNDER_REPLICATED) == 6)
+        await eventually_here(lambda: over(cluster, LEADERS) == 6)
         assert over(cluster, CONTROLLER) == 1
         assert read(active)[ELECTIONS] >= led
         assert over(cluster, UNCLEAN) == over(cluster, OFFLINE) == 0

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
+from tests.support.eventually import PATIENCE_S, eventually
 
 SETTINGS = {"log.cleaner.backoff.ms": "100", "log.retention.check.interval.ms": "100"}
 COMPACTED = {
@@ -23,7 +24,7 @@ COMPACTED = {
 
 def make_topic(broker: Broker, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1, config={**COMPACTED, **config})])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1, config={**COMPACTED, **config})])[name].result(60)
 
 
 def read_all(broker: Broker, topic: str, **config: Any) -> list[tuple[int, bytes, bytes | None]]:
@@ -32,9 +33,9 @@ def read_all(broker: Broker, topic: str, **config: Any) -> list[tuple[int, bytes
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+        _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         found: list[tuple[int, bytes, bytes | None]] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.2):
                 assert message.error() is None, message.error()
@@ -51,14 +52,12 @@ def read_all(broker: Broker, topic: str, **config: Any) -> list[tuple[int, bytes
 
 
 def wait_for_size(folder: Path, *, below: int) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def is_small() -> bool:
         with contextlib.suppress(FileNotFoundError):
-            size = sum(path.stat().st_size for path in folder.glob("*.log"))
-            if size < below:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"{folder} still holds {sorted(path.name for path in folder.iterdir())}")
+            return sum(path.stat().st_size for path in folder.glob("*.log")) < below
+        return False
+
+    eventually(is_small, what=f"{folder} below {below} bytes")
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -76,7 +75,7 @@ def test_a_compacted_topic_shrinks_to_its_last_values_and_stays_readable(codec: 
         for number in range(50):
             producer.produce("table", key=b"key-%d" % number, value=None)
             del table[b"key-%d" % number]
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         folder = tmp_path / "table-0"
         wait_for_size(folder, below=1_600_000)
         read = read_all(broker, "table")
@@ -92,7 +91,7 @@ def test_a_compacted_topic_shrinks_to_its_last_values_and_stays_readable(codec: 
         assert read_all(broker, "table") == read
         # The producer's sequence outlived its records.
         producer.produce("table", key=b"key-0", value=b"back")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
 
 
 def test_committed_offsets_outlive_the_compaction_of_their_topic(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic(tmp_path: Path)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for _ in range(10):
             producer.produce("orders", key=b"k", value=b"v")
-        producer.flush(10)
+        producer.flush(60)
         consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
         filler = "m" * 3500
         for number in range(900):
@@ -113,7 +112,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic(tmp_path: Path)
         wait_for_size(tmp_path / "__consumer_offsets-0", below=1_300_000)
         broker.restart()
         again = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
-        (committed,) = again.committed([TopicPartition("orders", 0)], timeout=20)
+        (committed,) = again.committed([TopicPartition("orders", 0)], timeout=60)
         again.close()
         assert committed.offset == 899 % 10
         assert committed.metadata == f"899 {filler}"
@@ -131,27 +130,27 @@ def test_transactions_go_on_after_the_compaction_of_their_state(tmp_path: Path) 
     with Broker(data=tmp_path, settings=settings) as broker:
         make_topic(broker, "ledger")
         producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "teller"})
-        producer.init_transactions(20)
+        producer.init_transactions(60)
         for number in range(40):
             producer.begin_transaction()
             producer.produce("ledger", key=b"balance", value=b"%d" % number)
-            producer.flush(10)
+            producer.flush(60)
             if number % 4 == 3:
-                producer.abort_transaction(20)
+                producer.abort_transaction(60)
             else:
-                producer.commit_transaction(20)
+                producer.commit_transaction(60)
         state, folder = tmp_path / "__transaction_state-0", tmp_path / "ledger-0"
         wait_for_size(state, below=1500)
         wait_for_size(folder, below=4000)
         broker.restart()
         late = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "teller"})
-        late.init_transactions(20)
+        late.init_transactions(60)
         late.begin_transaction()
         late.produce("ledger", key=b"other", value=b"1")
-        late.commit_transaction(20)
+        late.commit_transaction(60)
         with pytest.raises(KafkaException):
             producer.begin_transaction()
             producer.produce("ledger", key=b"balance", value=b"fenced")
-            producer.commit_transaction(20)
+            producer.commit_transaction(60)
         read = read_all(broker, "ledger", **{"isolation.level": "read_committed"})
         assert [(key, value) for _, key, value in read] == [(b"balance", b"38"), (b"other", b"1")]

@@ -26,6 +26,7 @@ from penstock.testing import Broker
 from penstock.wire.api import ApiKey
 from tests.integration.conftest import GROUP_SETTINGS
 from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Producer, Wire, end_request, produce_request
 
 SETTINGS = {
@@ -64,10 +65,13 @@ OLD = Protocol(produce=11, offsets=4, end=4, adds=True)
 OLDER = Protocol(produce=7, offsets=2, end=1, adds=True)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
+
+
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
 
 
 class Client:
@@ -78,7 +82,7 @@ class Client:
         self.topic = self.group = self._id = name
         self.protocol = protocol
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(10)
+        admin.create_topics([NewTopic(name, PARTITIONS)])[name].result(60)
         self.wire = Wire(self.bootstrap)
         find: Any = FindCoordinatorRequest(key_type=cast(Any, GROUP), coordinator_keys=(name,))
         assert self.wire.ask(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code == 0
@@ -184,7 +188,7 @@ class Client:
         places += [("__consumer_offsets", index) for index in range(2)]
         asked = {TopicPartition(*place): OffsetSpec.latest() for place in places}
         ends = [
-            [future.result(10).offset for future in admin.list_offsets(asked, isolation_level=isolation).values()]
+            [future.result(60).offset for future in admin.list_offsets(asked, isolation_level=isolation).values()]
             for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         ]
         return ends[0] == ends[1]

@@ -16,7 +16,7 @@ GENERATE = """
 import sys, time
 from confluent_kafka.admin import AdminClient, NewTopic
 admin = AdminClient({"bootstrap.servers": sys.argv[sys.argv.index("--bootstrap") + 1]})
-admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(30)
+admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(60)
 time.sleep(600)
 """
 
@@ -39,9 +39,9 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
                 break
         assert "has no spark-pipeline.yml" in said and "The broker goes on" in said
         admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
-        assert "orders" in admin.list_topics(timeout=15).topics
+        assert "orders" in admin.list_topics(timeout=60).topics
         running.send_signal(signal.SIGINT)
-        rest = running.communicate(timeout=50)[0]
+        rest = running.communicate(timeout=60)[0]
     finally:
         if running.poll() is None:
             running.kill()
@@ -50,5 +50,5 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
 
 def test_a_folder_that_is_no_demo_is_told(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "demo", "--pipeline", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "is no demo" in done.stderr

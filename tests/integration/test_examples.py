@@ -234,7 +234,7 @@ def test_each_example_runs_as_a_script_until_it_is_told_to_stop(name: str, group
         printed = process.stdout.readline() + process.stdout.readline()
         assert "anna" in printed and "bob" in printed
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
     # The signal may come between the work on the last record and the note that it is done.
     assert [row["lag"] for row in described.json()] in ([0], [1])
@@ -248,7 +248,7 @@ def test_the_exactly_once_example_runs_as_a_script(group_broker: Broker, fill: F
         while len(shown) < 2 and process.poll() is None:
             shown += collect(at_least_once.run, group_broker.bootstrap, target)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
     assert shown == ["PEAR", "PLUM"]
 
 

@@ -13,8 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.cli.checks import check_brokers
 from penstock.cli.cluster.view import broker_rows, health
+from tests.support.eventually import eventually
 from tests.support.limited_node import MARKER_SUFFIX
-from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.penstock_cluster import PenstockCluster
 
 FULL = 3
 PARTITIONS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
@@ -127,23 +128,23 @@ class Writer:
     def more_everywhere(self) -> None:
         """Wait until every partition has acknowledged something that was sent from now on."""
         before = {index: self.acked[index] + 200 for index in range(len(PARTITIONS))}
-        until(lambda: all(self.acked[index] > count for index, count in before.items()), seconds=60, what="writes")
+        eventually(lambda: all(self.acked[index] > count for index, count in before.items()), what="writes")
 
 
 def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedCluster) -> None:
     cluster.make("orders", [list(each) for each in PARTITIONS])
-    until(lambda: all(isr == [1, 2, 3] for _, isr in cluster.state("orders")), what="a complete in-sync set")
+    eventually(lambda: all(isr == [1, 2, 3] for _, isr in cluster.state("orders")), what="a complete in-sync set")
     with Writer(cluster, "orders") as writer:
         writer.more_everywhere()
         cluster.fill(FULL)
-        until(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without the full node")
+        eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without that node")
         assert [leader for leader, _ in cluster.state("orders")] == [1, 2, 1]
         writer.more_everywhere()
         assert {row["node"]: row["state"] for row in broker_rows(cluster.bootstrap)}[FULL] == "up, read-only"
         assert any(f"Node {FULL} is read-only" in line for line in health(cluster.bootstrap))
         assert [each.state for each in check_brokers(cluster.bootstrap) if each.check == "disks"] == ["wrong"]
         cluster.free(FULL)
-        until(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2, 3]] * 3, seconds=60, what="its return")
+        eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2, 3]] * 3, what="its return")
         writer.more_everywhere()
     assert not writer.errors
     assert max(writer.longest_s.values()) < WITHOUT_ACKNOWLEDGEMENT_S_MAX, writer.longest_s
@@ -171,13 +172,13 @@ def test_a_full_node_starts_serves_reads_and_takes_writes_again(cluster: Limited
     assert cluster.read("alone", 1) == [[b"value"]]
     cluster.kill(FULL)
     cluster.restart(FULL)
-    until(lambda: cluster.state("alone") == [(FULL, [FULL])], what="a leader")
+    eventually(lambda: cluster.state("alone") == [(FULL, [FULL])], what="a leader")
     assert cluster.read("alone", 1) == [[b"value"]]
     # Changes of the metadata are still written there.
     cluster.make("later", [[1, 2, 3]])
     cluster.free(FULL)
-    until(lambda: send() is None, seconds=60, what="a write")
-    until(lambda: cluster.state("later")[0][1] == [1, 2, 3], seconds=60, what="a complete in-sync set")
+    eventually(lambda: send() is None, what="a write")
+    eventually(lambda: cluster.state("later")[0][1] == [1, 2, 3], what="a complete in-sync set")
 
 
 def test_a_voter_with_a_full_disk_keeps_up_with_the_metadata(cluster: LimitedCluster) -> None:

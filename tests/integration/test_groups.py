@@ -23,6 +23,7 @@ from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import request_head
 from penstock.wire.schema import shape_of
+from tests.support.sharing import Sharing
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -34,18 +35,21 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "3000",
     "group.consumer.assignment.interval.ms": "0",
 }
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
+
+
+@pytest.fixture
 def bootstrap(broker: Broker) -> str:
     return broker.bootstrap
 
@@ -53,7 +57,7 @@ def bootstrap(broker: Broker) -> str:
 def make_topic(bootstrap: str, partitions: int = 4, *, records: int = 0) -> str:
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions)])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions)])[name].result(60)
     produce(bootstrap, name, records, partitions)
     return name
 
@@ -62,7 +66,7 @@ def produce(bootstrap: str, topic: str, count: int, partitions: int = 4) -> None
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1})
     for number in range(count):
         producer.produce(topic, f"value-{number}", partition=number % partitions)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def new_group() -> str:
@@ -122,7 +126,7 @@ def is_shared(made: list[Consumer], partition_count: int, *, each: int) -> bool:
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int = 4) -> list[int]:
     with consumers(bootstrap, group) as (consumer,):
-        found = consumer.committed([TopicPartition(topic, index) for index in range(partitions)], timeout=10)
+        found = consumer.committed([TopicPartition(topic, index) for index in range(partitions)], timeout=60)
         return [place.offset for place in found]
 
 
@@ -153,6 +157,7 @@ def test_two_consumers_share_and_one_takes_over_when_the_other_leaves(bootstrap:
             second.subscribe([topic])
             poll_until([first, second], lambda: is_shared([first, second], 4, each=2))
         poll_until([first], lambda: len(owned(first)) == 4)
+        assert owned(first) == {(topic, index) for index in range(4)}
 
 
 @both_protocols
@@ -168,6 +173,7 @@ def test_a_consumer_that_dies_is_missed_after_its_session(bootstrap: str, protoc
         # A static member says no goodbye for good.
         second.close()
         poll_until([first], lambda: len(owned(first)) == 4)
+        assert owned(first) == {(topic, index) for index in range(4)}
 
 
 @both_protocols
@@ -177,8 +183,9 @@ def test_a_new_partition_is_given_to_somebody(bootstrap: str, protocol: str) -> 
         one.subscribe([topic])
         poll_until([one], lambda: len(owned(one)) == 2)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_partitions([NewPartitions(topic, 5)])[topic].result(10)
+        admin.create_partitions([NewPartitions(topic, 5)])[topic].result(60)
         poll_until([one], lambda: len(owned(one)) == 5)
+        assert owned(one) == {(topic, index) for index in range(5)}
 
 
 # The coordinator looks for new matches of a pattern every ten seconds at most, as Kafka's does.
@@ -186,12 +193,13 @@ def test_a_new_partition_is_given_to_somebody(bootstrap: str, protocol: str) -> 
 def test_a_pattern_finds_topics_that_come_later(bootstrap: str, protocol: str) -> None:
     prefix, group = f"pattern-{next(_numbers)}", new_group()
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(f"{prefix}.a", 1)])[f"{prefix}.a"].result(10)
+    admin.create_topics([NewTopic(f"{prefix}.a", 1)])[f"{prefix}.a"].result(60)
     with consumers(bootstrap, group, group_protocol=protocol, **{"topic.metadata.refresh.interval.ms": 300}) as (one,):
         one.subscribe([f"^{prefix}\\..*"])
         poll_until([one], lambda: owned(one) == {(f"{prefix}.a", 0)})
-        admin.create_topics([NewTopic(f"{prefix}.b", 1)])[f"{prefix}.b"].result(10)
-        poll_until([one], lambda: owned(one) == {(f"{prefix}.a", 0), (f"{prefix}.b", 0)})
+        admin.create_topics([NewTopic(f"{prefix}.b", 1)])[f"{prefix}.b"].result(60)
+        poll_until([one], lambda: len(owned(one)) == 2)
+        assert owned(one) == {(f"{prefix}.a", 0), (f"{prefix}.b", 0)}
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
@@ -201,6 +209,7 @@ def test_every_assignor_of_the_client_gives_each_partition_one_owner(bootstrap: 
         for consumer in made:
             consumer.subscribe([topic])
         poll_until(made, lambda: is_shared(made, 6, each=2))
+        assert set().union(*map(owned, made)) == {(topic, index) for index in range(6)}
 
 
 def test_a_cooperative_member_keeps_what_is_not_taken_from_it(bootstrap: str) -> None:
@@ -263,6 +272,7 @@ def test_a_client_that_hangs_up_while_it_joins_is_missed_after_its_session(boots
         # The rebalance that it began ends with a share for nobody, then with all for the one that is left.
         poll_until([consumer], lambda: len(owned(consumer)) < before)
         poll_until([consumer], lambda: len(owned(consumer)) == 4)
+        assert owned(consumer) == {(topic, index) for index in range(4)}
 
 
 def join_request(group: str, topic: str) -> bytes:
@@ -319,7 +329,7 @@ def test_commits_by_hand_async_and_stored_are_all_kept(bootstrap: str, protocol:
         last = next(message for message in reversed(got) if message.partition() == 2)
         consumer.store_offsets(message=last)
         consumer.commit(asynchronous=False)
-        found = consumer.committed([TopicPartition(topic, index) for index in range(4)], timeout=10)
+        found = consumer.committed([TopicPartition(topic, index) for index in range(4)], timeout=60)
     assert [place.offset for place in found][::2] == [3, 10]
     assert found[0].metadata == "a note"
     assert found[3].offset == -1001
@@ -369,8 +379,8 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with consumers(bootstrap, group) as (consumer,):
         consumer.commit(offsets=[TopicPartition(topic, 0, 7), TopicPartition(other, 0, 8)], asynchronous=False)
-    admin.delete_topics([topic])[topic].result(10)
-    admin.create_topics([NewTopic(topic, 4)])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(60)
+    admin.create_topics([NewTopic(topic, 4)])[topic].result(60)
     assert committed(bootstrap, group, topic) == [-1001] * 4
     assert committed(bootstrap, group, other)[0] == 8
 
@@ -386,22 +396,22 @@ def test_an_administrator_sees_groups_resets_and_deletes_them(bootstrap: str, pr
         consumer.subscribe([topic])
         read([consumer], 40)
         consumer.commit(asynchronous=False)
-        listed = {one.group_id: one for one in admin.list_consumer_groups(request_timeout=10).result().valid}
+        listed = {one.group_id: one for one in admin.list_consumer_groups(request_timeout=60).result().valid}
         assert (listed[group].state.name, listed[group].type.name) == ("STABLE", protocol.upper())
-        described = admin.describe_consumer_groups([group], request_timeout=10)[group].result()
+        described = admin.describe_consumer_groups([group], request_timeout=60)[group].result()
         (member,) = described.members
         assert (described.state.name, member.client_id, member.host) == ("STABLE", "the-client", "/127.0.0.1")
         assert {place.partition for place in member.assignment.topic_partitions} == {0, 1, 2, 3}
         with pytest.raises(KafkaException) as refusal:
-            admin.delete_consumer_groups([group], request_timeout=10)[group].result()
+            admin.delete_consumer_groups([group], request_timeout=60)[group].result()
         assert refusal.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 2, 4)])
-    changed = admin.alter_consumer_group_offsets([wanted], request_timeout=10)[group].result()
+    changed = admin.alter_consumer_group_offsets([wanted], request_timeout=60)[group].result()
     assert changed.topic_partitions[0].error is None
-    shown = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=10)[group].result()
+    shown = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=60)[group].result()
     assert {place.partition: place.offset for place in shown.topic_partitions} == {0: 10, 1: 10, 2: 4, 3: 10}
-    admin.delete_consumer_groups([group], request_timeout=10)[group].result()
-    assert group not in {one.group_id for one in admin.list_consumer_groups(request_timeout=10).result().valid}
+    admin.delete_consumer_groups([group], request_timeout=60)[group].result()
+    assert group not in {one.group_id for one in admin.list_consumer_groups(request_timeout=60).result().valid}
     assert committed(bootstrap, group, topic) == [-1001] * 4
 
 

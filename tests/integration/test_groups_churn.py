@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
+from tests.support.eventually import eventually
 from tests.support.ownership import Ownership
-from tests.support.penstock_cluster import until
 
 SECONDS = float(os.environ.get("PENSTOCK_CHURN_SECONDS", "8"))
 PARTITIONS = 6
@@ -120,7 +120,7 @@ def producing(bootstrap: str, topic: str, ledger: Ledger) -> Iterator[None]:
                 producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=acknowledged)
                 number += 1
             producer.poll(0)
-        producer.flush(10)
+        producer.flush(60)
 
     thread = threading.Thread(target=send)
     thread.start()
@@ -133,7 +133,7 @@ def producing(bootstrap: str, topic: str, ledger: Ledger) -> Iterator[None]:
 
 def committed(watcher: Consumer, topic: str) -> list[int]:
     places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
-    return [place.offset for place in watcher.committed(places, timeout=10)]
+    return [place.offset for place in watcher.committed(places, timeout=60)]
 
 
 @pytest.mark.slow
@@ -150,7 +150,7 @@ def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
     random, ledger = Random(7), Ledger()
     with Broker(SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic("churn", PARTITIONS)])["churn"].result(10)
+        admin.create_topics([NewTopic("churn", PARTITIONS)])["churn"].result(60)
         settings: dict[str, Any] = {
             "bootstrap.servers": broker.bootstrap,
             "group.id": "churn",
@@ -175,11 +175,11 @@ def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
                         members[-1].start()
                     while len(members) > wanted:
                         members.pop(random.randrange(len(members))).leave()
-                    time.sleep(random.uniform(0.1, 0.8))
+                    time.sleep(random.uniform(0.1, 0.8))  # how long this set of members lasts
                     now = committed(watcher, "churn")
                     assert all(later >= earlier for earlier, later in zip(before, now, strict=True)), (before, now)
                     before = now
-            until(lambda: ledger.sent <= ledger.delivered.keys(), seconds=60, what="everything sent is delivered")
+            eventually(lambda: ledger.sent <= ledger.delivered.keys(), what="the delivery of all that was sent")
         finally:
             for member in members:
                 member.leave()

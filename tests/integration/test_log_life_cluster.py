@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.eventually import eventually
+from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 
 SETTINGS = {
@@ -21,10 +22,13 @@ SETTINGS = {
 MIB = 1 << 20
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties=SETTINGS) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties=SETTINGS)
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 class Topic:
@@ -35,7 +39,7 @@ class Topic:
         self.name = name
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         settings = {"segment.bytes": str(MIB), **{key.replace("_", "."): value for key, value in config.items()}}
-        self.admin.create_topics([NewTopic(name, 1, 3, config=settings)])[name].result(30)
+        self.admin.create_topics([NewTopic(name, 1, 3, config=settings)])[name].result(60)
         self.table: dict[bytes, bytes | None] = {}
 
     def write(self, count: int, *, keys: int = 100) -> None:
@@ -54,7 +58,7 @@ class Topic:
             for key, value in config.items()
         ]
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=entries)
-        self.admin.incremental_alter_configs([resource])[resource].result(20)
+        self.admin.incremental_alter_configs([resource])[resource].result(60)
 
     @property
     def leader(self) -> int:
@@ -67,7 +71,7 @@ class Topic:
     def start(self) -> int:
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": "none"})
         try:
-            return consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=20)[0]
+            return consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=60)[0]
         finally:
             consumer.close()
 
@@ -77,7 +81,7 @@ class Topic:
             {"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "auto.offset.reset": "earliest"}
         )
         try:
-            start, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=20)
+            start, end = consumer.get_watermark_offsets(TopicPartition(self.name, 0), timeout=60)
             consumer.assign([TopicPartition(self.name, 0, start)])
             found: list[tuple[int, bytes, bytes | None]] = []
             deadline = time.monotonic() + 60
@@ -112,17 +116,17 @@ class Topic:
         """Stop the leader, so that another one answers; it comes back as a follower."""
         old = self.leader
         self.cluster.stop(old)
-        until(lambda: self.leader not in (-1, old), what="another leader")
+        eventually(lambda: self.leader not in (-1, old), what="another leader")
         self.cluster.restart(old)
-        until(lambda: self.isr == [1, 2, 3], seconds=60, what="all in sync")
+        eventually(lambda: self.isr == [1, 2, 3], what="all in sync")
 
 
 def test_retention_takes_the_same_segments_from_every_replica(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "aging", retention_ms="-1")
     topic.write(6000)
     topic.change(retention_bytes=str(2 * MIB))
-    until(lambda: all(size < 3.1 * MIB for size in topic.sizes().values()), what="less on every node")
-    until(lambda: len(topic.first_segments()) == 1, what="the same oldest segment everywhere")
+    eventually(lambda: all(size < 3.1 * MIB for size in topic.sizes().values()), what="less on every node")
+    eventually(lambda: len(topic.first_segments()) == 1, what="the same oldest segment everywhere")
     start = topic.start()
     assert f"{start:020d}.log" in topic.first_segments()
     offsets = [offset for offset, _, _ in topic.read()]
@@ -136,15 +140,15 @@ def test_deleted_records_and_their_files_go_from_every_replica_and_stay_away(clu
     topic = Topic(cluster, "trimmed", retention_ms="-1")
     topic.write(6000)
     done = topic.admin.delete_records([TopicPartition("trimmed", 0, 5000)])
-    assert [each.result(30).low_watermark for each in done.values()] == [5000]
-    until(lambda: all(size < 3.1 * MIB for size in topic.sizes().values()), what="less on every node")
+    assert [each.result(60).low_watermark for each in done.values()] == [5000]
+    eventually(lambda: all(size < 3.1 * MIB for size in topic.sizes().values()), what="less on every node")
     for node_id in cluster.ids:
         cluster.kill(node_id)
     for node_id in cluster.ids:
         cluster.begin(node_id)
     for node_id in cluster.ids:
         cluster.await_node(node_id)
-    until(lambda: topic.leader > 0, what="a leader")
+    eventually(lambda: topic.leader > 0, what="a leader")
     assert topic.start() == 5000
     assert [offset for offset, _, _ in topic.read()] == list(range(5000, 6000))
 
@@ -157,7 +161,7 @@ def test_followers_compact_by_themselves_and_agree(cluster: PenstockCluster) -> 
         tombs.produce("table", key=b"k%d" % number, value=None)
         topic.table[b"k%d" % number] = None
     assert tombs.flush(60) == 0
-    until(lambda: all(size < 2.2 * MIB for size in topic.sizes().values()), seconds=60, what="all compacted")
+    eventually(lambda: all(size < 2.2 * MIB for size in topic.sizes().values()), what="all compacted")
     tables: list[dict[bytes, bytes | None]] = []
     ends: set[int] = set()
     for _ in range(2):
@@ -174,7 +178,7 @@ def test_followers_compact_by_themselves_and_agree(cluster: PenstockCluster) -> 
     for path in (cluster.data(victim) / "table-0").iterdir():
         path.unlink()
     cluster.restart(victim)
-    until(lambda: topic.isr == [1, 2, 3], seconds=60, what="all in sync")
+    eventually(lambda: topic.isr == [1, 2, 3], what="all in sync")
     topic.write(10)
     topic.move_leader()
     assert {key: value for _, key, value in topic.read()} == topic.table

@@ -19,10 +19,9 @@ from penstock.model.errors import DuplicateVoter, NotController, StartupError
 from penstock.model.ids import TopicName
 from penstock.ports.real import RealClock, RealEntropy, RealNetwork
 from penstock.wire.api import ApiKey
-from tests.integration.nodes import Cluster, Member, free_port, until
-
-REELECTION_S_MAX = 1.0
-STOP_S_MAX = 2.0
+from tests.integration.nodes import Cluster, Member
+from tests.support.eventually import PATIENCE_S, eventually_here
+from tests.support.ports import free_ports
 
 
 def setting(value: str) -> list[ConfigRecord]:
@@ -73,44 +72,44 @@ async def test_one_voter_leads_and_all_nodes_apply_what_it_commits(cluster: Clus
     assert not cluster.members[4].quorum.is_voter
 
 
-async def test_a_leader_whose_process_is_gone_is_replaced_within_a_second_and_comes_back_as_a_follower(
+async def test_a_leader_whose_process_is_gone_is_replaced_and_comes_back_as_a_follower(
     cluster: Cluster,
 ) -> None:
     for round_number in range(3):
         active = await cluster.until_active()
         await active.quorum.commit(setting(f"before {round_number}"))
         active.kill()
-        took = await until(lambda: cluster.active is not None)
-        assert took < REELECTION_S_MAX, f"round {round_number}"
         successor = await cluster.until_active()
         assert value_at(successor) == f"before {round_number}"
         await successor.quorum.commit(setting(f"after {round_number}"))
         await active.start()
-        await until(lambda member=active, number=round_number: value_at(member) == f"after {number}")  # type: ignore[misc]
+        await eventually_here(lambda member=active, number=round_number: value_at(member) == f"after {number}")  # type: ignore[misc]
         assert active.quorum.epoch == successor.quorum.epoch
 
 
 async def test_a_leader_that_stops_hands_over(cluster: Cluster) -> None:
     active = await cluster.until_active()
+    epoch = active.quorum.epoch
     await active.stop()
-    assert await until(lambda: cluster.active is not None) < REELECTION_S_MAX
+    assert (await cluster.until_active()).quorum.epoch > epoch
 
 
-async def test_a_whole_cluster_stops_soon_and_comes_back_with_what_was_committed(cluster: Cluster) -> None:
+async def test_a_whole_cluster_stops_and_comes_back_with_what_was_committed(cluster: Cluster) -> None:
     active = await cluster.until_active()
     await active.quorum.commit(setting("kept"))
     members = cluster.running
-    await asyncio.wait_for(asyncio.gather(*(member.stop() for member in members)), STOP_S_MAX)
+    await asyncio.wait_for(asyncio.gather(*(member.stop() for member in members)), PATIENCE_S)
     await cluster.start()
     await cluster.until_agreed()
     assert [value_at(member) for member in members] == ["kept"] * 4
 
 
-async def test_a_broker_stops_soon_when_its_controllers_are_gone(cluster: Cluster) -> None:
+async def test_a_broker_stops_when_its_controllers_are_gone(cluster: Cluster) -> None:
     await cluster.until_active()
     for number in (1, 2, 3):
         cluster.members[number].kill()
-    await asyncio.wait_for(cluster.members[4].stop(), STOP_S_MAX)
+    await asyncio.wait_for(cluster.members[4].stop(), PATIENCE_S)
+    assert cluster.running == []
 
 
 async def test_a_commit_fails_when_the_majority_is_gone_and_is_not_shown(cluster: Cluster) -> None:
@@ -121,7 +120,7 @@ async def test_a_commit_fails_when_the_majority_is_gone_and_is_not_shown(cluster
             member.kill()
     commit = asyncio.ensure_future(active.quorum.commit(setting("lonely")))
     with pytest.raises(NotController):
-        await asyncio.wait_for(commit, 10)
+        await asyncio.wait_for(commit, PATIENCE_S)
     assert value_at(active) == "committed"
     assert not active.quorum.is_active
 
@@ -133,10 +132,10 @@ async def test_a_voter_with_an_empty_disk_is_refilled_from_a_snapshot(tmp_path: 
         behind.kill()
         for number in range(200):
             await active.quorum.commit(setting(str(number)))
-        await until(lambda: active.quorum.log.start_offset > 0)
+        await eventually_here(lambda: active.quorum.log.start_offset > 0)
         shutil.rmtree(behind.settings["log.dirs"])
         await behind.start()
-        await until(lambda: value_at(behind) == "199")
+        await eventually_here(lambda: value_at(behind) == "199")
         assert behind.quorum.log.start_offset >= active.quorum.log.start_offset > 0
         await active.quorum.commit(setting("last"))
         await cluster.until_agreed()
@@ -173,7 +172,7 @@ async def test_controllers_alone_lead_and_brokers_alone_hold_the_partitions(tmp_
     cluster.members[1].settings |= {"process.roles": "controller", "controller.listener.names": "PLAINTEXT"}
     async with cluster:
         controller, broker = cluster.members[1], cluster.members[2]
-        await until(lambda: list(broker.quorum.image.brokers) == [2])
+        await eventually_here(lambda: list(broker.quorum.image.brokers) == [2])
         assert controller.quorum.is_active and not broker.quorum.is_voter
         topic = CreatableTopic(name="t", num_partitions=2, replication_factor=1, assignments=(), configs=())  # type: ignore[arg-type]
         answer = await client.ask(
@@ -205,16 +204,16 @@ async def test_voters_are_taken_in_and_out_one_at_a_time(cluster: Cluster) -> No
     )
     clock = RealClock()
     await add_voter(active.quorum, clock, voter, timeout_s=10)
-    await until(lambda: all(len(member.quorum.core.voters) == 4 for member in cluster.running))
+    await eventually_here(lambda: all(len(member.quorum.core.voters) == 4 for member in cluster.running))
     with pytest.raises(DuplicateVoter):
         await add_voter(active.quorum, clock, voter, timeout_s=10)
     # A leader that takes itself out makes room, and goes on as an observer.
     await remove_voter(active.quorum, clock, active.quorum.node_id, None, timeout_s=10)
-    await until(lambda: cluster.active not in (None, active))
+    await eventually_here(lambda: cluster.active not in (None, active))
     successor = await cluster.until_active()
     assert active.quorum.node_id not in successor.quorum.core.voters
     await successor.quorum.commit(setting("without it"))
-    await until(lambda: value_at(active) == "without it")
+    await eventually_here(lambda: value_at(active) == "without it")
     # What the log says counts, not what is configured.
     newcomer.kill()
     await newcomer.start()
@@ -230,12 +229,13 @@ async def test_a_node_that_knows_only_where_to_ask_finds_the_quorum(cluster: Clu
         "node.id": "9",
         "controller.quorum.bootstrap.servers": cluster.members[1].address,
         "log.dirs": str(tmp_path / "9"),
-        "listeners": f"PLAINTEXT://127.0.0.1:{free_port()}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{free_ports(1)[0]}",
     })  # fmt: skip
     await stranger.start()
     active = await cluster.until_active()
     await active.quorum.commit(setting("for all"))
-    await until(lambda: value_at(stranger) == "for all")
+    await eventually_here(lambda: value_at(stranger) == "for all")
+    assert stranger.quorum.leader == active.quorum.node_id and not stranger.quorum.is_voter
     stranger.kill()
 
 

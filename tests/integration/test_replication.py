@@ -3,7 +3,6 @@
 import shutil
 import threading
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +10,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.penstock_cluster import PenstockCluster, until
+from tests.support.eventually import eventually as until
+from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 
 SETTINGS = {
@@ -20,10 +21,13 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties=SETTINGS, racks=("a", "b", "c")) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties=SETTINGS, racks=("a", "b", "c"))
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 class Topic:
@@ -55,7 +59,7 @@ class Topic:
         return self.state()[0]
 
     def await_isr(self, *members: int) -> None:
-        until(lambda: self.state()[1] == sorted(members), seconds=60, what=f"the in-sync set {members} of {self.name}")
+        until(lambda: self.state()[1] == sorted(members), what=f"the in-sync set {members} of {self.name}")
 
     def await_leader(self, *but: int) -> int:
         until(lambda: self.leader not in (-1, *but), what=f"a leader of {self.name}")
@@ -113,7 +117,7 @@ def test_acknowledged_records_are_on_every_replica_as_the_same_bytes(cluster: Pe
     assert topic.state()[1] == [1, 2, 3]
     first = topic.bytes_on(1)
     assert first
-    until(lambda: topic.bytes_on(2) == topic.bytes_on(3) == first, seconds=10, what="the same bytes")
+    until(lambda: topic.bytes_on(2) == topic.bytes_on(3) == first, what="the same bytes")
 
 
 def test_a_follower_that_is_killed_leaves_the_set_and_catches_up(cluster: PenstockCluster) -> None:
@@ -247,7 +251,7 @@ def test_a_rolling_restart_shows_no_error_to_a_client_that_retries(cluster: Pens
         for node_id in cluster.ids:
             cluster.stop(node_id)
             cluster.restart(node_id)
-            until(lambda: all(topic.state(each)[1] == [1, 2, 3] for each in range(3)), seconds=60, what="all in sync")
+            until(lambda: all(topic.state(each)[1] == [1, 2, 3] for each in range(3)), what="all in sync")
     finally:
         over.set()
         writing.join()

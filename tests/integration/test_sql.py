@@ -25,7 +25,7 @@ def bootstrap() -> Iterator[str]:
     with Broker() as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topic = NewTopic("orders", 3, 1, config={"retention.ms": "-1"})
-        admin.create_topics([topic])["orders"].result(timeout=10)
+        admin.create_topics([topic])["orders"].result(timeout=60)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         for number in range(COUNT):
             producer.produce(
@@ -36,7 +36,7 @@ def bootstrap() -> Iterator[str]:
                 timestamp=FIRST_MS + number,
             )
         producer.produce("orders", value=b"\xff\x00", partition=0, timestamp=FIRST_MS + COUNT)
-        assert producer.flush(10) == 0
+        assert producer.flush(60) == 0
         consumer = Consumer(
             {"bootstrap.servers": broker.bootstrap, "group.id": "billing", "auto.offset.reset": "earliest"}
         )
@@ -156,10 +156,10 @@ def test_the_command_prints_tables_csv_json_and_arrow(bootstrap: str) -> None:
 def test_skew_names_the_hottest_partition_and_key(bootstrap: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic("clicks", 4, 1)])["clicks"].result(timeout=10)
+    admin.create_topics([NewTopic("clicks", 4, 1)])["clicks"].result(timeout=60)
     for number in range(2000):
         producer.produce("clicks", key="celebrity" if number % 2 else str(number))
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     out = run(bootstrap, "topic", "skew", "clicks").stdout.decode()
     (hottest,) = (line for line in out.splitlines() if line.startswith("'celebrity'"))
     assert "50.0%" in hottest

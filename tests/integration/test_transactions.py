@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import time
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
@@ -15,6 +14,7 @@ from penstock.testing import Broker
 from penstock.testing.process import BrokerProcess
 from tests.integration.conftest import GROUP_SETTINGS
 from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Wire, end_request, produce_request
 
 SETTINGS = {
@@ -22,18 +22,22 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
+FETCH_WAIT_S = 60
 PARTITIONS = 3
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker(SETTINGS) as running:
-        yield running
+def with_settings() -> Broker:
+    return Broker(SETTINGS)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def broker(sharing: Sharing) -> Broker:
+    return sharing.of(with_settings)
+
+
+@pytest.fixture
 def bootstrap(broker: Broker) -> str:
     return broker.bootstrap
 
@@ -41,7 +45,7 @@ def bootstrap(broker: Broker) -> str:
 def make_topic(bootstrap: str, partitions: int = PARTITIONS) -> str:
     name = f"topic-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, partitions)])[name].result(10)
+    admin.create_topics([NewTopic(name, partitions)])[name].result(60)
     return name
 
 
@@ -93,7 +97,7 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel, partitions: int 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     answers = admin.list_offsets(asked, isolation_level=isolation)
-    return [answers[place].result(10).offset for place in asked]
+    return [answers[place].result(60).offset for place in asked]
 
 
 def is_at_rest(bootstrap: str, topic: str) -> bool:
@@ -139,17 +143,17 @@ def test_an_open_transaction_holds_back_what_is_behind_it_and_its_end_wakes_read
             "bootstrap.servers": bootstrap,
             "group.id": "waits",
             "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10_000,
+            "fetch.wait.max.ms": 4 * FETCH_WAIT_S * 1000,
+            "socket.timeout.ms": 5 * FETCH_WAIT_S * 1000,
             "fetch.min.bytes": 1,
         }
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     assert consumer.poll(0.5) is None
     producer.commit_transaction(SECONDS_MAX)
-    began = time.monotonic()
-    message = consumer.poll(SECONDS_MAX)
+    # The fetch that waits would be answered without it much later.
+    message = consumer.poll(FETCH_WAIT_S)
     assert message is not None and message.value() == b"open"
-    assert time.monotonic() - began < 5
     consumer.close()
 
 
@@ -212,9 +216,8 @@ def _transform(bootstrap: str, source: str, target: str, protocol: str, *, commi
     )
     consumer.subscribe([source])
     producer = new_producer(bootstrap, f"to-{target}")
-    idle_since = time.monotonic()
     try:
-        while time.monotonic() - idle_since < 3:
+        while not _is_read(consumer, source):
             messages = consumer.consume(7, 0.2)
             if not messages:
                 continue
@@ -229,10 +232,15 @@ def _transform(bootstrap: str, source: str, target: str, protocol: str, *, commi
             )
             producer.commit_transaction(SECONDS_MAX)
             commits -= 1
-            idle_since = time.monotonic()
         return True
     finally:
         consumer.close()
+
+
+def _is_read(consumer: Consumer, topic: str) -> bool:
+    """Whether the group has committed all that there is."""
+    places = consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], SECONDS_MAX)
+    return all(place.offset == consumer.get_watermark_offsets(place, SECONDS_MAX)[1] for place in places)
 
 
 def test_offsets_of_an_aborted_transaction_are_not_committed(bootstrap: str) -> None:
@@ -354,7 +362,7 @@ def test_a_deleted_topic_does_not_keep_its_transaction_from_ending(bootstrap: st
         assert wire.produce(producer, topic, 0, "gone") == 0
         assert wire.produce(producer, other, 0, "kept") == 0
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_topics([topic])[topic].result(10)
+        admin.delete_topics([topic])[topic].result(60)
         assert wire.end(producer, commit=True).error_code == 0
         wire.begin(topic)
     assert read(bootstrap, other) == ["kept"]

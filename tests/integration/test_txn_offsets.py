@@ -18,7 +18,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "2",
 }
 TOPIC, GROUP = "orders", "g"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 def make_topic(bootstrap: str) -> None:

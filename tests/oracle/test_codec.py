@@ -30,7 +30,7 @@ VERSIONS = [
 COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_read]
 UPGRADES = codec._UPGRADES
 
-few = settings(max_examples=8, suppress_health_check=list(HealthCheck), deadline=None)
+few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
 
 
 def kio_bytes(entity: Any) -> bytes:
@@ -116,7 +116,7 @@ def test_the_latest_response_is_said_in_an_older_version(api_key: int, version: 
     assert_shared_fields_agree(old, latest)
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(key_and_version=st.sampled_from(VERSIONS), data=st.data())
 def test_a_mutated_request_is_read_or_malformed(key_and_version: tuple[int, int], data: st.DataObject) -> None:
     body = bytearray(kio_bytes(data.draw(entities(request_class(*key_and_version)))))

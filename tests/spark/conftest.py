@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
+            item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             # pyspark leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("default"))

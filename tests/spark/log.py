@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, 
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 DECIDED_S_MAX = 3.0
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 class Log:
@@ -35,18 +35,18 @@ class Log:
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = 1
     ) -> None:
         topic = NewTopic(name, partitions, replicas, config=dict(configs or {}))
-        self._admin.create_topics([topic])[name].result(30)
+        self._admin.create_topics([topic])[name].result(60)
 
     def delete(self, name: str) -> None:
-        self._admin.delete_topics([name])[name].result(30)
+        self._admin.delete_topics([name])[name].result(60)
 
     def add_partitions(self, name: str, total: int) -> None:
-        self._admin.create_partitions([NewPartitions(name, total)])[name].result(30)
+        self._admin.create_partitions([NewPartitions(name, total)])[name].result(60)
 
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Remove what stands before an offset."""
         where = TopicPartition(name, partition, offset)
-        self._admin.delete_records([where])[where].result(30)
+        self._admin.delete_records([where])[where].result(60)
 
     def fill(
         self,
@@ -78,7 +78,7 @@ class Log:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        assert producer.flush(30) == 0, "everything was delivered"
+        assert producer.flush(60) == 0, "everything was delivered"
         if transaction is not None:
             producer.commit_transaction() if commit else producer.abort_transaction()
 
@@ -95,7 +95,7 @@ class Log:
             }
         )
         try:
-            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
             self._wait_decided([TopicPartition(topic, index) for index in partitions])
             consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
             seen: Counter[str] = Counter()

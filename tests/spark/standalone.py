@@ -58,7 +58,7 @@ class Standalone:
 
     def state(self) -> dict[str, Any]:
         """What the master tells on its page."""
-        with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=10) as reply:
+        with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=60) as reply:
             return dict(json.load(reply))
 
     def workers_that_ran(self) -> int:
@@ -88,7 +88,7 @@ class Standalone:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(20)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -73,7 +73,7 @@ def secrets(peer: ApacheKafka, kafka: Log) -> str:
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     admin = AdminClient({"bootstrap.servers": peer.bootstrap})
     wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
-    admin.alter_user_scram_credentials([wanted])[USER].result(30)
+    admin.alter_user_scram_credentials([wanted])[USER].result(60)
     kafka.create("secrets", 1)
     kafka.fill("secrets", SECRETS)
     return "secrets"

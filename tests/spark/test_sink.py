@@ -38,7 +38,7 @@ def test_keys_go_where_java_clients_send_them(spark: SparkSession, log: Log, new
     producer = Producer({"bootstrap.servers": log.bootstrap, "partitioner": "murmur2_random"})
     for key in keys:
         producer.produce(twin, key=key, value=key)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert where(log, topic) == where(log, twin)
 
 

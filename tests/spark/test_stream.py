@@ -63,7 +63,7 @@ def test_a_stream_stops_at_what_there_was_and_goes_on_from_there(
     made.run()
     assert len(made.rows()) == len(set(made.rows())) == 1010
     consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": f"g-{topic}"})
-    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=30)
+    committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=60)
     consumer.close()
     assert sum(one.offset for one in committed) == 1010, "lag tools see the query at the end"
 
@@ -91,6 +91,7 @@ def test_progress_tells_the_lag_and_new_partitions_are_read(
         eventually(lambda: latest(query, topic) == {"0": 1, "1": 1}, seconds_max=90)
     finally:
         query.stop()
+    assert made.rows() == ["one", "two"]
 
 
 def test_a_topic_that_was_made_again_is_told_from_the_old_one(

@@ -101,7 +101,7 @@ class ApacheKafka:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(timeout=30)
+                self._process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

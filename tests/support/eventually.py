@@ -1,14 +1,28 @@
-"""Looking again until something holds, for answers that a broker may give a moment late."""
+"""Waiting for a condition, with a limit that is reached only if it never comes."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
+PATIENCE_S = 60.0
+"""Far longer than anything here takes, on any machine: a test that fails by it shows a hang, and not a busy machine."""
 
-def eventually(holds: Callable[[], bool], *, seconds_max: float = 10.0) -> None:
+
+def eventually(holds: Callable[[], bool], *, what: str = "the condition", seconds_max: float = PATIENCE_S) -> None:
     """Return as soon as `holds()` is true; fail if it is not within the time given."""
     deadline = time.monotonic() + seconds_max
     while not holds():
-        assert time.monotonic() < deadline, "still not so"
+        assert time.monotonic() < deadline, f"{what} did not come within {seconds_max:.0f} s"
         time.sleep(0.02)
+
+
+async def eventually_here(
+    holds: Callable[[], bool], *, what: str = "the condition", seconds_max: float = PATIENCE_S
+) -> None:
+    """Do the same without blocking the event loop that the condition depends on."""
+    deadline = time.monotonic() + seconds_max
+    while not holds():
+        assert time.monotonic() < deadline, f"{what} did not come within {seconds_max:.0f} s"
+        await asyncio.sleep(0.005)

@@ -101,7 +101,7 @@ def audit(bootstrap: str, group: str) -> Audit:
 def _history(bootstrap: str) -> Iterator[Any]:
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "audit", "enable.partition.eof": True})
     try:
-        partitions = reader.list_topics(INTERNAL_TOPIC, timeout=10).topics[INTERNAL_TOPIC].partitions
+        partitions = reader.list_topics(INTERNAL_TOPIC, timeout=60).topics[INTERNAL_TOPIC].partitions
         reader.assign([TopicPartition(INTERNAL_TOPIC, index, OFFSET_BEGINNING) for index in partitions])
         left = set(partitions)
         while left:

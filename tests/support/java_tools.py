@@ -126,7 +126,7 @@ class JavaTools:
 
     def close(self) -> None:
         self._commands.close()
-        self._process.wait(timeout=20)
+        self._process.wait(timeout=60)
         self._answers.close()
 
     def _text(self) -> str:

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from tests.support.ports import HOST, free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
-START_S_MAX = 60.0
+START_S_MAX = 120.0
+LOG_TAIL_SIZE = 3000
 ROOT = Path(__file__).parents[2]
 
 
@@ -55,6 +56,11 @@ class PenstockCluster:
     def log(self, node_id: int) -> str:
         """What the node has printed so far."""
         return (self.folder / f"node{node_id}.log").read_text(errors="replace")
+
+    def logs(self) -> dict[str, str]:
+        """What each node has printed last, for the report of a test that fails."""
+        paths = sorted(self.folder.glob("node*.log"))
+        return {path.name: path.read_text(errors="replace")[-LOG_TAIL_SIZE:] for path in paths}
 
     @property
     def pids(self) -> dict[int, int]:
@@ -137,12 +143,7 @@ class PenstockCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill_all()
+        if error is not None:
+            for name, text in self.logs().items():
+                error.add_note(f"{name}: {text}")
         shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def until(check: Callable[[], bool], *, seconds: float = 30.0, what: str = "it") -> None:
-    """Wait until a check passes."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, f"{what} has not come true in {seconds:.0f} s"
-        time.sleep(0.1)

@@ -74,7 +74,7 @@ class PenstockProcess:
         """Shut down cleanly, as SIGTERM asks."""
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(timeout=30)
+            self._process.wait(timeout=60)
             self._process = None
 
     def kill(self) -> None:

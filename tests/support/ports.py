@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import socket
 import time
-from contextlib import ExitStack
+from collections import deque
+
+from penstock.testing.ports import ReservedPort
 
 HOST = "127.0.0.1"
 
+# Those of long ago are given back: a process may not have many files open.
+_reserved: deque[ReservedPort] = deque(maxlen=100)
+
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct ports that nobody listens on just now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Return distinct ports that nothing listens on, and that no other process of the tests is given meanwhile."""
+    found = [ReservedPort(HOST) for _ in range(count)]
+    _reserved.extend(found)
+    return [each.number for each in found]
 
 
 def answers(port: int, *, host: str = HOST) -> bool:
     """Say whether a Kafka broker answers ApiVersions (version 0) on this port."""
     request = bytes.fromhex("0000000a0012000000000001ffff")
     try:
-        with socket.create_connection((host, port), timeout=1) as connection:
+        with socket.create_connection((host, port), timeout=10) as connection:
             connection.sendall(request)
-            connection.settimeout(1)
             return len(connection.recv(8)) > 0
     except OSError:
         return False

@@ -42,7 +42,7 @@ class Wire:
 
     def _connected(self) -> socket.socket:
         host, _, port = self._bootstrap.rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=20)
+        return socket.create_connection((host, int(port)), timeout=60)
 
     def reconnect(self) -> None:
         self._socket.close()

@@ -14,10 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from penstock.testing.ports import ReservedPort
+
 if TYPE_CHECKING:
     from penstock.node import Node
 
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 
 
 class Broker:
@@ -40,6 +42,7 @@ class Broker:
         self.port = port
         self._data = Path(data) if data is not None else None
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._reserved: ReservedPort | None = None
         self._node: Node | None = None
         self._ports = ExitStack()
         self._thread: _LoopThread | None = None
@@ -67,7 +70,7 @@ class Broker:
         try:
             self.start()
         except BaseException:
-            self._remove_temporary()
+            self._clean_up()
             raise
         return self
 
@@ -77,13 +80,13 @@ class Broker:
         try:
             self.stop()
         finally:
-            self._remove_temporary()
+            self._clean_up()
 
     async def __aenter__(self) -> Self:
         try:
             await self.start_here()
         except BaseException:
-            self._remove_temporary()
+            self._clean_up()
             raise
         return self
 
@@ -93,7 +96,7 @@ class Broker:
         try:
             await self.stop_here()
         finally:
-            self._remove_temporary()
+            self._clean_up()
 
     def start(self) -> None:
         """Start on a thread; returns when clients can connect."""
@@ -135,6 +138,9 @@ class Broker:
             real_instruments,
         )
 
+        if self.port == 0:
+            self._reserved = ReservedPort(self.host)
+            self.port = self._reserved.number
         overrides = {
             "log.dirs": str(self.data),
             "listeners": f"PLAINTEXT://{self.host}:{self.port}",
@@ -160,7 +166,6 @@ class Broker:
             await node.start()
             self._ports = ports.pop_all()
         self._node = node
-        self.port = int(node.bootstrap.rpartition(":")[2])
 
     async def stop_here(self) -> None:
         """Shut down on the loop that it was started on."""
@@ -174,7 +179,10 @@ class Broker:
         await self.stop_here()
         await self.start_here()
 
-    def _remove_temporary(self) -> None:
+    def _clean_up(self) -> None:
+        if self._reserved is not None:
+            self._reserved.release()
+            self._reserved = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None

@@ -12,7 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-STOP_TIMEOUT_S = 30.0
+from penstock.testing.ports import ReservedPort
+
+STOP_TIMEOUT_S = 120.0
 
 
 class BrokerProcess:
@@ -35,6 +37,7 @@ class BrokerProcess:
             data = self._temporary.name
         self.data = Path(data)
         self._process: subprocess.Popen[str] | None = None
+        self._reserved: ReservedPort | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -64,6 +67,8 @@ class BrokerProcess:
         try:
             self.stop()
         finally:
+            if self._reserved is not None:
+                self._reserved.release()
             if self._temporary is not None:
                 self._temporary.cleanup()
                 self.log_path.unlink(missing_ok=True)
@@ -78,6 +83,9 @@ class BrokerProcess:
     def start(self) -> None:
         """Start; returns after the ready line."""
         assert self._process is None, "the broker is running already"
+        if self.port == 0:
+            self._reserved = ReservedPort(self.host)
+            self.port = self._reserved.number
         with self.log_path.open("ab") as log:
             process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None, "standard output is a pipe"
@@ -88,7 +96,6 @@ class BrokerProcess:
             process.stdout.close()
             raise RuntimeError(f"the broker did not start: {line}{self.log_path.read_text()[-2000:]}")
         self._process = process
-        self.port = int(line.split()[1].rpartition(":")[2])
 
     def stop(self) -> int:
         """Ask it to end; returns its exit code, 0 also if it is not running."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-READ_SECONDS_MAX = 15.0
+READ_SECONDS_MAX = 60.0
 _groups = itertools.count(1)
 
 Send = Callable[..., list[Message]]
@@ -58,7 +58,7 @@ def send(bootstrap: str) -> Send:
         for message in messages:
             producer.produce(topic, on_delivery=delivered, **message)
             producer.poll(0)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         if errors:
             raise KafkaException(errors[0])
         return reports

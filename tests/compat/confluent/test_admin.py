@@ -23,7 +23,7 @@ from tests.support.eventually import eventually
 
 def configs(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:
     (answer,) = admin.describe_configs([ConfigResource(kind, name)]).values()
-    described: dict[str, ConfigEntry] = answer.result(timeout=10)
+    described: dict[str, ConfigEntry] = answer.result(timeout=60)
     return described
 
 
@@ -34,11 +34,11 @@ def code_of(refused: pytest.ExceptionInfo[KafkaException]) -> int:
 
 def test_created_topics_are_listed_and_deleted_topics_are_not(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic(partitions=3)
-    assert len(admin.list_topics(timeout=5).topics[name].partitions) == 3
-    admin.delete_topics([name])[name].result(timeout=10)
-    eventually(lambda: name not in admin.list_topics(timeout=5).topics)
+    assert len(admin.list_topics(timeout=60).topics[name].partitions) == 3
+    admin.delete_topics([name])[name].result(timeout=60)
+    eventually(lambda: name not in admin.list_topics(timeout=60).topics)
     with pytest.raises(KafkaException) as refused:
-        admin.delete_topics([name])[name].result(timeout=10)
+        admin.delete_topics([name])[name].result(timeout=60)
     assert code_of(refused) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
@@ -47,11 +47,11 @@ def test_a_topic_made_again_holds_nothing_of_the_old_one(
 ) -> None:
     name = make_topic()
     send(name, [{"value": b"old"}])
-    old = admin.describe_topics(TopicCollection([name]))[name].result(timeout=10).topic_id
-    admin.delete_topics([name])[name].result(timeout=10)
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=10)
-    assert admin.describe_topics(TopicCollection([name]))[name].result(timeout=10).topic_id != old
-    assert make_consumer().get_watermark_offsets(TopicPartition(name, 0), timeout=5) == (0, 0)
+    old = admin.describe_topics(TopicCollection([name]))[name].result(timeout=60).topic_id
+    admin.delete_topics([name])[name].result(timeout=60)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
+    assert admin.describe_topics(TopicCollection([name]))[name].result(timeout=60).topic_id != old
+    assert make_consumer().get_watermark_offsets(TopicPartition(name, 0), timeout=60) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -67,32 +67,32 @@ def test_a_topic_made_again_holds_nothing_of_the_old_one(
 )
 def test_impossible_topics_are_refused(admin: AdminClient, topic: NewTopic, code: int) -> None:
     with pytest.raises(KafkaException) as refused:
-        admin.create_topics([topic])[topic.topic].result(timeout=10)
+        admin.create_topics([topic])[topic.topic].result(timeout=60)
     assert code_of(refused) == code
 
 
 def test_a_topic_cannot_be_made_twice(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic()
     with pytest.raises(KafkaException) as refused:
-        admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=10)
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
     assert code_of(refused) == KafkaError.TOPIC_ALREADY_EXISTS
 
 
 def test_validate_only_creates_nothing(admin: AdminClient) -> None:
-    admin.create_topics([NewTopic("only-validated", 1, 1)], validate_only=True)["only-validated"].result(timeout=10)
-    assert "only-validated" not in admin.list_topics(timeout=5).topics
+    admin.create_topics([NewTopic("only-validated", 1, 1)], validate_only=True)["only-validated"].result(timeout=60)
+    assert "only-validated" not in admin.list_topics(timeout=60).topics
 
 
 def test_partitions_can_be_added_but_not_taken_away(
     admin: AdminClient, make_topic: MakeTopic, send: Send, read: Read
 ) -> None:
     name = make_topic()
-    admin.create_partitions([NewPartitions(name, 4)])[name].result(timeout=10)
-    eventually(lambda: len(admin.list_topics(timeout=5).topics[name].partitions) == 4)
+    admin.create_partitions([NewPartitions(name, 4)])[name].result(timeout=60)
+    eventually(lambda: len(admin.list_topics(timeout=60).topics[name].partitions) == 4)
     send(name, [{"value": b"v", "partition": 3}])
     assert read(name, 1, partition=3)[0].value() == b"v"
     with pytest.raises(KafkaException) as refused:
-        admin.create_partitions([NewPartitions(name, 2)])[name].result(timeout=10)
+        admin.create_partitions([NewPartitions(name, 2)])[name].result(timeout=60)
     assert code_of(refused) == KafkaError.INVALID_PARTITIONS
 
 
@@ -113,7 +113,7 @@ def test_incremental_changes_touch_only_what_they_name(admin: AdminClient, make_
     def change(option: str, value: str | None, how: AlterConfigOpType) -> None:
         entry = ConfigEntry(option, value, incremental_operation=how)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-        admin.incremental_alter_configs([resource])[resource].result(timeout=10)
+        admin.incremental_alter_configs([resource])[resource].result(timeout=60)
 
     change("max.message.bytes", "2000", AlterConfigOpType.SET)
     change("cleanup.policy", "compact", AlterConfigOpType.APPEND)
@@ -132,7 +132,7 @@ def test_a_changed_config_counts_at_once(admin: AdminClient, make_topic: MakeTop
     send(name, [{"value": b"x" * 5000}])
     entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=10)
+    admin.incremental_alter_configs([resource])[resource].result(timeout=60)
     with pytest.raises(KafkaException) as refused:
         send(name, [{"value": b"x" * 5000}])
     assert code_of(refused) == KafkaError.MSG_SIZE_TOO_LARGE
@@ -142,7 +142,7 @@ def test_a_changed_config_counts_at_once(admin: AdminClient, make_topic: MakeTop
 def test_the_old_alter_replaces_every_config(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic(config={"retention.ms": "12345"})
     resource = ConfigResource(ResourceType.TOPIC, name, set_config={"segment.ms": "60000"})
-    admin.alter_configs([resource])[resource].result(timeout=10)
+    admin.alter_configs([resource])[resource].result(timeout=60)
     described = configs(admin, ResourceType.TOPIC, name)
     assert described["segment.ms"].value == "60000"
     assert described["retention.ms"].value == "604800000"
@@ -153,18 +153,18 @@ def test_a_wrong_config_value_is_refused(admin: AdminClient, make_topic: MakeTop
     entry = ConfigEntry("segment.bytes", "a lot", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
     with pytest.raises(KafkaException) as refused:
-        admin.incremental_alter_configs([resource])[resource].result(timeout=10)
+        admin.incremental_alter_configs([resource])[resource].result(timeout=60)
     assert code_of(refused) == KafkaError.INVALID_CONFIG
 
 
 def test_broker_configs_are_described_and_altered(admin: AdminClient) -> None:
-    node = str(next(iter(admin.list_topics(timeout=5).brokers)))
+    node = str(next(iter(admin.list_topics(timeout=60).brokers)))
     described = configs(admin, ResourceType.BROKER, node)
     assert {"log.segment.bytes", "num.partitions", "log.dirs", "node.id"} <= described.keys()
     assert described["node.id"].is_read_only
     entry = ConfigEntry("message.max.bytes", "1234567", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, node, incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(timeout=10)
+    admin.incremental_alter_configs([resource])[resource].result(timeout=60)
     eventually(lambda: configs(admin, ResourceType.BROKER, node)["message.max.bytes"].value == "1234567")
     changed = configs(admin, ResourceType.BROKER, node)["message.max.bytes"]
     assert ConfigSource(changed.source) is ConfigSource.DYNAMIC_BROKER_CONFIG
@@ -176,12 +176,12 @@ def test_deleted_records_move_the_start_of_the_log(
     name = make_topic()
     send(name, [{"value": str(n)} for n in range(50)])
     (done,) = admin.delete_records([TopicPartition(name, 0, 20)]).values()
-    assert done.result(timeout=10).low_watermark == 20
-    assert make_consumer().get_watermark_offsets(TopicPartition(name, 0), timeout=5) == (20, 50)
+    assert done.result(timeout=60).low_watermark == 20
+    assert make_consumer().get_watermark_offsets(TopicPartition(name, 0), timeout=60) == (20, 50)
     assert read(name, 1)[0].offset() == 20
     (refused_later,) = admin.delete_records([TopicPartition(name, 0, 51)]).values()
     with pytest.raises(KafkaException) as refused:
-        refused_later.result(timeout=10)
+        refused_later.result(timeout=60)
     assert code_of(refused) == KafkaError.OFFSET_OUT_OF_RANGE
 
 
@@ -192,7 +192,7 @@ def test_list_offsets_by_every_kind_of_spec(admin: AdminClient, make_topic: Make
 
     def offset(spec: OffsetSpec) -> tuple[int, int]:
         (answer,) = admin.list_offsets({TopicPartition(name, 0): spec}).values()
-        result = answer.result(timeout=10)
+        result = answer.result(timeout=60)
         return result.offset, result.timestamp
 
     assert offset(OffsetSpec.earliest())[0] == 0
@@ -203,10 +203,10 @@ def test_list_offsets_by_every_kind_of_spec(admin: AdminClient, make_topic: Make
 
 def test_describe_topics_and_cluster(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic(partitions=2)
-    topic = admin.describe_topics(TopicCollection([name]))[name].result(timeout=10)
+    topic = admin.describe_topics(TopicCollection([name]))[name].result(timeout=60)
     assert (topic.name, topic.is_internal, len(topic.partitions)) == (name, False, 2)
     assert topic.partitions[1].leader is not None
-    cluster = admin.describe_cluster().result(timeout=10)
+    cluster = admin.describe_cluster().result(timeout=60)
     assert cluster.cluster_id
     assert cluster.controller is not None
     assert [node.id for node in cluster.nodes] == [topic.partitions[0].leader.id]
@@ -214,5 +214,5 @@ def test_describe_topics_and_cluster(admin: AdminClient, make_topic: MakeTopic) 
 
 def test_an_unknown_topic_is_reported_as_such(admin: AdminClient) -> None:
     with pytest.raises(KafkaException) as refused:
-        admin.describe_topics(TopicCollection(["never-made"]))["never-made"].result(timeout=10)
+        admin.describe_topics(TopicCollection(["never-made"]))["never-made"].result(timeout=60)
     assert code_of(refused) == KafkaError.UNKNOWN_TOPIC_OR_PART

@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from penstock.testing.process import BrokerProcess
 from tests.compat.churn import PARTITIONS, Place, new_place
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
@@ -48,8 +48,8 @@ def produce(place: Place, count: int, *, size: int = 10, partitions: int = PARTI
     for number in range(count):
         producer.produce(place.topic, b"x" * size, partition=number % partitions)
         if size > 1000:
-            producer.flush(10)  # a batch of its own
-    assert producer.flush(10) == 0
+            producer.flush(60)  # a batch of its own
+    assert producer.flush(60) == 0
 
 
 def poll_until(consumers: list[Consumer], holds: Callable[[], bool]) -> list[int]:

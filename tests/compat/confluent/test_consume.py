@@ -23,7 +23,7 @@ def timed_topic(make_topic: MakeTopic, send: Send) -> str:
 
 def test_watermarks_are_the_first_and_the_next_offset(make_consumer: MakeConsumer, timed_topic: str) -> None:
     consumer = make_consumer()
-    assert consumer.get_watermark_offsets(TopicPartition(timed_topic, 0), timeout=5) == (0, 100)
+    assert consumer.get_watermark_offsets(TopicPartition(timed_topic, 0), timeout=60) == (0, 100)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_a_time_finds_the_first_record_not_older(
     make_consumer: MakeConsumer, timed_topic: str, asked: int, expected: int
 ) -> None:
     consumer = make_consumer()
-    (found,) = consumer.offsets_for_times([TopicPartition(timed_topic, 0, asked)], timeout=5)
+    (found,) = consumer.offsets_for_times([TopicPartition(timed_topic, 0, asked)], timeout=60)
     assert found.error is None
     assert found.offset == expected
 
@@ -100,7 +100,7 @@ def test_crc_check_passes_on_what_the_broker_sends(read: Read, timed_topic: str)
 
 def test_list_topics_names_the_cluster_and_its_leader(make_consumer: MakeConsumer, timed_topic: str) -> None:
     consumer: Consumer = make_consumer()
-    metadata = consumer.list_topics(timed_topic, timeout=5)
+    metadata = consumer.list_topics(timed_topic, timeout=60)
     topic = metadata.topics[timed_topic]
     assert topic.error is None
     assert metadata.cluster_id

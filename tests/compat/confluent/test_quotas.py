@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,21 +14,28 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing.process import BrokerProcess
 from tests.integration.command import penstock
+from tests.support.eventually import eventually
+from tests.support.sharing import Sharing
 
 RATE = 1_000_000
 RECORD = b"x" * 10_000
-SECONDS = 5.0
-SETTLED_AFTER_S = 1.0
+SECONDS = 3.0
+SAVED_UP_S = 1.5
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[BrokerProcess]:
+@contextmanager
+def with_topics() -> Iterator[BrokerProcess]:
     with BrokerProcess() as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap})
-        topics = [NewTopic(name, 1, 1) for name in ("limited", "free")]
+        topics = [NewTopic(name, 1, 1) for name in ("limited", "free", "read")]
         for made in admin.create_topics(topics).values():
-            made.result(10)
+            made.result(60)
         yield process
+
+
+@pytest.fixture
+def broker(sharing: Sharing) -> BrokerProcess:
+    return sharing.of(with_topics)
 
 
 def quota(broker: BrokerProcess, *words: str) -> None:
@@ -35,9 +43,9 @@ def quota(broker: BrokerProcess, *words: str) -> None:
     assert outcome.code == 0, outcome.err
 
 
-def produce(bootstrap: str, client_id: str, topic: str, seconds: float, **settings: object) -> list[tuple[float, int]]:
-    """Produce as fast as it goes; returns when how many bytes were acknowledged."""
-    acked: list[tuple[float, int]] = []
+def produce(bootstrap: str, client_id: str, topic: str, seconds: float, **settings: object) -> list[int]:
+    """Produce as fast as it goes; return the sizes that were acknowledged."""
+    acked: list[int] = []
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -52,7 +60,7 @@ def produce(bootstrap: str, client_id: str, topic: str, seconds: float, **settin
 
     def delivered(error: object, message: object) -> None:
         assert error is None, error
-        acked.append((time.monotonic(), len(RECORD)))
+        acked.append(len(RECORD))
 
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -65,95 +73,115 @@ def produce(bootstrap: str, client_id: str, topic: str, seconds: float, **settin
     return acked
 
 
-def settled_rate(passed: list[tuple[float, int]], begun: float) -> float:
-    """Bytes a second after the first moments, in which what was saved up passes."""
-    counted = [(when, size) for when, size in passed if when > begun + SETTLED_AFTER_S]
-    return sum(size for _, size in counted[1:]) / (counted[-1][0] - counted[0][0])
+def fill(bootstrap: str, topic: str, size: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "free", "linger.ms": 5})
+    for _ in range(size // len(RECORD)):
+        producer.produce(topic, RECORD)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def most(seconds: float) -> float:
+    """Return the most that may pass in a time: the rate, what was saved up, and what was under way."""
+    return RATE * (seconds + SAVED_UP_S)
+
+
+def throttle_times(text: str) -> list[int]:
+    """Return what the client says in its statistics of each broker's throttling, in ms."""
+    return [node["throttle"]["max"] for node in json.loads(text)["brokers"].values()]
 
 
 def test_a_producer_is_held_to_its_quota_and_others_are_not(broker: BrokerProcess) -> None:
     quota(broker, "set", "--client-id", "limited", f"producer_byte_rate={RATE}")
-    latencies: dict[str, list[float]] = {"alone": [], "beside": []}
+    throttled: dict[str, list[int]] = {"limited": [], "free": []}
 
-    def probe(label: str, stop: threading.Event) -> None:
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "free", "linger.ms": 0})
-        while not stop.is_set():
-            begun = time.monotonic()
+    def listening(client_id: str) -> dict[str, object]:
+        heard = throttled[client_id]
+        return {"statistics.interval.ms": 100, "stats_cb": lambda text: heard.extend(throttle_times(text))}
+
+    over = threading.Event()
+    sent: list[int] = []
+
+    def probe() -> None:
+        producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "client.id": "free", "linger.ms": 0, **listening("free")}
+        )
+        while not over.is_set():
             producer.produce("free", b"ping")
-            producer.flush(10)
-            latencies[label].append(time.monotonic() - begun)
-            time.sleep(0.005)
+            assert producer.flush(60) == 0
+            sent.append(1)
 
-    for label in latencies:
-        stop = threading.Event()
-        thread = threading.Thread(target=probe, args=(label, stop))
-        thread.start()
-        if label == "alone":
-            time.sleep(3)
-        else:
-            begun = time.monotonic()
-            passed = produce(broker.bootstrap, "limited", "limited", SECONDS)
-        stop.set()
+    thread = threading.Thread(target=probe)
+    thread.start()
+    try:
+        begun = time.monotonic()
+        acked = produce(broker.bootstrap, "limited", "limited", SECONDS, **listening("limited"))
+        took_s = time.monotonic() - begun
+    finally:
+        over.set()
         thread.join()
-    rate = settled_rate(passed, begun)
-    assert 0.9 * RATE <= rate <= 1.1 * RATE, rate
-    p99 = {label: sorted(times)[int(len(times) * 0.99)] for label, times in latencies.items()}
-    # A busy machine alone can cost one of some hundred probes a few milliseconds.
-    assert p99["beside"] <= 2 * p99["alone"] + 0.005, p99
+    assert 0 < sum(acked) <= most(took_s)
+    assert max(throttled["limited"]) > 0
+    assert sent and max(throttled["free"], default=0) == 0
 
 
 def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
-    produce(broker.bootstrap, "free", "free", 2.0)
-    quota(broker, "set", "--user", "ANONYMOUS", "--client-id", "default", f"consumer_byte_rate={RATE}")
+    fill(broker.bootstrap, "read", 20 * RATE)
+    limited = ("--user", "ANONYMOUS", "--client-id", "default")
+    quota(broker, "set", *limited, f"consumer_byte_rate={RATE}")
     throttled: list[int] = []
-
-    def stats(text: str) -> None:
-        told = json.loads(text)
-        throttled.extend(node["throttle"]["max"] for node in told["brokers"].values())
-
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
             "client.id": "reader",
             "group.id": "g",
-            "statistics.interval.ms": 500,
-            "stats_cb": stats,
+            "statistics.interval.ms": 100,
+            "stats_cb": lambda text: throttled.extend(throttle_times(text)),
             "log_level": 2,
         }
     )
-    consumer.assign([TopicPartition("free", 0, 0)])
-    passed: list[tuple[float, int]] = []
-    begun = time.monotonic()
-    while time.monotonic() < begun + SECONDS:
+    consumer.assign([TopicPartition("read", 0, 0)])
+
+    def read() -> int:
         message = consumer.poll(0.1)
-        if message is not None and message.error() is None:
-            passed.append((time.monotonic(), len(message.value() or b"")))
-    rate = settled_rate(passed, begun)
-    assert 0.85 * RATE <= rate <= 1.1 * RATE, rate
+        return 0 if message is None or message.error() else len(message.value() or b"")
+
+    begun, passed = time.monotonic(), 0
+    while time.monotonic() < begun + SECONDS:
+        passed += read()
+    # The client fetches ahead of what it hands out, which is what the quota counts.
+    assert 0 < passed <= most(time.monotonic() - begun)
     assert max(throttled) > 0
-    # A change holds at once, also for who is muted by the old quota.
-    quota(broker, "remove", "--user", "ANONYMOUS", "--client-id", "default")
-    begun, more = time.monotonic(), 0
-    while time.monotonic() < begun + 1.0:
-        message = consumer.poll(0.05)
-        more += 0 if message is None or message.error() else len(message.value() or b"")
+    # A change holds at once, also for a client that the old quota has muted: with it, this would take minutes.
+    quota(broker, "set", *limited, f"consumer_byte_rate={RATE / 1000}")
+    throttled.clear()
+    eventually(lambda: read() >= 0 and max(throttled, default=0) > 0, what="a throttled fetch")
+    quota(broker, "remove", *limited)
+    more = 0
+
+    def is_much() -> bool:
+        nonlocal more
+        more += read()
+        return more > 5 * RATE
+
+    eventually(is_much, what="five seconds' worth of records")
     consumer.close()
-    assert more > 2 * RATE
 
 
 def test_a_producer_without_acks_is_held_too(broker: BrokerProcess) -> None:
     quota(broker, "set", "--client-id", "limited", f"producer_byte_rate={RATE}")
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "end"})
     place = TopicPartition("limited", 0)
-    first = reader.get_watermark_offsets(place, timeout=5)[1]
+    first = reader.get_watermark_offsets(place, timeout=60)[1]
     begun = time.monotonic()
-    produce(broker.bootstrap, "limited", "limited", 3.0, acks=0)
-    written = (reader.get_watermark_offsets(place, timeout=5)[1] - first) * len(RECORD)
+    produce(broker.bootstrap, "limited", "limited", SECONDS, acks=0)
+    written = (reader.get_watermark_offsets(place, timeout=60)[1] - first) * len(RECORD)
     reader.close()
-    assert written <= 1.1 * RATE * (time.monotonic() - begun) + RATE / 2
+    assert 0 < written <= most(time.monotonic() - begun)
 
 
 def test_quotas_survive_a_restart(broker: BrokerProcess) -> None:
+    quota(broker, "set", "--client-id", "limited", f"producer_byte_rate={RATE}")
     quota(broker, "set", "--ip", "default", "connection_creation_rate=1000")
     broker.kill()
     broker.start()

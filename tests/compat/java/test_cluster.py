@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools, ToolResult
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
 
@@ -49,10 +49,13 @@ class Shell:
         return [row["Leader"] for row in self.describe(topic)]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(count=FOUR) as running:
-        yield running
+def four_nodes() -> PenstockCluster:
+    return PenstockCluster(count=FOUR)
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(four_nodes)
 
 
 @pytest.fixture
@@ -95,7 +98,7 @@ def test_a_slow_move_is_listed_and_can_be_taken_back(shell: Shell, tmp_path: Pat
     producer = Producer({"bootstrap.servers": shell.cluster.bootstrap})
     for _ in range(100):
         producer.produce("slow", bytes(10_000))
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     plan = {"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [4, 2, 3]}]}
     file = written(tmp_path, plan)
     shell(REASSIGN, "--execute", "--reassignment-json-file", file, "--throttle", "1000")
@@ -112,14 +115,14 @@ def test_leaders_leave_with_a_killed_node_and_come_back_by_election(shell: Shell
     shell("TopicCommand", "--create", "--topic", "led", "--replica-assignment", "2:1:3,3:2:1")
     assert shell.leaders("led") == ["2", "3"]
     shell.cluster.kill(2)
-    eventually(lambda: shell.leaders("led") == ["1", "3"], seconds_max=20)
+    eventually(lambda: shell.leaders("led") == ["1", "3"])
     behind = shell.describe("led", "--under-replicated-partitions")
     assert [row["Isr"] for row in behind] == ["1,3", "3,1"]
     assert shell.describe("led", "--unavailable-partitions") == []
     refused = shell.run(ELECT, "--election-type", "preferred", "--topic", "led", "--partition", "0")
     assert "preferred" in refused.text.lower()
     shell.cluster.restart(2)
-    eventually(lambda: not shell.describe("led", "--under-replicated-partitions"), seconds_max=30)
+    eventually(lambda: not shell.describe("led", "--under-replicated-partitions"))
     done = shell(ELECT, "--election-type", "preferred", "--topic", "led", "--partition", "0")
     assert "Successfully completed leader election" in done
     assert shell.leaders("led") == ["2", "3"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from penstock.coordinator.keys import partition_of
 from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
@@ -45,10 +45,13 @@ class Shell:
         return str(re.findall(r"Leader: (\S+)", out)[index])
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PenstockCluster]:
-    with PenstockCluster(properties={"offsets.topic.num.partitions": str(SHARDS)}) as running:
-        yield running
+def three_nodes() -> PenstockCluster:
+    return PenstockCluster(properties={"offsets.topic.num.partitions": str(SHARDS)})
+
+
+@pytest.fixture
+def cluster(sharing: Sharing) -> PenstockCluster:
+    return sharing.of(three_nodes)
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def send(cluster: PenstockCluster, topic: str, count: int, *, partition: int = 0
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(count):
         producer.produce(topic, str(number), partition=partition)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
 
 
 def coordinator(cluster: PenstockCluster, group: str) -> int:
@@ -135,21 +138,21 @@ def test_a_leader_that_lacks_records_is_elected_only_when_that_is_asked_for(shel
     send(cluster, "torn", 5)
     cluster.kill(2)
     cluster.restart(3)
-    eventually(lambda: shell.leader("torn") == "none", seconds_max=20)
+    eventually(lambda: shell.leader("torn") == "none")
     one = ("--topic", "torn", "--partition", "0")
     done = shell("LeaderElectionCommand", "--election-type", "unclean", *one)
     assert "Successfully completed leader election (UNCLEAN)" in done
     assert shell.leader("torn") == "3"
     cluster.restart(2)
-    eventually(lambda: "Isr: 3,2" in shell("TopicCommand", "--describe", "--topic", "torn"), seconds_max=30)
+    eventually(lambda: "Isr: 3,2" in shell("TopicCommand", "--describe", "--topic", "torn"))
 
 
 def test_transactions_and_nodes_are_listed_from_anywhere(shell: Shell) -> None:
     producer = Producer({"bootstrap.servers": shell.cluster.bootstrap, "transactional.id": "payer"})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("trimmed", b"open")
-    producer.flush(20)
+    producer.flush(60)
     for node in shell.cluster.ids:
         assert re.search(r"payer\s+\d+\s+\d+\s+Ongoing", shell.at(node, "TransactionsCommand", "list"))
         described = shell.at(node, "TransactionsCommand", "describe", "--transactional-id", "payer")
@@ -160,4 +163,4 @@ def test_transactions_and_nodes_are_listed_from_anywhere(shell: Shell) -> None:
     open_ones = shell("TransactionsCommand", "describe-producers", *where)
     assert re.search(r"^\d+\s+\d+\s+-1\s+0\s+\d+\s+20\b", open_ones, re.MULTILINE), open_ones
     shell("TransactionsCommand", "find-hanging", "--broker-id", leader)
-    producer.abort_transaction(20)
+    producer.abort_transaction(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from random import Random
 
@@ -11,6 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing import Broker
+from tests.support.eventually import eventually
 from tests.support.java_tools import JavaTools
 
 pytestmark = pytest.mark.java
@@ -24,15 +24,15 @@ def write(bootstrap: str, codec: str) -> None:
     """A transactional producer's own words, then everything else, then tombstones."""
     random = Random(codec)
     teller = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"teller-{codec}"})
-    teller.init_transactions(20)
+    teller.init_transactions(60)
     for number in range(6):
         teller.begin_transaction()
         teller.produce(TOPIC, key=f"t{number % 2}", value=random.randbytes(300))
-        teller.flush(10)
+        teller.flush(60)
         if number % 2:
-            teller.abort_transaction(20)
+            teller.abort_transaction(60)
         else:
-            teller.commit_transaction(20)
+            teller.commit_transaction(60)
     producer = Producer(
         {"bootstrap.servers": bootstrap, "compression.type": codec, "batch.num.messages": 20, "linger.ms": 5}
     )
@@ -44,17 +44,15 @@ def write(bootstrap: str, codec: str) -> None:
     for number in range(3000):
         producer.produce(TOPIC, key=f"x{number % 100}", value=random.randbytes(500))
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def wait_until_compacted(data: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+    def is_compacted() -> bool:
         sizes = [path.stat().st_size for path in sorted((data / f"{TOPIC}-0").glob("*.log"))[:-1]]
-        if sizes and sum(sizes) < 700_000:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"not compacted: {sizes}")
+        return 0 < sum(sizes) < 700_000
+
+    eventually(is_compacted)
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
@@ -64,7 +62,7 @@ def test_compacted_segments_and_indexes_are_read_without_complaint(
     with Broker({"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.01"}, data=tmp_path) as broker:
         config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "index.interval.bytes": "2000"}
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(10)
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(60)
         write(broker.bootstrap, codec)
         wait_until_compacted(tmp_path)
     segments = sorted((tmp_path / f"{TOPIC}-0").glob("*.log"))

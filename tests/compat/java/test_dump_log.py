@@ -40,7 +40,7 @@ def test_segments_and_indexes_are_read_without_complaint(
     for number in range(6000 if codec == "none" else 600):
         producer.produce(topic, key=str(number), value=b"%d" % number * 80, headers=[("h", b"1")])
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     folder = data / f"{topic}-0"
     segments = sorted(folder.glob("*.log"))
     assert len(segments) > 1 or codec != "none"

@@ -28,14 +28,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    asyncio.run_coroutine_threadsafe(cluster.start(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(cluster.start(), loop).result(60)
     yield cluster
 
     async def kill() -> None:
         cluster.kill()
         await asyncio.sleep(0)
 
-    asyncio.run_coroutine_threadsafe(kill(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(kill(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
     loop.close()

@@ -23,11 +23,11 @@ def bootstrap() -> Iterator[str]:
         pytest.skip(str(reason))
     with peer:
         admin = AdminClient({"bootstrap.servers": peer.bootstrap})
-        admin.create_topics([NewTopic("orders", 2, 1, config={"retention.ms": "86400000"})])["orders"].result(30)
+        admin.create_topics([NewTopic("orders", 2, 1, config={"retention.ms": "86400000"})])["orders"].result(60)
         producer = Producer({"bootstrap.servers": peer.bootstrap})
         for number in range(100):
             producer.produce("orders", key=f"k{number % 5}", value=f'{{"id": {number}}}', partition=number % 2)
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         yield peer.bootstrap
 
 

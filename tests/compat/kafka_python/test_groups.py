@@ -13,7 +13,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, OffsetAndMetadata, TopicParti
 from tests.compat.conftest import MakeTopic
 from tests.compat.kafka_python.conftest import MakeProducer
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def test_a_group_goes_on_where_it_was(bootstrap: str, make_topic: MakeTopic, mak
     producer = make_producer()
     for number in range(20):
         producer.send(topic, value=b"%d" % number, partition=number % 2)
-    producer.flush(timeout=10)
+    producer.flush(timeout=60)
     with consumer(bootstrap, topic) as one:
         assert sorted(int(record.value) for record in read(one, 20)) == list(range(20))
         one.commit({TopicPartition(topic, 0): OffsetAndMetadata(10, "a note", 0)})

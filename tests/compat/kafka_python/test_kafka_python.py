@@ -26,7 +26,7 @@ def test_records_arrive_in_order(
     producer = make_producer(acks=acks, compression_type=codec, enable_idempotence=acks == "all")
     for number in range(100):
         producer.send(topic, key=b"k%d" % number, value=b"v%d" % number)
-    producer.flush(timeout=10)
+    producer.flush(timeout=60)
     got = read_all(topic, 100)
     assert [(one.offset, one.key, one.value) for one in got] == [(n, b"k%d" % n, b"v%d" % n) for n in range(100)]
 
@@ -37,7 +37,7 @@ def test_headers_timestamps_and_nulls_survive(
     topic = make_topic()
     headers = [("a", b"1"), ("a", b"2"), ("empty", b"")]
     sent = make_producer().send(topic, key=None, value=b"v", headers=headers, timestamp_ms=START, partition=0)
-    metadata = sent.get(timeout=10)
+    metadata = sent.get(timeout=60)
     (got,) = read_all(topic, 1)
     assert (metadata.offset, metadata.timestamp) == (0, START)
     assert (got.key, got.value, got.timestamp, list(got.headers)) == (None, b"v", START, headers)
@@ -46,7 +46,7 @@ def test_headers_timestamps_and_nulls_survive(
 def test_a_record_too_large_for_the_topic_is_refused(make_topic: MakeTopic, make_producer: MakeProducer) -> None:
     topic = make_topic(config={"max.message.bytes": "1000"})
     with pytest.raises(MessageSizeTooLargeError):
-        make_producer().send(topic, value=b"x" * 5000).get(timeout=10)
+        make_producer().send(topic, value=b"x" * 5000).get(timeout=60)
 
 
 def test_offsets_by_time_and_at_both_ends(
@@ -56,7 +56,7 @@ def test_offsets_by_time_and_at_both_ends(
     producer = make_producer()
     for number in range(10):
         producer.send(topic, value=b"v", timestamp_ms=START + number * 1000)
-    producer.flush(timeout=10)
+    producer.flush(timeout=60)
     where = TopicPartition(topic, 0)
     assert consumer.beginning_offsets([where]) == {where: 0}
     assert consumer.end_offsets([where]) == {where: 10}
@@ -72,7 +72,7 @@ def test_reading_may_start_inside_a_batch(
     producer = make_producer(linger_ms=50)
     for number in range(20):
         producer.send(topic, value=b"%d" % number)
-    producer.flush(timeout=10)
+    producer.flush(timeout=60)
     assert [one.offset for one in read_all(topic, 7, offset=13)] == list(range(13, 20))
 
 
@@ -118,7 +118,7 @@ def test_records_are_deleted_up_to_an_offset(
     producer = make_producer()
     for _ in range(10):
         producer.send(topic, value=b"v")
-    producer.flush(timeout=10)
+    producer.flush(timeout=60)
     where = TopicPartition(topic, 0)
     python_admin.delete_records({where: 4})
     assert consumer.beginning_offsets([where]) == {where: 4}

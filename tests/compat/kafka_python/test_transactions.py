@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 
 from tests.compat.conftest import MakeTopic
 
-SECONDS_MAX = 30
+SECONDS_MAX = 60
 
 
 def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:

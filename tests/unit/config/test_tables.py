@@ -107,7 +107,7 @@ def test_a_share_group_begins_nowhere_else(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["PLAINTEXT://:9092", "A://localhost:0,B://[::1]:9093", "A://10.0.0.1:1"])
 def test_listeners_have_a_name_a_host_and_a_port(text: str) -> None:
-    parse(BROKER["listeners"], text)
+    assert parse(BROKER["listeners"], text)
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "A://x", "A://:1,a://:2", "A://::1:9092"])

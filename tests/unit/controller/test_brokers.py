@@ -61,7 +61,7 @@ def registered(image: Image, wish: Registration) -> Image:
     return apply(image, decision.records)
 
 
-def refused(image: Image, wish: Registration, refusal: type[Refusal], *, lives: bool = False) -> None:
+def assert_refused(image: Image, wish: Registration, refusal: type[Refusal], *, lives: bool = False) -> None:
     with pytest.raises(refusal):
         decide_registration(image, wish, cluster_id="c", rules=LEADER_RULES, former_self_lives=lives)
 
@@ -89,21 +89,21 @@ def test_the_same_process_amends_its_registration_and_keeps_its_epoch() -> None:
 
 
 def test_a_living_namesake_keeps_another_process_away() -> None:
-    refused(THREE, registration(1), DuplicateBrokerRegistration, lives=True)
+    assert_refused(THREE, registration(1), DuplicateBrokerRegistration, lives=True)
 
 
 def test_a_process_of_another_cluster_is_refused() -> None:
-    refused(THREE, replace(registration(1), cluster_id="other"), InconsistentClusterId)
+    assert_refused(THREE, replace(registration(1), cluster_id="other"), InconsistentClusterId)
 
 
 @pytest.mark.parametrize("log_dirs", [(), (UUID(int=2),), (directory(1), directory(1)), (directory(2),)])
 def test_directories_must_be_there_and_ones_own(log_dirs: tuple[UUID, ...]) -> None:
-    refused(THREE, replace(registration(1), log_dirs=log_dirs), InvalidRegistration)
+    assert_refused(THREE, replace(registration(1), log_dirs=log_dirs), InvalidRegistration)
 
 
 def test_a_broker_must_live_with_the_features_of_the_cluster() -> None:
     image = apply(THREE, [FeatureLevelRecord(name="f", feature_level=3)])
-    refused(image, registration(4), UnsupportedVersion)
+    assert_refused(image, registration(4), UnsupportedVersion)
     feature = BrokerFeature(name="f", min_supported_version=1, max_supported_version=3)
     assert registered(image, replace(registration(4), features=(feature,))).brokers[NodeId(4)].fenced
 

@@ -44,7 +44,7 @@ class Machines:
             raise self.problems[node]
 
 
-class World:
+class MonitoredCluster:
     def __init__(self) -> None:
         image = with_partition(cluster(broker(1), broker(2), broker(3)), leader=2, replicas=(2, 1, 3))
         self.quorum = InstantQuorum(image)
@@ -73,8 +73,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
+async def world() -> AsyncIterator[MonitoredCluster]:
+    made = MonitoredCluster()
     made.monitor.leadership_changed(True, 1)
     await settle()
     yield made
@@ -82,7 +82,7 @@ async def world() -> AsyncIterator[World]:
     await settle()
 
 
-async def test_who_is_silent_for_a_session_is_fenced_and_others_take_over(world: World) -> None:
+async def test_who_is_silent_for_a_session_is_fenced_and_others_take_over(world: MonitoredCluster) -> None:
     for _ in range(5):
         await world.beat(1)
         await world.beat(3)
@@ -91,7 +91,7 @@ async def test_who_is_silent_for_a_session_is_fenced_and_others_take_over(world:
     assert (partition(world.quorum.image).leader, partition(world.quorum.image).isr) == (1, node_ids(1, 3))
 
 
-async def test_a_broken_connection_alone_fences_nobody(world: World) -> None:
+async def test_a_broken_connection_alone_fences_nobody(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
     world.monitor.connection_lost("line")
     await world.clock.advance(1.0)
@@ -101,7 +101,7 @@ async def test_a_broken_connection_alone_fences_nobody(world: World) -> None:
     assert world.fenced() == []
 
 
-async def test_a_process_that_is_gone_is_fenced_at_once(world: World) -> None:
+async def test_a_process_that_is_gone_is_fenced_at_once(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
     world.machines.problems[2] = PeerGone("nobody listens")
     world.monitor.connection_lost("line")
@@ -109,7 +109,7 @@ async def test_a_process_that_is_gone_is_fenced_at_once(world: World) -> None:
     assert world.fenced() == [2]
 
 
-async def test_a_process_that_takes_a_moment_to_go_is_asked_after_again_at_once(world: World) -> None:
+async def test_a_process_that_takes_a_moment_to_go_is_asked_after_again_at_once(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
     world.monitor.connection_lost("line")
     await settle()
@@ -119,7 +119,7 @@ async def test_a_process_that_takes_a_moment_to_go_is_asked_after_again_at_once(
     assert world.fenced() == [2]
 
 
-async def test_an_old_connection_of_a_broker_that_has_a_newer_one_is_no_news(world: World) -> None:
+async def test_an_old_connection_of_a_broker_that_has_a_newer_one_is_no_news(world: MonitoredCluster) -> None:
     await world.beat(2, "old")
     await world.beat(2, "new")
     world.machines.asked.clear()
@@ -131,7 +131,7 @@ async def test_an_old_connection_of_a_broker_that_has_a_newer_one_is_no_news(wor
 
 
 async def test_a_new_controller_finds_out_who_died_with_the_one_before_it() -> None:
-    world = World()
+    world = MonitoredCluster()
     world.machines.problems[2] = PeerGone("nobody listens")
     world.monitor.leadership_changed(True, 1)
     await settle()
@@ -140,7 +140,7 @@ async def test_a_new_controller_finds_out_who_died_with_the_one_before_it() -> N
     world.monitor.stop()
 
 
-async def test_who_is_no_longer_the_controller_hears_and_fences_nobody(world: World) -> None:
+async def test_who_is_no_longer_the_controller_hears_and_fences_nobody(world: MonitoredCluster) -> None:
     world.monitor.leadership_changed(False, 2)
     with pytest.raises(NotController):
         await world.beat(2)
@@ -158,13 +158,13 @@ def registration(node_id: int, *, host: str) -> Registration:
     )
 
 
-async def test_a_second_process_of_an_id_is_refused_while_the_first_is_heard(world: World) -> None:
+async def test_a_second_process_of_an_id_is_refused_while_the_first_is_heard(world: MonitoredCluster) -> None:
     await world.beat(2)
     with pytest.raises(DuplicateBrokerRegistration):
         await world.monitor.register(registration(2, host="elsewhere"), "new line")
 
 
-async def test_a_process_that_holds_the_address_of_its_former_self_takes_its_place(world: World) -> None:
+async def test_a_process_that_holds_the_address_of_its_former_self_takes_its_place(world: MonitoredCluster) -> None:
     await world.beat(2)
     epoch = await world.monitor.register(registration(2, host="host2"), "new line")
     now = world.quorum.image.brokers[TWO]
@@ -176,12 +176,12 @@ async def test_a_process_that_holds_the_address_of_its_former_self_takes_its_pla
     assert world.fenced() == []
 
 
-async def test_whom_this_controller_has_never_heard_protects_nothing(world: World) -> None:
+async def test_whom_this_controller_has_never_heard_protects_nothing(world: MonitoredCluster) -> None:
     await world.monitor.register(registration(2, host="elsewhere"), "new line")
     assert world.fenced() == [2]
 
 
-async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: World) -> None:
+async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: MonitoredCluster) -> None:
     for node_id in (1, 2, 3):
         await world.beat(node_id)
     reply = await world.beat(2, stop=True)
@@ -194,7 +194,7 @@ async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: W
     assert world.fenced() == [2]
 
 
-async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(world: World) -> None:
+async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(world: MonitoredCluster) -> None:
     for node_id in (1, 2, 3):
         await world.beat(node_id)
     world.clock.skip(60.0)
@@ -204,7 +204,7 @@ async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(w
     assert world.fenced() == [1, 2, 3]
 
 
-async def test_preferred_leaders_come_back_from_time_to_time(world: World) -> None:
+async def test_preferred_leaders_come_back_from_time_to_time(world: MonitoredCluster) -> None:
     world.quorum.image = with_partition(cluster(broker(1), broker(2)), leader=2, replicas=(1, 2))
     for _ in range(155):
         await world.beat(1)

@@ -8,7 +8,7 @@ from penstock.coordinator.decision import Ticket
 from penstock.groups.commands import Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeavingMember, SyncGroup, SyncReply
 from penstock.groups.consumer_embedded import read_assignment, read_subscription, write_assignment
 from penstock.groups.consumer_group import ConsumerGroup
-from tests.unit.groups.consumer_world import GROUP, World
+from tests.unit.groups.groups_model import GROUP, GroupsModel
 
 Place = tuple[str, int]
 """A topic's name and a partition."""
@@ -27,13 +27,13 @@ class Client:
         self.epoch = 0
         self.owned: frozenset[Place] = frozenset()
 
-    def step(self, world: World, *, is_lost: bool = False, is_slow: bool = False) -> None:
+    def step(self, world: GroupsModel, *, is_lost: bool = False, is_slow: bool = False) -> None:
         raise NotImplementedError
 
-    def leave(self, world: World) -> None:
+    def leave(self, world: GroupsModel) -> None:
         raise NotImplementedError
 
-    def wanted(self, world: World) -> frozenset[str]:
+    def wanted(self, world: GroupsModel) -> frozenset[str]:
         return self.topics & world.counts.keys()
 
 
@@ -46,7 +46,7 @@ class ConsumerClient(Client):
         self.told: frozenset[Place] = frozenset()
         self.has_news = True
 
-    def wanted(self, world: World) -> frozenset[str]:
+    def wanted(self, world: GroupsModel) -> frozenset[str]:
         matched = {name for name in world.counts if self.regex and name.startswith(self.regex)}
         return super().wanted(world) | matched
 
@@ -54,7 +54,7 @@ class ConsumerClient(Client):
         self.topics = topics
         self.has_news = True
 
-    def step(self, world: World, *, is_lost: bool = False, is_slow: bool = False) -> None:
+    def step(self, world: GroupsModel, *, is_lost: bool = False, is_slow: bool = False) -> None:
         if not is_slow:
             self.owned = self.told
         says: dict[str, Any] = {"instance_id": self.instance_id}
@@ -91,7 +91,7 @@ class ConsumerClient(Client):
             if self.owned <= self.told:
                 self.owned = self.told
 
-    def leave(self, world: World) -> None:
+    def leave(self, world: GroupsModel) -> None:
         world.beat(self.member_id, -2 if self.instance_id else -1, instance_id=self.instance_id)
         self.owned = self.told = frozenset()
         self.epoch = 0
@@ -114,7 +114,7 @@ class ClassicClient(Client):
             self.must_join = True
         self.join_ticket = self.sync_ticket = None
 
-    def step(self, world: World, *, is_lost: bool = False, is_slow: bool = False) -> None:
+    def step(self, world: GroupsModel, *, is_lost: bool = False, is_slow: bool = False) -> None:
         if self.join_ticket is not None:
             self._poll_join(world)
         elif self.sync_ticket is not None:
@@ -124,7 +124,7 @@ class ClassicClient(Client):
         elif not is_slow:
             self._beat(world)
 
-    def leave(self, world: World) -> None:
+    def leave(self, world: GroupsModel) -> None:
         if self.member_id:
             leaving = LeavingMember(member_id=self.member_id, instance_id=self.instance_id)
             world.send(LeaveGroup(group_id=GROUP, members=(leaving,)))
@@ -137,7 +137,7 @@ class ClassicClient(Client):
         self.join_ticket = self.sync_ticket = None
         self.must_join = True
 
-    def _join(self, world: World) -> None:
+    def _join(self, world: GroupsModel) -> None:
         self.tries += 1
         self.join_ticket = world.send(
             JoinGroup(
@@ -163,7 +163,7 @@ class ClassicClient(Client):
             out += _text(topic) + pack(">i", len(partitions)) + b"".join(pack(">i", each) for each in partitions)
         return out
 
-    def _poll_join(self, world: World) -> None:
+    def _poll_join(self, world: GroupsModel) -> None:
         assert self.join_ticket is not None
         reply = world.replies.pop(self.join_ticket, None)
         if reply is None:
@@ -182,7 +182,7 @@ class ClassicClient(Client):
             self.must_join = False
             self._sync(world, reply)
 
-    def _sync(self, world: World, joined: JoinReply) -> None:
+    def _sync(self, world: GroupsModel, joined: JoinReply) -> None:
         assignments: tuple[tuple[str, bytes], ...] = ()
         if joined.leader == self.member_id and not joined.skip_assignment:
             assignments = self._assign(world, joined)
@@ -199,7 +199,7 @@ class ClassicClient(Client):
         )
         self._poll_sync(world)
 
-    def _assign(self, world: World, joined: JoinReply) -> tuple[tuple[str, bytes], ...]:
+    def _assign(self, world: GroupsModel, joined: JoinReply) -> tuple[tuple[str, bytes], ...]:
         """Leave everybody what it has, once, and give the rest to whoever has least."""
         wants = {member.member_id: read_subscription(member.metadata) for member in joined.members}
         given: dict[str, set[Place]] = {member_id: set() for member_id in wants}
@@ -220,7 +220,7 @@ class ClassicClient(Client):
             for member_id, places in given.items()
         )
 
-    def _poll_sync(self, world: World) -> None:
+    def _poll_sync(self, world: GroupsModel) -> None:
         assert self.sync_ticket is not None
         reply = world.replies.pop(self.sync_ticket, None)
         if reply is None:
@@ -235,7 +235,7 @@ class ClassicClient(Client):
             assigned = read_assignment(reply.assignment)
             self.owned = frozenset((topic, each) for topic, numbers in assigned.items() for each in numbers)
 
-    def _beat(self, world: World) -> None:
+    def _beat(self, world: GroupsModel) -> None:
         reply = world.ask(
             Heartbeat(group_id=GROUP, member_id=self.member_id, instance_id=self.instance_id, generation=self.epoch)
         )
@@ -244,7 +244,7 @@ class ClassicClient(Client):
         elif reply.error:
             self._start_over()
 
-    def _has_topic_news(self, world: World) -> bool:
+    def _has_topic_news(self, world: GroupsModel) -> bool:
         """Clients watch the topics themselves: the leader of a classic group joins again when they change."""
         if isinstance(world.shelf.groups.get(GROUP), ConsumerGroup):
             return False
@@ -252,7 +252,7 @@ class ClassicClient(Client):
             self.topics & {name} and not self._is_covered(world, name) for name in world.counts
         )
 
-    def _is_covered(self, world: World, name: str) -> bool:
+    def _is_covered(self, world: GroupsModel, name: str) -> bool:
         # Whether every partition of the topic has an owner; a real leader remembers the counts it assigned from.
         owned = {place for client in world.clients for place in client.owned}
         return all((name, each) in owned for each in range(world.counts[name]))

@@ -62,7 +62,7 @@ group_strategy = st.dictionaries(
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(first=group_strategy, second=group_strategy, counts=counts_strategy, more=counts_strategy)
 def test_every_partition_has_one_subscriber_after_any_change(
     name: str,
@@ -118,7 +118,7 @@ def test_uniform_gives_shares_that_differ_by_one_at_most() -> None:
     assert sorted(sizes(given).values()) == [3, 4, 4]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 40))
 def test_uniform_moves_only_what_balance_asks_for(old_count: int, new_count: int, partition_count: int) -> None:
     assign = ASSIGNORS["uniform"]

@@ -12,7 +12,7 @@ from penstock.groups.errors import NonEmptyGroup, UnknownMemberId
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
-from tests.unit.groups.consumer_world import GROUP, World, topic_id
+from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO = topic_id("foo")
 
@@ -22,9 +22,9 @@ KAFKAS_HASH_WITHOUT_RACKS = 3814827245516331936
 KAFKAS_GROUP_HASH = 4875436936000347299
 
 
-def shared() -> World:
+def shared() -> GroupsModel:
     """Two members with two of four partitions each, at epoch 3; `a` had all of them at epoch 2."""
-    world = World({"foo": 4})
+    world = GroupsModel({"foo": 4})
     world.join("a", "foo")
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: frozenset({0, 1})})
@@ -62,7 +62,7 @@ def test_anybody_may_commit_to_an_empty_group_and_a_transaction_need_not_name_it
 
 
 def test_partitions_being_given_up_may_still_be_committed() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: frozenset({0, 1})})
@@ -102,7 +102,7 @@ def test_a_removed_group_whose_offsets_remain_becomes_one_that_only_commits() ->
 
 
 def test_a_group_is_described_with_what_its_members_own_and_should_own() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo", client_id="c", client_host="/h", rack_id="r")
     world.join("b", "foo", instance_id="i", server_assignor="range")
     world.beat("a", 2, owned={FOO: frozenset({0, 1})}, client_id="c", client_host="/h")

@@ -18,7 +18,7 @@ from penstock.groups.modern_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 from penstock.groups.records import GroupRecord, encode
-from tests.unit.groups.consumer_world import GROUP, REBALANCE_MS, SESSION_MS, World, topic_id
+from tests.unit.groups.groups_model import GROUP, REBALANCE_MS, SESSION_MS, GroupsModel, topic_id
 
 FOO = topic_id("foo")
 BAR = topic_id("bar")
@@ -41,7 +41,7 @@ def parts(*numbers: int) -> frozenset[int]:
 
 
 def test_the_first_member_gets_everything_at_epoch_two_and_the_records_are_kafkas() -> None:
-    world = World({"foo": 3})
+    world = GroupsModel({"foo": 3})
     reply = world.join("a", "foo", client_id="c", client_host="/h")
     assert (reply.error, reply.member_id, reply.member_epoch) == (0, "a", 2)
     assert reply.assignment == {FOO: parts(0, 1, 2)}
@@ -57,7 +57,7 @@ def test_the_first_member_gets_everything_at_epoch_two_and_the_records_are_kafka
 
 
 def test_a_heartbeat_with_nothing_new_writes_nothing_and_keeps_the_session() -> None:
-    world = World({"foo": 3})
+    world = GroupsModel({"foo": 3})
     world.join("a", "foo")
     world.advance(SESSION_MS - 1)
     reply = world.beat("a", 2)
@@ -69,7 +69,7 @@ def test_a_heartbeat_with_nothing_new_writes_nothing_and_keeps_the_session() -> 
 
 
 def test_a_second_member_waits_until_the_first_has_given_up_its_share() -> None:
-    world = World({"foo": 4})
+    world = GroupsModel({"foo": 4})
     world.join("a", "foo")
     assert (joined := world.join("b", "foo")).assignment == {}
     assert joined.member_epoch == 3
@@ -87,7 +87,7 @@ def test_a_second_member_waits_until_the_first_has_given_up_its_share() -> None:
 
 
 def test_a_member_that_says_everything_is_told_everything() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     full = world.beat(
         "a", 2, owned={FOO: parts(0, 1)}, rebalance_timeout_ms=REBALANCE_MS, subscribed_topic_names=("foo",)
@@ -97,14 +97,14 @@ def test_a_member_that_says_everything_is_told_everything() -> None:
 
 
 def test_a_member_without_an_id_gets_one_in_version_0() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     reply = world.join("", "foo", version=0, fresh_id=UUID(int=1))
     assert reply.member_id == "AAAAAAAAAAAAAAAAAAAAAQ"
     assert list(world.group.members) == [reply.member_id]
 
 
 def test_a_fenced_member_joins_again_under_its_id_and_takes_up_where_it_was() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     again = world.join("a", "foo")
     assert (again.error, again.member_epoch, again.assignment) == (0, 2, {FOO: parts(0, 1)})
@@ -112,7 +112,7 @@ def test_a_fenced_member_joins_again_under_its_id_and_takes_up_where_it_was() ->
 
 
 def test_the_interval_between_assignments_lets_many_joins_cause_one() -> None:
-    world = World({"foo": 4}, assignment_interval_ms=1_000)
+    world = GroupsModel({"foo": 4}, assignment_interval_ms=1_000)
     world.join("a", "foo")
     assert world.join("b", "foo").member_epoch == 2
     assert world.join("c", "foo").member_epoch == 2
@@ -124,7 +124,7 @@ def test_the_interval_between_assignments_lets_many_joins_cause_one() -> None:
 
 
 def test_an_older_record_of_partition_metadata_is_buried() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     old = GroupRecord(ConsumerGroupPartitionMetadataKey(GROUP), ConsumerGroupPartitionMetadataValue(topics=()))
     world.log.append(encode(old))
@@ -138,7 +138,7 @@ def test_an_older_record_of_partition_metadata_is_buried() -> None:
     ("votes", "winner"), [([], "uniform"), (["range"], "range"), (["range", "uniform"], "uniform")]
 )
 def test_the_assignor_that_most_members_ask_for_is_used(votes: list[str], winner: str) -> None:
-    world = World({"foo": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "bar": 1})
     for index, vote in enumerate(votes or [""]):
         world.join(f"m{index}", "foo", "bar", server_assignor=vote or None)
     world.join("n", "foo", "bar")
@@ -189,7 +189,7 @@ JOIN = ConsumerGroupHeartbeat(
     ],
 )
 def test_what_makes_no_sense_or_comes_from_nobody_is_refused(change: dict[str, Any], error: int) -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     before = len(world.log)
     reply = world.ask(replace(JOIN, **change))
@@ -199,7 +199,7 @@ def test_what_makes_no_sense_or_comes_from_nobody_is_refused(change: dict[str, A
 
 
 def test_a_full_group_takes_nobody_new_but_knows_its_own() -> None:
-    world = World({"foo": 1}, size_max=1)
+    world = GroupsModel({"foo": 1}, size_max=1)
     world.join("a", "foo")
     assert world.join("b", "foo").error == GROUP_MAX_SIZE_REACHED
     assert world.join("a", "foo").error == 0
@@ -223,7 +223,7 @@ def test_a_full_group_takes_nobody_new_but_knows_its_own() -> None:
 def test_only_the_present_epoch_counts_and_the_one_before_if_its_reply_may_be_lost(
     epoch: int, owned: dict[UUID, frozenset[int]] | None, error: int
 ) -> None:
-    world = World({"foo": 4})
+    world = GroupsModel({"foo": 4})
     world.join("a", "foo")
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)})
@@ -239,7 +239,7 @@ def test_only_the_present_epoch_counts_and_the_one_before_if_its_reply_may_be_lo
 
 
 def test_what_a_member_leaves_behind_is_there_for_the_others_at_once() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     world.join("b", "foo")
     reply = world.beat("a", -1)
@@ -250,7 +250,7 @@ def test_what_a_member_leaves_behind_is_there_for_the_others_at_once() -> None:
 
 
 def test_a_member_that_does_not_give_up_partitions_in_time_is_out() -> None:
-    world = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)})
@@ -263,7 +263,7 @@ def test_a_member_that_does_not_give_up_partitions_in_time_is_out() -> None:
 
 
 def test_a_member_that_gave_up_in_time_stays() -> None:
-    world = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)})
@@ -273,7 +273,7 @@ def test_a_member_that_gave_up_in_time_stays() -> None:
 
 
 def test_after_a_restart_sessions_and_revocations_are_watched_again() -> None:
-    world = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)})
@@ -288,7 +288,7 @@ def test_after_a_restart_sessions_and_revocations_are_watched_again() -> None:
 
 
 def test_a_static_member_comes_back_under_another_id_and_nobody_else_notices() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)}, instance_id="i")
@@ -307,7 +307,7 @@ def test_a_static_member_comes_back_under_another_id_and_nobody_else_notices() -
 
 
 def test_an_instance_id_in_use_is_not_given_to_another() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     assert world.join("a2", "foo", instance_id="i").error == UNRELEASED_INSTANCE_ID
     assert world.beat("a2", -2, instance_id="i").error == FENCED_INSTANCE_ID
@@ -315,7 +315,7 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
 
 
 def test_a_static_member_that_does_not_come_back_is_out_when_its_session_ends() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     world.join("b", "foo")
     world.beat("a", -2, instance_id="i")
@@ -328,7 +328,7 @@ def test_a_static_member_that_does_not_come_back_is_out_when_its_session_ends() 
 
 
 def test_a_static_member_that_left_while_it_had_to_give_up_partitions_gives_them_up_by_leaving() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
     world.beat("a", 2, owned={FOO: parts(0, 1)}, instance_id="i")
@@ -341,7 +341,7 @@ def test_a_static_member_that_left_while_it_had_to_give_up_partitions_gives_them
 
 
 def test_a_static_member_may_come_back_to_a_full_group_with_another_subscription() -> None:
-    world = World({"foo": 1, "bar": 1}, size_max=1)
+    world = GroupsModel({"foo": 1, "bar": 1}, size_max=1)
     world.join("a", "foo", instance_id="i")
     world.beat("a", -2, instance_id="i")
     back = world.join("a2", "bar", instance_id="i")
@@ -352,7 +352,7 @@ def test_a_static_member_may_come_back_to_a_full_group_with_another_subscription
 
 
 def test_new_partitions_and_new_topics_reach_the_members() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", "foo", "bar")
     world.set_topics(foo=3)
     assert world.beat("a", 2).assignment == {FOO: parts(0, 1, 2)}
@@ -364,7 +364,7 @@ def test_new_partitions_and_new_topics_reach_the_members() -> None:
 
 
 def test_partitions_of_a_deleted_topic_are_given_up() -> None:
-    world = World({"foo": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo", "bar")
     world.set_topics(bar=0)
     asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)})
@@ -373,7 +373,7 @@ def test_partitions_of_a_deleted_topic_are_given_up() -> None:
 
 
 def test_a_topic_made_again_is_another_topic() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     world.set_topics(foo=0)
     world.set_topics(foo=1)
@@ -383,7 +383,7 @@ def test_a_topic_made_again_is_another_topic() -> None:
 
 
 def test_another_subscription_takes_effect_at_once() -> None:
-    world = World({"foo": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo")
     asked = world.beat("a", 2, owned={FOO: parts(0)}, subscribed_topic_names=("bar",))
     assert (asked.member_epoch, asked.assignment) == (2, {})
@@ -392,7 +392,7 @@ def test_another_subscription_takes_effect_at_once() -> None:
 
 
 def test_what_is_no_longer_subscribed_to_is_taken_back_even_before_a_new_target() -> None:
-    world = World({"foo": 1, "bar": 1}, assignment_interval_ms=10_000)
+    world = GroupsModel({"foo": 1, "bar": 1}, assignment_interval_ms=10_000)
     world.join("a", "foo", "bar")
     asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)}, subscribed_topic_names=("bar",))
     assert (asked.member_epoch, asked.assignment) == (2, {BAR: parts(0)})
@@ -401,7 +401,7 @@ def test_what_is_no_longer_subscribed_to_is_taken_back_even_before_a_new_target(
 
 
 def test_a_changed_rack_or_client_is_written_down_without_a_rebalance() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     world.beat("a", 2, rack_id="r", client_id="other")
     assert [type(record.key) for record in world.last] == [ConsumerGroupMemberMetadataKey]

@@ -13,7 +13,7 @@ from penstock.groups.classic_group import ClassicGroup, State
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.model.errors import Refusal
 from tests.unit.groups.consumer_clients import ClassicClient, Client, ConsumerClient, Place
-from tests.unit.groups.consumer_world import GROUP, World
+from tests.unit.groups.groups_model import GROUP, GroupsModel
 
 NAMES = ("foo", "fox", "bar")
 topic_sets = st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=3)
@@ -26,14 +26,14 @@ class GroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World({"foo": 3, "bar": 2})
+        self.world = GroupsModel({"foo": 3, "bar": 2})
         self.living: list[Client] = []
         self.world.clients = self.living
         self.count = 0
 
     @initialize(interval=st.sampled_from([0, 0, 1_000]))
     def choose_settings(self, interval: int) -> None:
-        self.world = World({"foo": 3, "bar": 2}, assignment_interval_ms=interval)
+        self.world = GroupsModel({"foo": 3, "bar": 2}, assignment_interval_ms=interval)
         self.world.clients = self.living
 
     def _born(self, client: Client) -> Client:
@@ -208,6 +208,6 @@ class MigrationMachine(GroupMachine):
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestGroupMachine.settings = settings(max_examples=60, stateful_step_count=40)
 TestMigrationMachine = MigrationMachine.TestCase
-TestMigrationMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMigrationMachine.settings = settings(max_examples=60, stateful_step_count=40)

@@ -23,7 +23,7 @@ from penstock.groups.consumer_embedded import Malformed, read_assignment, read_s
 from penstock.groups.consumer_group import ConsumerGroup
 from penstock.groups.consumer_member import MemberState
 from penstock.groups.records import GroupMetadataKey
-from tests.unit.groups.consumer_world import GROUP, World, topic_id
+from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO = topic_id("foo")
 SESSION_MS = 10_000
@@ -86,7 +86,7 @@ def beat(member_id: str, generation: int) -> Heartbeat:
     return Heartbeat(group_id=GROUP, member_id=member_id, generation=generation)
 
 
-def classic_group(world: World, *, instance_id: str | None = None) -> str:
+def classic_group(world: GroupsModel, *, instance_id: str | None = None) -> str:
     """Make a stable classic group with one member that owns all of foo; return its id."""
     ticket = world.send(join(instance_id=instance_id))
     world.settle()
@@ -104,7 +104,7 @@ def classic_group(world: World, *, instance_id: str | None = None) -> str:
 
 
 def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_it() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = classic_group(world)
     new = world.join("n", "foo")
     assert (new.error, new.member_epoch, new.assignment) == (0, 2, {})
@@ -128,7 +128,7 @@ def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_
 
 
 def test_an_empty_classic_group_makes_way_for_a_consumer_group() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = classic_group(world)
     world.ask(LeaveGroup(group_id=GROUP, members=(LeavingMember(member_id=old),)))
     assert world.join("n", "foo").assignment == {FOO: {0, 1}}
@@ -136,7 +136,7 @@ def test_an_empty_classic_group_makes_way_for_a_consumer_group() -> None:
 
 
 def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = classic_group(world)
     waiting = world.send(join(fresh=2))
     world.settle()
@@ -148,7 +148,7 @@ def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
 
 
 def test_a_first_rebalance_begins_anew_though_the_one_who_came_asks_for_no_topic_yet() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     waiting = world.send(join())
     world.join("n", subscribed_topic_regex="nothing.*")
     old = world.replies[waiting].member_id
@@ -160,20 +160,20 @@ def test_a_first_rebalance_begins_anew_though_the_one_who_came_asks_for_no_topic
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
 def test_a_policy_without_upgrade_keeps_consumer_members_out(policy: MigrationPolicy) -> None:
-    world = World({"foo": 2}, migration_policy=policy)
+    world = GroupsModel({"foo": 2}, migration_policy=policy)
     classic_group(world)
     assert world.join("n", "foo").error == GROUP_ID_NOT_FOUND
     assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
 
 
 def test_groups_of_another_kind_too_large_or_with_custom_user_data_are_not_turned() -> None:
-    other = World({"foo": 2})
+    other = GroupsModel({"foo": 2})
     other.send(join(protocol_type="connect", protocols=(("compatible", b""),)))
     assert other.join("n", "foo").error == GROUP_ID_NOT_FOUND
-    large = World({"foo": 2}, size_max=0)
+    large = GroupsModel({"foo": 2}, size_max=0)
     classic_group(large)
     assert large.join("n", "foo").error == GROUP_ID_NOT_FOUND
-    custom = World({"foo": 2})
+    custom = GroupsModel({"foo": 2})
     old = classic_group(custom)
     data = write_assignment({}, like=subscription("foo"))[:-4] + pack(">i", 1) + b"x"
     ticket = custom.send(join(old, owned=(0, 1)))
@@ -184,7 +184,7 @@ def test_groups_of_another_kind_too_large_or_with_custom_user_data_are_not_turne
 
 
 def test_a_static_classic_member_comes_back_with_the_consumer_protocol() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = classic_group(world, instance_id="i")
     new = world.join("n", "foo", instance_id="i")
     assert (new.error, new.assignment) == (0, {FOO: {0, 1}})
@@ -196,7 +196,7 @@ def test_a_static_classic_member_comes_back_with_the_consumer_protocol() -> None
 # -- downgrade -------------------------------------------------------------------------------
 
 
-def mixed(world: World, **more: Any) -> str:
+def mixed(world: GroupsModel, **more: Any) -> str:
     """A classic and a consumer member, `n`, in one group; return the id of the former."""
     old = classic_group(world)
     world.join("n", "foo", **more)
@@ -207,7 +207,7 @@ def mixed(world: World, **more: Any) -> str:
 
 
 def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_rebalances() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = mixed(world)
     assert world.beat("n", -1).error == 0
     group = world.shelf.groups[GROUP]
@@ -227,7 +227,7 @@ def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_reb
 
 
 def test_when_its_session_ends_the_same_happens() -> None:
-    world = World({"foo": 2}, session_timeout_ms=5_000)
+    world = GroupsModel({"foo": 2}, session_timeout_ms=5_000)
     mixed(world)
     world.advance(5_000)
     assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
@@ -237,7 +237,7 @@ def test_when_its_session_ends_the_same_happens() -> None:
     "settings", [{"migration_policy": MigrationPolicy.UPGRADE}, {"classic_size_max": 0}, {"classic_size_max": 1}]
 )
 def test_a_group_that_may_not_become_classic_stays_what_it_is(settings: dict[str, Any]) -> None:
-    world = World({"foo": 2}, **settings)
+    world = GroupsModel({"foo": 2}, **settings)
     old = mixed(world)
     world.beat("n", -1)
     stays = settings.get("classic_size_max") != 1
@@ -249,7 +249,7 @@ def test_a_group_that_may_not_become_classic_stays_what_it_is(settings: dict[str
 
 @pytest.mark.parametrize("says_it_leaves", [True, False])
 def test_a_static_member_that_comes_back_classic_can_be_the_last_one(says_it_leaves: bool) -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     old = mixed(world, instance_id="i")
     if says_it_leaves:
         world.beat("n", -2, instance_id="i")
@@ -263,7 +263,7 @@ def test_a_static_member_that_comes_back_classic_can_be_the_last_one(says_it_lea
 
 
 def test_an_empty_consumer_group_makes_way_for_a_classic_group() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("n", "foo")
     world.beat("n", -1)
     classic_group(world)
@@ -275,7 +275,7 @@ def test_an_empty_consumer_group_makes_way_for_a_classic_group() -> None:
 
 
 def test_a_classic_member_joins_a_consumer_group() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("n", "foo")
     required = world.ask(join(must_know_member_id=True))
     assert required.error == MEMBER_ID_REQUIRED and required.member_id
@@ -318,7 +318,7 @@ def test_a_classic_member_joins_a_consumer_group() -> None:
     ],
 )
 def test_what_classic_members_are_refused(command: Any, reply: Any) -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("n", "foo")
     world.ask(join("c"))
     before = len(world.log)
@@ -327,7 +327,7 @@ def test_what_classic_members_are_refused(command: Any, reply: Any) -> None:
 
 
 def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
-    late_to_sync = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    late_to_sync = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     late_to_sync.join("n", "foo")
     late_to_sync.ask(join("c"))
     for _ in range(7):
@@ -335,7 +335,7 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
         late_to_sync.advance(9_000)
     assert list(late_to_sync.group.members) == ["n"]
 
-    late_to_join = World({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
+    late_to_join = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     late_to_join.join("n", "foo")
     late_to_join.ask(join("c"))
     late_to_join.ask(sync("c", 3))
@@ -347,7 +347,7 @@ def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
 
 
 def test_members_of_either_protocol_are_removed_by_an_administrator() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("n", "foo", instance_id="i")
     world.join("m", "foo")
     reply = world.ask(
@@ -358,7 +358,7 @@ def test_members_of_either_protocol_are_removed_by_an_administrator() -> None:
 
 
 def test_a_disabled_policy_keeps_classic_members_out() -> None:
-    world = World({"foo": 2}, migration_policy=MigrationPolicy.DISABLED)
+    world = GroupsModel({"foo": 2}, migration_policy=MigrationPolicy.DISABLED)
     world.join("n", "foo")
     assert world.ask(join()).error == INCONSISTENT_GROUP_PROTOCOL
 

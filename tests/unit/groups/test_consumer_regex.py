@@ -9,7 +9,7 @@ from penstock.groups.consumer_regex import check_regex, matching
 from penstock.groups.modern_records import ConsumerGroupRegularExpressionKey
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import TimerKey
-from tests.unit.groups.consumer_world import GROUP, World, topic_id
+from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO, FOX, BAR = topic_id("foo"), topic_id("fox"), topic_id("bar")
 INVALID_REGULAR_EXPRESSION = 128
@@ -35,7 +35,7 @@ def test_an_expression_that_would_run_for_ever_elsewhere_is_quick() -> None:
 
 
 def test_a_member_joins_at_once_and_gets_the_matching_topics_after_they_were_looked_up() -> None:
-    world = World({"foo": 1, "fox": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "fox": 1, "bar": 1})
     joined = world.join("a", subscribed_topic_regex="fo.")
     assert (joined.member_epoch, joined.assignment) == (1, {})
     assert TimerKey(CONSUMER_REGEX, GROUP) in world.timers
@@ -47,7 +47,7 @@ def test_a_member_joins_at_once_and_gets_the_matching_topics_after_they_were_loo
 
 
 def test_a_second_member_with_a_known_expression_need_not_wait() -> None:
-    world = World({"foo": 2})
+    world = GroupsModel({"foo": 2})
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
     world.beat("a", 1)
@@ -57,14 +57,14 @@ def test_a_second_member_with_a_known_expression_need_not_wait() -> None:
 
 
 def test_names_and_an_expression_add_up() -> None:
-    world = World({"foo": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", subscribed_topic_regex="f.*", subscribed_topic_names=("bar",))
     world.settle()
     assert world.beat("a", 2).assignment == {FOO: {0}, BAR: {0}}
 
 
 def test_a_topic_made_later_is_found_but_not_within_ten_seconds_of_the_last_look() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
     world.beat("a", 1)
@@ -78,7 +78,7 @@ def test_a_topic_made_later_is_found_but_not_within_ten_seconds_of_the_last_look
 
 
 def test_everything_is_looked_up_again_after_the_refresh_interval() -> None:
-    world = World({"foo": 1}, regex_refresh_interval_ms=20_000)
+    world = GroupsModel({"foo": 1}, regex_refresh_interval_ms=20_000)
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
     world.advance(20_000)
@@ -92,7 +92,7 @@ def test_everything_is_looked_up_again_after_the_refresh_interval() -> None:
 
 
 def test_the_last_member_with_an_expression_takes_it_along() -> None:
-    world = World({"foo": 1, "bar": 1})
+    world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.join("b", "bar")
     world.settle()
@@ -106,7 +106,7 @@ def test_the_last_member_with_an_expression_takes_it_along() -> None:
 
 
 def test_an_invalid_expression_changes_nothing() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
     before = len(world.log)
@@ -116,14 +116,14 @@ def test_an_invalid_expression_changes_nothing() -> None:
 
 
 def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
-    world = World({"foo": 1, "fox": 1})
+    world = GroupsModel({"foo": 1, "fox": 1})
     world.join("a", subscribed_topic_regex="f.*", describable=lambda names: names - {"fox"})
     world.settle()
     assert world.beat("a", 1).assignment == {FOO: {0}}
 
 
 def test_a_group_that_is_gone_by_then_is_not_looked_up() -> None:
-    world = World({"foo": 1})
+    world = GroupsModel({"foo": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.beat("a", -1)
     before = len(world.log)

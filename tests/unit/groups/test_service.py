@@ -1,6 +1,5 @@
 """The groups of a node follow the metadata: leaders, topics and settings."""
 
-import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -21,94 +20,39 @@ from penstock.groups.commands import (
 from penstock.groups.configured import consumer_settings, group_settings
 from penstock.groups.consumer_commands import ConsumerGroupHeartbeat, MigrationPolicy
 from penstock.groups.service import Groups
-from penstock.metadata import delta as metadata_delta
-from penstock.metadata.image import BROKER, EMPTY, GROUP, Image
+from penstock.metadata.image import BROKER, GROUP
 from penstock.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
-    MetadataRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
-    TopicRecord,
 )
 from penstock.model.errors import Refusal
-from penstock.model.ids import LeaderEpoch, NodeId, Offset
+from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
-from penstock.replication.partition import Partition
-from penstock.sim.disk import SimDisk
-from tests.unit.coordinator.fakes import FakeClock
-from tests.unit.storage.support import open_log
+from tests.unit.coordinator.node import ME, OTHER, CoordinatorNode, topic
 
-ME, OTHER = NodeId(1), NodeId(2)
 OFFSETS_ID, ORDERS_ID, NEW_ID = UUID(int=1), UUID(int=2), UUID(int=3)
 
 
-class FakeReplicas:
-    def __init__(self) -> None:
-        self.opened_late: list[object] = []
-        self.partitions: dict[int, Partition] = {}
-
-    def find(self, name: str, index: int) -> Partition | None:
-        return self.partitions.get(index) if name == CONSUMER_OFFSETS else None
-
-
-def topic(name: str, topic_id: UUID, *leaders: NodeId) -> list[MetadataRecord]:
-    return [
-        TopicRecord(name=name, topic_id=topic_id),
-        *(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=(ME, OTHER),
-                isr=(ME, OTHER),
-                leader=leader,
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-            for index, leader in enumerate(leaders)
-        ),
-    ]
-
-
-class World:
+class GroupsNode(CoordinatorNode[Groups]):
     def __init__(self, *, partition_count: int = 2) -> None:
-        self.broker = BrokerSettings()
-        self.clock = FakeClock()
-        self.replicas = FakeReplicas()
-        for index in range(partition_count):
-            log = open_log(SimDisk())
-            self.replicas.partitions[index] = Partition(CONSUMER_OFFSETS, OFFSETS_ID, index, ME, log)
-        self.image: Image = EMPTY
-        self.groups = self.make()
+        super().__init__(CONSUMER_OFFSETS, OFFSETS_ID, partition_count=partition_count)
+
+    @property
+    def groups(self) -> Groups:
+        return self.service
 
     def make(self) -> Groups:
         return Groups(
             node_id=ME,
             replicas=self.replicas,  # type: ignore[arg-type]
             clock=self.clock,
-            current_settings=lambda: self.broker,
+            current_settings=lambda: self.settings,
         )
-
-    def commit(self, *records: MetadataRecord) -> None:
-        offset = Offset(self.image.offset + len(records))
-        change, self.image = metadata_delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
-        self.groups.image_changed(change, self.image)
 
     async def lead(self, *leaders: NodeId) -> None:
         self.commit(*topic(CONSUMER_OFFSETS, OFFSETS_ID, *(leaders or (ME, ME))))
-        await self.settle()
-
-    async def settle(self) -> None:
-        for group_id in ("a", "b"):
-            await self.groups.loaded(group_id)
-        for _ in range(5):
-            await asyncio.sleep(0)
-
-    async def restart(self) -> None:
-        self.groups.close()
-        self.groups = self.make()
-        self.groups.image_changed(metadata_delta.Delta.whole(self.image), self.image)
         await self.settle()
 
     async def put(self, group_id: str, *, topic_id: UUID = ORDERS_ID, name: str = "orders", offset: int = 7) -> Any:
@@ -150,43 +94,43 @@ def test_the_smallest_hash_is_in_the_first_partition() -> None:
 
 
 async def test_without_the_topic_there_is_no_coordinator() -> None:
-    world = World()
+    node = GroupsNode()
     with pytest.raises(NotCoordinator):
-        await world.put("a")
-    assert await world.groups.list_groups(ListGroups()) == []
-    await world.groups.loaded("a")
+        await node.put("a")
+    assert await node.groups.list_groups(ListGroups()) == []
+    await node.groups.loaded("a")
 
 
 async def test_groups_are_served_where_their_partition_is_led() -> None:
-    world = World()
-    await world.lead(ME, OTHER)
-    assert (await world.put("b")).errors == (0,)
+    node = GroupsNode()
+    await node.lead(ME, OTHER)
+    assert (await node.put("b")).errors == (0,)
     with pytest.raises(NotCoordinator):
-        await world.put("a")
+        await node.put("a")
 
 
 async def test_a_shard_that_is_being_read_says_so() -> None:
-    world = World()
-    world.commit(*topic(CONSUMER_OFFSETS, OFFSETS_ID, ME, ME))
+    node = GroupsNode()
+    node.commit(*topic(CONSUMER_OFFSETS, OFFSETS_ID, ME, ME))
     with pytest.raises(CoordinatorLoadInProgress):
-        world.groups.submit("a", ListGroups())
+        node.groups.submit("a", ListGroups())
     with pytest.raises(CoordinatorLoadInProgress):
-        await world.groups.list_groups(ListGroups())
-    await world.settle()
-    assert await world.groups.list_groups(ListGroups()) == []
+        await node.groups.list_groups(ListGroups())
+    await node.settle()
+    assert await node.groups.list_groups(ListGroups()) == []
 
 
 async def test_all_shards_are_listed() -> None:
-    world = World()
-    await world.lead()
-    await world.put("a")
-    await world.put("b")
-    assert {listed.group_id for listed in await world.groups.list_groups(ListGroups())} == {"a", "b"}
+    node = GroupsNode()
+    await node.lead()
+    await node.put("a")
+    await node.put("b")
+    assert {listed.group_id for listed in await node.groups.list_groups(ListGroups())} == {"a", "b"}
 
 
 async def test_whoever_waits_is_sent_away_when_another_node_leads() -> None:
-    world = World()
-    await world.lead()
+    node = GroupsNode()
+    await node.lead()
     join = JoinGroup(
         group_id="a",
         session_timeout_ms=10_000,
@@ -195,115 +139,115 @@ async def test_whoever_waits_is_sent_away_when_another_node_leads() -> None:
         fresh_id=UUID(int=9),
         must_know_member_id=False,
     )
-    waiting = world.groups.submit("a", join)
+    waiting = node.groups.submit("a", join)
     assert not waiting.done()
-    world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=OTHER))
+    node.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=OTHER))
     with pytest.raises(NotCoordinator):
         await waiting
     with pytest.raises(NotCoordinator):
-        await world.put("a")
-    assert (await world.put("b")).errors == (0,)
+        await node.put("a")
+    assert (await node.put("b")).errors == (0,)
 
 
 async def test_a_new_epoch_reads_the_log_again() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME))
-    await world.put("a")
-    world.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=ME))
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
+    await node.put("a")
+    node.commit(PartitionChangeRecord(partition_id=1, topic_id=OFFSETS_ID, leader=ME))
     with pytest.raises(CoordinatorLoadInProgress):
-        world.groups.submit("a", ListGroups())
-    await world.settle()
-    assert await world.get("a") == {"orders": 7}
+        node.groups.submit("a", ListGroups())
+    await node.settle()
+    assert await node.get("a") == {"orders": 7}
 
 
 async def test_a_partition_whose_log_is_lost_is_not_served() -> None:
-    world = World()
-    del world.replicas.partitions[1]
-    await world.lead()
+    node = GroupsNode()
+    del node.replicas.partitions[1]
+    await node.lead()
     with pytest.raises(NotCoordinator):
-        await world.put("a")
+        await node.put("a")
 
 
 async def test_offsets_of_a_deleted_topic_go_and_others_stay() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
     for group_id in ("a", "b"):
-        await world.put(group_id)
-        await world.put(group_id, name="bills", topic_id=NEW_ID, offset=3)
-    world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
-    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}] * 2
-    await world.restart()
-    assert await world.get("a") == {"bills": 3}
+        await node.put(group_id)
+        await node.put(group_id, name="bills", topic_id=NEW_ID, offset=3)
+    node.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    assert [await node.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}] * 2
+    await node.restart()
+    assert await node.get("a") == {"bills": 3}
 
 
 async def test_a_topic_that_was_deleted_while_nobody_led_is_forgotten_after_the_load() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
-    await world.put("a")
-    await world.put("b", name="orders", topic_id=UUID(int=0), offset=5)
-    await world.put("a", name="bills", topic_id=NEW_ID, offset=3)
-    world.groups.close()
-    world.groups = world.make()
-    world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
-    await world.restart()
-    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}, {}]
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
+    await node.put("a")
+    await node.put("b", name="orders", topic_id=UUID(int=0), offset=5)
+    await node.put("a", name="bills", topic_id=NEW_ID, offset=3)
+    node.groups.close()
+    node.service = node.make()
+    node.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    await node.restart()
+    assert [await node.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}, {}]
 
 
 async def test_a_marker_ends_the_transaction_in_its_partition_alone() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME))
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
     for group_id in ("a", "b"):
-        assert (await world.stage(group_id)).errors == (0,)
-    assert world.groups.begin_verification("a", 5, 0) is None
-    await world.end("a")
-    assert world.groups.begin_verification("a", 5, 1) is not None
-    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
-    await world.restart()
-    assert [await world.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
-    await world.end("b")
-    assert await world.get("b") == {"orders": 9}
+        assert (await node.stage(group_id)).errors == (0,)
+    assert node.groups.begin_verification("a", 5, 0) is None
+    await node.end("a")
+    assert node.groups.begin_verification("a", 5, 1) is not None
+    assert [await node.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
+    await node.restart()
+    assert [await node.get(group_id) for group_id in ("a", "b")] == [{"orders": 9}, {}]
+    await node.end("b")
+    assert await node.get("b") == {"orders": 9}
 
 
 async def test_transactions_are_of_no_use_where_the_groups_are_not() -> None:
-    world = World()
+    node = GroupsNode()
     with pytest.raises(NotCoordinator):
-        world.groups.offsets_partition("a")
-    await world.lead(ME, OTHER)
+        node.groups.offsets_partition("a")
+    await node.lead(ME, OTHER)
     with pytest.raises(NotCoordinator):
-        await world.stage("a")
+        await node.stage("a")
     with pytest.raises(NotCoordinator):
-        await world.end("a")
+        await node.end("a")
 
 
 async def test_what_is_staged_for_a_topic_that_was_deleted_meanwhile_does_not_count_after_the_load() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME))
-    await world.stage("a")
-    world.groups.close()
-    world.groups = world.make()
-    world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
-    await world.restart()
-    await world.end("a")
-    assert await world.get("a") == {}
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
+    await node.stage("a")
+    node.groups.close()
+    node.service = node.make()
+    node.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    await node.restart()
+    await node.end("a")
+    assert await node.get("a") == {}
 
 
 async def test_deleting_the_offsets_topic_ends_all_groups() -> None:
-    world = World()
-    await world.lead()
-    await world.put("a")
-    world.commit(RemoveTopicRecord(topic_id=OFFSETS_ID))
+    node = GroupsNode()
+    await node.lead()
+    await node.put("a")
+    node.commit(RemoveTopicRecord(topic_id=OFFSETS_ID))
     with pytest.raises(NotCoordinator):
-        await world.put("a")
+        await node.put("a")
 
 
 async def test_changed_settings_hold_from_the_next_command_on() -> None:
-    world = World()
-    await world.lead()
+    node = GroupsNode()
+    await node.lead()
     join = JoinGroup(
         group_id="a",
         session_timeout_ms=1_000,
@@ -312,16 +256,16 @@ async def test_changed_settings_hold_from_the_next_command_on() -> None:
         fresh_id=UUID(int=9),
     )
     invalid_session_timeout, member_id_required = 26, 79
-    assert (await world.groups.ask("a", join)).error == invalid_session_timeout
-    world.broker = BrokerSettings({"group.min.session.timeout.ms": "500"})
-    world.commit(ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="1"))
-    assert (await world.groups.ask("a", join)).error == member_id_required
+    assert (await node.groups.ask("a", join)).error == invalid_session_timeout
+    node.settings = BrokerSettings({"group.min.session.timeout.ms": "500"})
+    node.commit(ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="1"))
+    assert (await node.groups.ask("a", join)).error == member_id_required
 
 
 async def test_a_groups_own_settings_reach_its_members() -> None:
-    world = World()
-    await world.lead()
-    world.commit(*topic("orders", ORDERS_ID, ME))
+    node = GroupsNode()
+    await node.lead()
+    node.commit(*topic("orders", ORDERS_ID, ME))
     beat = ConsumerGroupHeartbeat(
         group_id="a",
         member_id="m",
@@ -330,28 +274,28 @@ async def test_a_groups_own_settings_reach_its_members() -> None:
         subscribed_topic_names=("orders",),
         topic_partitions={},
     )
-    reply = await world.groups.ask("a", beat)
+    reply = await node.groups.ask("a", beat)
     assert (reply.heartbeat_interval_ms, reply.assignment) == (5_000, {ORDERS_ID: frozenset({0})})
     name = "consumer.heartbeat.interval.ms"
-    world.commit(ConfigRecord(resource_type=GROUP, resource_name="a", name=name, value="7000"))
-    assert (await world.groups.ask("a", beat)).heartbeat_interval_ms == 7_000
+    node.commit(ConfigRecord(resource_type=GROUP, resource_name="a", name=name, value="7000"))
+    assert (await node.groups.ask("a", beat)).heartbeat_interval_ms == 7_000
 
 
 async def test_the_consumer_protocol_needs_the_feature_and_the_setting() -> None:
-    world = World()
-    served = [world.groups.serves_consumer_protocol]
-    world.commit(FeatureLevelRecord(name="group.version", feature_level=1))
-    served.append(world.groups.serves_consumer_protocol)
-    world.broker = BrokerSettings({"group.coordinator.rebalance.protocols": "classic"})
-    served.append(world.groups.serves_consumer_protocol)
+    node = GroupsNode()
+    served = [node.groups.serves_consumer_protocol]
+    node.commit(FeatureLevelRecord(name="group.version", feature_level=1))
+    served.append(node.groups.serves_consumer_protocol)
+    node.settings = BrokerSettings({"group.coordinator.rebalance.protocols": "classic"})
+    served.append(node.groups.serves_consumer_protocol)
     assert served == [False, True, False]
 
 
 async def test_a_fault_in_a_shard_is_an_answer_and_not_the_end_of_the_connection() -> None:
-    world = World()
-    await world.lead()
+    node = GroupsNode()
+    await node.lead()
     with pytest.raises(Refusal) as refusal:
-        await world.groups.ask("a", object())
+        await node.groups.ask("a", object())
     assert refusal.value.code == -1
 
 

@@ -146,4 +146,4 @@ class OffsetMachine(RuleBasedStateMachine):
 
 
 TestOffsetMachine = OffsetMachine.TestCase
-TestOffsetMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestOffsetMachine.settings = settings(max_examples=150, stateful_step_count=40)

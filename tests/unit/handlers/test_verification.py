@@ -114,7 +114,7 @@ class Coordinator:
         return await self.submit(command)
 
 
-class World:
+class ProduceToOneTopic:
     def __init__(self, settings: dict[str, str] | None = None) -> None:
         node = FakeNode(settings, brokers=[broker(1), LEADER])
         node.quorum.put(LED_BY_2)
@@ -137,6 +137,11 @@ class World:
         # The port uses the memory again.
         frame[:] = bytes(len(frame))
         return reply
+
+
+@pytest.fixture
+async def world() -> ProduceToOneTopic:
+    return ProduceToOneTopic()
 
 
 def answer_of(reply: Any, version: int = 12) -> Any:
@@ -163,8 +168,7 @@ def listen(parked: Any) -> list[str]:
     return heard
 
 
-async def test_the_first_write_waits_until_its_partition_is_added() -> None:
-    world = World()
+async def test_the_first_write_waits_until_its_partition_is_added(world: ProduceToOneTopic) -> None:
     parked = world.send()
     assert isinstance(parked, ParkedWrite)
     heard = listen(parked)
@@ -181,22 +185,19 @@ async def test_the_first_write_waits_until_its_partition_is_added() -> None:
     assert code_of(parked) == 0
 
 
-async def test_an_answer_that_is_there_at_once_parks_nobody() -> None:
-    world = World()
+async def test_an_answer_that_is_there_at_once_parks_nobody(world: ProduceToOneTopic) -> None:
     world.coordinator.answer_at_once = 0
     assert code_of(world.send()) == 0
 
 
-async def test_once_the_transaction_is_open_nobody_is_asked() -> None:
-    world = World()
+async def test_once_the_transaction_is_open_nobody_is_asked(world: ProduceToOneTopic) -> None:
     world.topic.partitions[0].log.is_open = True
     assert code_of(world.send()) == 0
     assert world.coordinator.asked == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 48), (10, 48), (11, 120)])
-async def test_an_older_write_is_verified(version: int, code: int) -> None:
-    world = World()
+async def test_an_older_write_is_verified(world: ProduceToOneTopic, version: int, code: int) -> None:
     world.coordinator.answer_at_once = (0,)
     assert code_of(world.send(version=version), version) == 0
     world.coordinator.answer_at_once = (120,)
@@ -206,7 +207,7 @@ async def test_an_older_write_is_verified(version: int, code: int) -> None:
 
 
 async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
-    world = World({"transaction.partition.verification.enable": "false"})
+    world = ProduceToOneTopic({"transaction.partition.verification.enable": "false"})
     assert code_of(world.send(version=11), 11) == 0
     assert world.topic.partitions[0].written[0][1] is True
     assert world.coordinator.asked == []
@@ -224,8 +225,9 @@ async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
         (11, NotCoordinator(), 19),
     ],
 )
-async def test_a_refusal_is_told_in_words_that_producers_know(version: int, outcome: Any, code: int) -> None:
-    world = World()
+async def test_a_refusal_is_told_in_words_that_producers_know(
+    world: ProduceToOneTopic, version: int, outcome: Any, code: int
+) -> None:
     parked = world.send(version=version)
     listen(parked)
     if isinstance(outcome, Exception):
@@ -237,14 +239,12 @@ async def test_a_refusal_is_told_in_words_that_producers_know(version: int, outc
     assert world.topic.partitions[0].written == []
 
 
-async def test_without_a_coordinator_the_client_comes_again() -> None:
-    world = World()
+async def test_without_a_coordinator_the_client_comes_again(world: ProduceToOneTopic) -> None:
     world.coordinator.refusal = NotCoordinator()
     assert code_of(world.send()) == 19
 
 
-async def test_the_end_of_the_transaction_before_is_waited_for() -> None:
-    world = World()
+async def test_the_end_of_the_transaction_before_is_waited_for(world: ProduceToOneTopic) -> None:
     parked = world.send()
     listen(parked)
     world.coordinator.futures[0].set_result(51)
@@ -256,8 +256,9 @@ async def test_the_end_of_the_transaction_before_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("way", ["not verified", "verified at once", "parked"])
-async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(way: str) -> None:
-    world = World()
+async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(
+    world: ProduceToOneTopic, way: str
+) -> None:
     partition = world.topic.partitions[0]
     partition.is_leader = False
     partition.log.is_open = way == "not verified"
@@ -272,8 +273,7 @@ async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(way
     assert [(each.node_id, each.host, each.port) for each in answer.node_endpoints] == [(2, "outside2", 19092)]
 
 
-async def test_nothing_is_written_for_a_client_that_is_gone() -> None:
-    world = World()
+async def test_nothing_is_written_for_a_client_that_is_gone(world: ProduceToOneTopic) -> None:
     parked = world.send()
     listen(parked)
     parked.abandon()
@@ -282,8 +282,7 @@ async def test_nothing_is_written_for_a_client_that_is_gone() -> None:
     assert world.topic.partitions[0].written == []
 
 
-async def test_transactional_records_need_a_transactional_id() -> None:
-    world = World()
+async def test_transactional_records_need_a_transactional_id(world: ProduceToOneTopic) -> None:
     assert code_of(world.send(names_id=False)) == 53
     assert code_of(world.send(is_transactional=False)) == 0
 
@@ -340,8 +339,7 @@ async def test_a_write_that_fails_without_an_answer_closes_the_connection() -> N
     assert connection.sent == ["closed"]
 
 
-async def test_a_failed_write_that_wants_no_answer_closes_the_connection() -> None:
-    world = World()
+async def test_a_failed_write_that_wants_no_answer_closes_the_connection(world: ProduceToOneTopic) -> None:
     world.coordinator.refusal = NotCoordinator()
     with pytest.raises(CloseConnection):
         world.send(acks=0)

@@ -63,7 +63,7 @@ def rows(records: Records) -> list[Record]:
 
 
 @given(batches=st.lists(RECORDS, min_size=1, max_size=4), codec=st.integers(0, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_records_are_opened_as_the_broker_opens_them(batches: list[list[Record]], codec: int) -> None:
     data, base = b"", 7
     expected: list[Record] = []
@@ -76,7 +76,7 @@ def test_records_are_opened_as_the_broker_opens_them(batches: list[list[Record]]
 
 
 @given(records=RECORDS, codec=st.integers(0, 4), size=st.integers(40, 2000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rows_are_written_as_the_broker_reads_them(records: list[Record], codec: int, size: int) -> None:
     given_headers = pa.array(
         [[{"key": name.decode(), "value": value} for name, value in one.headers] or None for one in records], HEADERS

@@ -1,22 +1,41 @@
-import time
+import pytest
 
+from penstock.ports import real_child
 from penstock.ports.real_child import Pace, RealChildren
 
 
-def test_work_is_held_to_its_rate() -> None:
+class HandTime:
+    """Time that passes only where somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += max(0.0, seconds)
+
+
+@pytest.fixture
+def time(monkeypatch: pytest.MonkeyPatch) -> HandTime:
+    made = HandTime()
+    monkeypatch.setattr(real_child, "time", made)
+    return made
+
+
+def test_work_is_held_to_its_rate(time: HandTime) -> None:
     pace = Pace(1_000_000)
-    began = time.monotonic()
     for _ in range(10):
         pace.worked(10_000)
-    assert 0.09 < time.monotonic() - began < 5
+    assert time.now - 100 == pytest.approx(0.1)
 
 
-def test_work_without_a_limit_takes_half_of_the_time_at_most() -> None:
+def test_work_without_a_limit_takes_half_of_the_time_at_most(time: HandTime) -> None:
     pace = Pace(float("inf"))
-    began = time.monotonic()
     time.sleep(0.03)
     pace.worked(1)
-    assert time.monotonic() - began >= 0.06
+    assert time.now - 100 == pytest.approx(0.06)
 
 
 async def test_a_child_that_is_killed_says_nothing_more() -> None:

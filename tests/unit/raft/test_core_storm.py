@@ -11,7 +11,7 @@ from penstock.raft.majority import held_by_majority
 from penstock.raft.messages import VoteRequest
 from penstock.raft.roles import Leader
 from penstock.raft.state import State
-from tests.unit.raft.harness import World, storm
+from tests.unit.raft.raft_cluster import RaftCluster, storm
 
 
 @pytest.mark.parametrize("voters", [1, 2, 3, 5])
@@ -23,7 +23,7 @@ def test_storms_break_no_invariant_and_peace_brings_agreement(seed: int, voters:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_storms_with_lost_disks_observers_and_changes_of_the_voters(seed: int) -> None:
-    storm(seed=seed, voters=3, observers=2)
+    assert storm(seed=seed, voters=3, observers=2).leaders
 
 
 def test_the_rare_states_are_reached() -> None:
@@ -34,7 +34,7 @@ def test_the_rare_states_are_reached() -> None:
 
 def test_a_leader_whose_process_is_gone_is_replaced_within_a_second() -> None:
     for seed in range(20):
-        world = World(seed=seed, voters=3)
+        world = RaftCluster(seed=seed, voters=3)
         world.run(5.0)
         leader = world.leader()
         assert leader is not None
@@ -51,7 +51,7 @@ def test_the_same_seed_gives_the_same_story() -> None:
 
 
 def test_a_quiet_cluster_keeps_its_leader() -> None:
-    world = World(seed=1, voters=5)
+    world = RaftCluster(seed=1, voters=5)
     world.run(5.0)
     leader = world.leader()
     world.run(60.0)
@@ -60,7 +60,7 @@ def test_a_quiet_cluster_keeps_its_leader() -> None:
 
 
 def test_a_voter_that_was_cut_off_does_not_depose_the_leader_when_it_is_back() -> None:
-    world = World(seed=1, voters=3)
+    world = RaftCluster(seed=1, voters=3)
     world.run(5.0)
     leader = world.leader()
     assert leader is not None
@@ -74,7 +74,7 @@ def test_a_voter_that_was_cut_off_does_not_depose_the_leader_when_it_is_back() -
 
 
 def test_a_leader_without_a_majority_resigns_and_the_others_go_on() -> None:
-    world = World(seed=2, voters=3)
+    world = RaftCluster(seed=2, voters=3)
     world.run(5.0)
     old = world.leader()
     assert old is not None and old.core is not None
@@ -86,7 +86,7 @@ def test_a_leader_without_a_majority_resigns_and_the_others_go_on() -> None:
 
 
 def test_a_leader_that_steps_down_is_followed_by_a_voter_with_its_whole_log() -> None:
-    world = World(seed=4, voters=3)
+    world = RaftCluster(seed=4, voters=3)
     world.run(5.0)
     old = world.leader()
     assert old is not None
@@ -104,7 +104,7 @@ def test_a_leader_that_steps_down_is_followed_by_a_voter_with_its_whole_log() ->
 
 
 def test_a_voter_that_lost_its_place_in_the_log_loads_the_snapshot() -> None:
-    world = World(seed=5, voters=3)
+    world = RaftCluster(seed=5, voters=3)
     world.run(5.0)
     leader = world.leader()
     assert leader is not None

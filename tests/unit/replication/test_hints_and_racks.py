@@ -17,7 +17,7 @@ from penstock.wire.api import ApiKey
 from penstock.wire.frame import parse_header, parse_response_header
 from penstock.wire.records import Record, encode_batch
 from tests.differential.entities import request_frame
-from tests.unit.replication.world import NOW_MS, TOPIC, TOPIC_ID, World
+from tests.unit.replication.replicated_partition import NOW_MS, TOPIC, TOPIC_ID, ReplicatedPartition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 NOT_LEADER = 6
@@ -33,7 +33,7 @@ def body_of(api_key: int, version: int, reply: Any) -> memoryview:
     return frame[parse_response_header(api_key, version, frame)[1] :]
 
 
-def fetch(world: World, node_id: int, *, version: int = 17, rack: str = "", offset: int = 0) -> Any:
+def fetch(world: ReplicatedPartition, node_id: int, *, version: int = 17, rack: str = "", offset: int = 0) -> Any:
     handler: FetchHandler = world.nodes[NodeId(node_id)].fetch
     partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 10_000}
     topic: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": TOPIC}
@@ -48,7 +48,7 @@ def fetch(world: World, node_id: int, *, version: int = 17, rack: str = "", offs
     return reply if version != 17 else entity_reader(FetchResponse)(body_of(ApiKey.FETCH, 17, reply), 0)[0]
 
 
-def with_racks(world: World) -> None:
+def with_racks(world: ReplicatedPartition) -> None:
     for node in world.nodes.values():
         broker = world.image.brokers[node.id]
         world.commit(
@@ -64,9 +64,9 @@ def with_racks(world: World) -> None:
         )
 
 
-def story(tell: Callable[[World], Any], **settings: str) -> None:
+def story(tell: Callable[[ReplicatedPartition], Any], **settings: str) -> None:
     async def run() -> None:
-        world = World(**settings)  # type: ignore[arg-type]
+        world = ReplicatedPartition(**settings)  # type: ignore[arg-type]
         with_racks(world)
         await world.settle()
         world.send(1, count=5)
@@ -77,7 +77,7 @@ def story(tell: Callable[[World], Any], **settings: str) -> None:
 
 
 def test_a_follower_serves_a_consumer_up_to_its_own_mark() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         row = fetch(world, 2).responses[0].partitions[0]
         assert int(row.error_code) == 0
         assert row.high_watermark == 5
@@ -87,7 +87,7 @@ def test_a_follower_serves_a_consumer_up_to_its_own_mark() -> None:
 
 
 def test_a_consumer_that_knows_no_followers_is_sent_away_by_one() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         reply = fetch(world, 2, version=10)
         answer = codec.read_response(ApiKey.FETCH, 10, body_of(ApiKey.FETCH, 10, reply))
         assert int(answer.responses[0].partitions[0].error_code) == NOT_LEADER
@@ -96,7 +96,7 @@ def test_a_consumer_that_knows_no_followers_is_sent_away_by_one() -> None:
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         row = fetch(world, 1, rack="c").responses[0].partitions[0]
         assert row.preferred_read_replica == 3
         assert not row.records
@@ -109,14 +109,14 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
 
 
 def test_without_a_selector_the_leader_serves_everybody() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         assert fetch(world, 1, rack="c").responses[0].partitions[0].preferred_read_replica == -1
 
     story(tell)
 
 
 def test_a_replica_outside_the_set_is_recommended_to_nobody() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         world.elect(1, isr=(1, 2))
         world.hear()
         assert fetch(world, 1, rack="c").responses[0].partitions[0].preferred_read_replica == -1
@@ -125,7 +125,7 @@ def test_a_replica_outside_the_set_is_recommended_to_nobody() -> None:
 
 
 def test_a_producer_at_the_wrong_node_is_told_who_leads_and_where() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         sealed = encode_batch([Record(timestamp=NOW_MS, value=b"v")])
         rows = [{"name": TOPIC, "partition_data": [{"index": 0, "records": sealed}]}]
         data = request_frame("produce", 12, {"acks": -1, "timeout": 1000, "topic_data": rows})
@@ -143,7 +143,7 @@ def test_a_producer_at_the_wrong_node_is_told_who_leads_and_where() -> None:
 
 
 def test_a_consumer_with_an_older_epoch_is_told_who_leads() -> None:
-    def tell(world: World) -> None:
+    def tell(world: ReplicatedPartition) -> None:
         world.elect(2)
         world.hear()
         body = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1000, "topics": [{"topic_id": TOPIC_ID, "partitions": [

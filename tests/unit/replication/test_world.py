@@ -8,12 +8,12 @@ import pytest
 from penstock.metadata.records import LOST_DIRECTORY
 from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, NotLeaderOrFollower
 from penstock.model.ids import NodeId
-from tests.unit.replication.world import NODES, World
+from tests.unit.replication.replicated_partition import NODES, ReplicatedPartition
 
 
-def story(tell: Callable[[World], Awaitable[None]], **options: object) -> World:
-    async def run() -> World:
-        world = World(**options)  # type: ignore[arg-type]
+def story(tell: Callable[[ReplicatedPartition], Awaitable[None]], **options: object) -> ReplicatedPartition:
+    async def run() -> ReplicatedPartition:
+        world = ReplicatedPartition(**options)  # type: ignore[arg-type]
         await world.settle()
         await tell(world)
         world.check()
@@ -23,7 +23,7 @@ def story(tell: Callable[[World], Awaitable[None]], **options: object) -> World:
 
 
 def test_a_write_is_acknowledged_when_all_hold_it_and_all_hold_the_same() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1, count=3)
         assert world.acked == {}
         await world.settle()
@@ -37,7 +37,7 @@ def test_a_write_is_acknowledged_when_all_hold_it_and_all_hold_the_same() -> Non
 
 
 def test_nothing_is_acknowledged_before_a_followers_disk_has_it() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.syncs_at_once = True  # the world finishes no sync by itself
         world.send(1)
         for _ in range(5):
@@ -59,7 +59,7 @@ def test_nothing_is_acknowledged_before_a_followers_disk_has_it() -> None:
 
 
 def test_a_silent_follower_leaves_the_set_and_comes_back() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.send(1)
         await world.settle(seconds=5)
@@ -76,7 +76,7 @@ def test_a_silent_follower_leaves_the_set_and_comes_back() -> None:
 
 
 def test_too_small_a_set_refuses_before_and_after_the_append() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 2), (1, 3)}
         world.send(1)
         world.elect(1, isr=(1,))
@@ -92,7 +92,7 @@ def test_too_small_a_set_refuses_before_and_after_the_append() -> None:
 
 
 def test_a_follower_with_batches_of_a_deposed_leader_drops_them_and_nothing_else() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1, count=2)
         await world.settle()
         world.network.cut = {(1, 2), (1, 3)}
@@ -114,7 +114,7 @@ def test_a_follower_with_batches_of_a_deposed_leader_drops_them_and_nothing_else
 
 
 def test_a_leader_that_was_cut_off_never_acknowledges() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 2), (1, 3)}
         world.elect(2, isr=(2, 3))
         world.hear(2, 3)
@@ -126,7 +126,7 @@ def test_a_leader_that_was_cut_off_never_acknowledges() -> None:
 
 
 def test_a_restart_with_a_new_broker_epoch_is_admitted_again_only_under_it() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
         world.nodes[NodeId(3)].crash(power=True)
@@ -147,7 +147,7 @@ def test_a_restart_with_a_new_broker_epoch_is_admitted_again_only_under_it() -> 
 
 
 def test_an_empty_disk_is_filled_before_the_replica_counts() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         for _ in range(20):
             world.send(1, count=5)
         await world.settle()
@@ -166,7 +166,7 @@ def test_an_empty_disk_is_filled_before_the_replica_counts() -> None:
 
 
 def test_rot_in_a_followers_log_is_set_aside_and_refilled() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1, count=5)
         await world.settle()
@@ -185,7 +185,7 @@ def test_rot_in_a_followers_log_is_set_aside_and_refilled() -> None:
 
 
 def test_rot_without_a_healthy_leader_is_kept() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1, count=5)
         await world.settle()
@@ -203,7 +203,7 @@ def test_rot_without_a_healthy_leader_is_kept() -> None:
 
 
 def test_a_replica_that_was_moved_away_is_deleted() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
         node = world.nodes[NodeId(3)]
@@ -219,7 +219,7 @@ def test_a_replica_that_was_moved_away_is_deleted() -> None:
 
 
 def test_deleted_records_go_from_followers_too() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         for _ in range(5):
             world.send(1)
         await world.settle(seconds=1)
@@ -235,7 +235,7 @@ def test_deleted_records_go_from_followers_too() -> None:
 
 
 def test_a_follower_far_behind_the_leaders_start_begins_there() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))
         for _ in range(5):
@@ -252,7 +252,7 @@ def test_a_follower_far_behind_the_leaders_start_begins_there() -> None:
 
 
 def test_a_new_leader_does_not_say_where_its_log_ends_before_it_knows() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
         world.network.cut = {(2, 3), (1, 2), (1, 3)}
@@ -271,7 +271,7 @@ def test_a_new_leader_does_not_say_where_its_log_ends_before_it_knows() -> None:
 
 
 def test_a_throttled_replica_catches_up_slowly() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.nodes[NodeId(1)].settings = world.nodes[NodeId(1)].settings.with_dynamic(
             cluster={}, node={"leader.replication.throttled.rate": "2000"}
         )
@@ -296,7 +296,7 @@ def test_a_throttled_replica_catches_up_slowly() -> None:
 
 
 def test_a_proposal_that_was_refused_is_made_again() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.controller_is_away = True
         world.network.cut = {(1, 3), (2, 3)}
         world.send(1)
@@ -310,7 +310,7 @@ def test_a_proposal_that_was_refused_is_made_again() -> None:
 
 
 def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.send(1)
         await world.settle()
         node = world.nodes[NodeId(2)]
@@ -325,7 +325,7 @@ def test_a_topic_that_nobody_knows_keeps_its_folder() -> None:
 
 
 def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))
         for _ in range(5):
@@ -343,7 +343,7 @@ def test_a_leader_whose_bytes_a_follower_refuses_looks_at_them_again() -> None:
 
 
 def test_a_rotten_offset_is_not_taken_for_a_gap() -> None:
-    async def tell(world: World) -> None:
+    async def tell(world: ReplicatedPartition) -> None:
         world.network.cut = {(1, 3), (2, 3)}
         world.elect(1, isr=(1, 2))
         for _ in range(5):

@@ -5,12 +5,12 @@ The invariants 13 to 20 and 23 of the reliability notes that a world of one part
 
 import asyncio
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
 from penstock.model.ids import NodeId
-from tests.unit.replication.world import NODES, TOPIC, World
+from tests.unit.replication.replicated_partition import NODES, TOPIC, ReplicatedPartition
 
 node_ids = st.sampled_from([int(each) for each in NODES])
 steps = st.one_of(
@@ -27,7 +27,7 @@ steps = st.one_of(
 
 
 class Run:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ReplicatedPartition) -> None:
         self.world = world
         self.leaders: dict[int, int] = {0: 1}
 
@@ -102,7 +102,7 @@ class Run:
 
 
 async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
-    run = Run(World(min_isr=min_isr, syncs_at_once=False))
+    run = Run(ReplicatedPartition(min_isr=min_isr, syncs_at_once=False))
     await run.world.settle()
     for kind, one, other in story:
         await run.take(kind, one, other)
@@ -110,7 +110,7 @@ async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
     await run.heal()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60)
 @given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
 def test_nothing_acknowledged_is_lost_and_all_end_in_sync(story: list[tuple[str, int, int]], min_isr: int) -> None:
     asyncio.run(play(story, min_isr=min_isr))

@@ -50,7 +50,7 @@ def test_the_stored_bytes_are_the_producers_but_for_offset_and_epoch() -> None:
     assert [record.offset for record in decode_batch(content)] == [1, 2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=40),
     st.integers(1, 3000),
@@ -85,7 +85,7 @@ def test_a_read_returns_what_a_search_from_the_start_would(
     assert sum(size[base] for base in found) <= max_bytes
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.integers(1, 1500), st.booleans())
 def test_reading_on_from_where_the_last_read_ended_meets_every_batch(
     counts: list[int], max_bytes: int, reopened: bool

@@ -9,7 +9,7 @@ from tests.unit.storage.support import NOW_MS, append, batch, open_log
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=3), min_size=1, max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(BATCHES, st.integers(0, 62), st.integers(0, 20), st.booleans())
 def test_a_search_by_time_finds_the_first_record_late_enough(
     batches: list[list[int]], wanted: int, start: int, reopened: bool
@@ -31,7 +31,7 @@ def test_a_search_by_time_finds_the_first_record_late_enough(
     assert finish(log.lookup_time(wanted)) == (found[0] if found else None)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(BATCHES, st.booleans())
 def test_the_largest_timestamp_is_that_of_its_first_record(batches: list[list[int]], reopened: bool) -> None:
     disk = SimDisk()

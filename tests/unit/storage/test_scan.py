@@ -19,7 +19,7 @@ def positions(file: File, *, check_crc: bool = True, position: int = 0) -> list[
     return [at for at, _ in walk(file, position, file.size(), offset=0, base_offset=0, check_crc=check_crc)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 300), max_size=12), st.integers(61, 500), st.booleans())
 def test_a_walk_meets_every_batch_whatever_the_size_of_its_blocks(
     sizes: list[int], block_size: int, check_crc: bool

@@ -118,7 +118,7 @@ def test_the_start_never_moves_back_nor_beyond_the_end() -> None:
     assert log.read(15, max_bytes=100, end=15) is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=30), st.integers(0, 120), st.booleans())
 def test_a_truncated_log_is_one_that_was_never_longer(counts: list[int], offset: int, reopened: bool) -> None:
     disk = SimDisk()

@@ -6,27 +6,33 @@ from typing import Any
 
 import pytest
 
-from penstock.client.asking import PeerUnavailable
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from penstock.model.topic import TRANSACTION_STATE
 from penstock.transactions.asking import TransactionCoordinators
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from tests.unit.client.peers import FakePeers, led_by
 
 A = TopicPartition(TopicName("a"), PartitionIndex(0))
 B = TopicPartition(TopicName("b"), PartitionIndex(1))
 
 
-class World:
+class CoordinatorsOfNode1:
+    """Node 1, and the coordinators that it asks: itself, or the node that leads the only partition of their topic."""
+
     def __init__(self, leader: int) -> None:
-        topic = SimpleNamespace(partitions=[SimpleNamespace(leader=NodeId(leader))])
-        image: Any = SimpleNamespace(topics={TRANSACTION_STATE: topic})
-        mine: Any = self
-        self.requests: list[Any] = []
+        image = led_by(TRANSACTION_STATE, [leader])
+        self.peers = FakePeers(self._answer)
         self.submitted: list[Any] = []
         self.codes = {("a", 0): 0, ("b", 1): 0}
-        self.is_down = False
-        self.coordinators = TransactionCoordinators(node_id=NodeId(1), image=lambda: image, peers=mine, here=mine)
+        here: Any = self
+        peers: Any = self.peers
+        self.coordinators = TransactionCoordinators(node_id=NodeId(1), image=lambda: image, peers=peers, here=here)
+
+    @property
+    def requests(self) -> list[tuple[int, Any]]:
+        """The nodes that were asked, each with the transaction."""
+        return [(node, request.transactions[0]) for node, request in self.peers.asked]
 
     def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
         self.submitted.append(command)
@@ -38,11 +44,8 @@ class World:
         self.submitted.append(command)
         return 0
 
-    async def ask(self, node: int, api_key: int, request: Any, *, timeout_s: float, purpose: str) -> Any:
-        if self.is_down:
-            raise PeerUnavailable
+    def _answer(self, request: Any) -> Any:
         (transaction,) = request.transactions
-        self.requests.append((node, transaction))
         topics = [
             SimpleNamespace(
                 name=topic.name,
@@ -70,14 +73,14 @@ def add() -> AddPartitions:
 
 
 async def test_a_coordinator_on_this_node_is_asked_without_the_network() -> None:
-    world = World(leader=1)
+    world = CoordinatorsOfNode1(leader=1)
     assert await world.coordinators.submit(verify()) == "here"
     assert await world.coordinators.add_partitions(add()) == 0
     assert (len(world.submitted), world.requests) == (2, [])
 
 
 async def test_another_node_answers_for_each_partition_in_the_order_of_the_question() -> None:
-    world = World(leader=2)
+    world = CoordinatorsOfNode1(leader=2)
     world.codes["b", 1] = 48
     assert await world.coordinators.submit(verify()) == (48, 0)
     node, transaction = world.requests[0]
@@ -85,7 +88,7 @@ async def test_another_node_answers_for_each_partition_in_the_order_of_the_quest
 
 
 async def test_adding_elsewhere_gives_one_code_for_all() -> None:
-    world = World(leader=2)
+    world = CoordinatorsOfNode1(leader=2)
     assert await world.coordinators.add_partitions(add()) == 0
     world.codes["b", 1] = 51
     assert await world.coordinators.submit(add()) == 51
@@ -93,7 +96,7 @@ async def test_adding_elsewhere_gives_one_code_for_all() -> None:
 
 
 async def test_a_coordinator_that_cannot_be_reached_is_one_to_come_back_to() -> None:
-    world = World(leader=2)
-    world.is_down = True
+    world = CoordinatorsOfNode1(leader=2)
+    world.peers.is_down = True
     with pytest.raises(CoordinatorNotAvailable):
         await world.coordinators.submit(verify())

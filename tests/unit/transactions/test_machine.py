@@ -12,7 +12,7 @@ from penstock.transactions.commands import AddPartitions, EndTxn, InitProducerId
 from penstock.transactions.records import TransactionValue
 from penstock.transactions.states import State
 from tests.unit.transactions.harness import TIMEOUT_MS
-from tests.unit.transactions.world import OK, PARTITIONS, Producer, Token, World, Write
+from tests.unit.transactions.transactions_model import OK, PARTITIONS, Producer, Token, TransactionsModel, Write
 
 IDS = st.sampled_from(("a", "a", "a", "b"))
 WHICH = st.integers(0, 7)
@@ -25,7 +25,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = World()
+        self.world = TransactionsModel()
         self.count = 0
         self.writes: list[tuple[Producer, Write, bool]] = []
         """On their way: the producer, the request, and whether it is the first copy of it."""
@@ -211,7 +211,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.world.crash_while(command, is_committed=is_committed)
 
     @invariant()
-    def holds(self) -> None:
+    def check(self) -> None:
         self.world.check()
 
     def teardown(self) -> None:
@@ -224,7 +224,7 @@ class TransactionMachine(RuleBasedStateMachine):
             self.world.work_on(Producer(self.count, "a", version))
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
 TestTransactions = TransactionMachine.TestCase
 
 STEPS = 250
@@ -241,7 +241,7 @@ def test_long_walks_with_many_transactions(seed: int) -> None:
     for _ in range(STEPS):
         step = random.choices(list(weights), list(weights.values()))[0]
         take_step(machine, step, producers, random)
-        machine.holds()
+        machine.check()
     machine.teardown()
 
 

@@ -41,7 +41,7 @@ class MarkedPartition:
         self.waiting.append(waiting)
 
 
-class World:
+class WriterOfOnePartition:
     def __init__(self) -> None:
         self.partition = MarkedPartition()
         self.ended: list[tuple[int, TransactionEnd]] = []
@@ -65,8 +65,12 @@ class World:
         return asyncio.ensure_future(self.writer.write(topic, 0, 7, 3, 5, True, 2))
 
 
-async def test_a_marker_is_done_when_it_is_below_the_high_watermark() -> None:
-    world = World()
+@pytest.fixture
+async def world() -> WriterOfOnePartition:
+    return WriterOfOnePartition()
+
+
+async def test_a_marker_is_done_when_it_is_below_the_high_watermark(world: WriterOfOnePartition) -> None:
     task = world.write()
     await asyncio.sleep(0)
     assert world.partition.markers == [
@@ -85,15 +89,13 @@ async def test_a_marker_is_done_when_it_is_below_the_high_watermark() -> None:
     await task
 
 
-async def test_a_marker_that_is_durable_at_once_waits_for_nothing() -> None:
-    world = World()
+async def test_a_marker_that_is_durable_at_once_waits_for_nothing(world: WriterOfOnePartition) -> None:
     world.partition.high_watermark = 11
     await world.write()
     assert world.partition.waiting == []
 
 
-async def test_the_groups_write_the_markers_of_their_partitions() -> None:
-    world = World()
+async def test_the_groups_write_the_markers_of_their_partitions(world: WriterOfOnePartition) -> None:
     await world.write(CONSUMER_OFFSETS)
     assert world.partition.markers == []
     assert world.ended == [
@@ -105,8 +107,7 @@ async def test_the_groups_write_the_markers_of_their_partitions() -> None:
 
 
 @pytest.mark.parametrize("refusal", [RequestTimedOut, StorageError, UnknownTopicOrPartition])
-async def test_what_ends_the_wait_is_told(refusal: type[Refusal]) -> None:
-    world = World()
+async def test_what_ends_the_wait_is_told(world: WriterOfOnePartition, refusal: type[Refusal]) -> None:
     task = world.write()
     await asyncio.sleep(0)
     world.partition.waiting[0].done(refusal.code)
@@ -114,8 +115,7 @@ async def test_what_ends_the_wait_is_told(refusal: type[Refusal]) -> None:
         await task
 
 
-async def test_a_wait_that_ends_strangely_is_refused_too() -> None:
-    world = World()
+async def test_a_wait_that_ends_strangely_is_refused_too(world: WriterOfOnePartition) -> None:
     task = world.write()
     await asyncio.sleep(0)
     world.partition.waiting[0].done(6)
@@ -123,8 +123,7 @@ async def test_a_wait_that_ends_strangely_is_refused_too() -> None:
         await task
 
 
-async def test_a_writer_that_gave_up_hears_no_more() -> None:
-    world = World()
+async def test_a_writer_that_gave_up_hears_no_more(world: WriterOfOnePartition) -> None:
     task = world.write()
     await asyncio.sleep(0)
     task.cancel()
@@ -133,8 +132,7 @@ async def test_a_writer_that_gave_up_hears_no_more() -> None:
     assert task.cancelled()
 
 
-async def test_markers_that_have_no_place_are_refused() -> None:
-    world = World()
+async def test_markers_that_have_no_place_are_refused(world: WriterOfOnePartition) -> None:
     with pytest.raises(UnknownTopicOrPartition):
         await world.write("elsewhere")
     world.partition.refusal = InvalidProducerEpoch()

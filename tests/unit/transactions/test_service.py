@@ -1,29 +1,20 @@
 """The transactions of a node on real logs in memory: from the request to the markers, over restarts and new leaders."""
 
-import asyncio
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import pytest
 
 from penstock.config.settings import BrokerSettings
 from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
-from penstock.metadata import delta as metadata_delta
-from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import (
     FeatureLevelRecord,
-    MetadataRecord,
     PartitionChangeRecord,
-    PartitionRecord,
     RemoveTopicRecord,
-    TopicRecord,
 )
 from penstock.model.errors import NotEnoughReplicas, Refusal
-from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.model.topic import TRANSACTION_STATE
-from penstock.replication.partition import Partition
-from penstock.sim.disk import SimDisk
 from penstock.transactions.commands import (
     AddPartitions,
     DescribeTransaction,
@@ -39,57 +30,34 @@ from penstock.transactions.records import TransactionRecord, TransactionValue, e
 from penstock.transactions.service import Transactions
 from penstock.transactions.states import State
 from penstock.wire.records import Record, encode_batch
-from tests.unit.coordinator.fakes import FakeClock
-from tests.unit.storage.support import open_log
+from tests.unit.coordinator.node import ME, OTHER, CoordinatorNode, topic
 from tests.unit.transactions.harness import P0, P1
 
-ME, OTHER = NodeId(1), NodeId(2)
 STATE_ID, ORDERS_ID = UUID(int=1), UUID(int=2)
 CONCURRENT = 51
 
 
-def topic(name: str, topic_id: UUID, *leaders: NodeId) -> list[MetadataRecord]:
-    return [
-        TopicRecord(name=name, topic_id=topic_id),
-        *(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=(ME, OTHER),
-                isr=(ME, OTHER),
-                leader=leader,
-                leader_epoch=0,
-                partition_epoch=0,
-            )
-            for index, leader in enumerate(leaders)
-        ),
-    ]
-
-
-class World:
+class TransactionsNode(CoordinatorNode[Transactions]):
     def __init__(self) -> None:
-        self.opened_late: list[object] = []
-        self.clock = FakeClock()
-        self.partitions = [Partition(TRANSACTION_STATE, STATE_ID, index, ME, open_log(SimDisk())) for index in range(2)]
-        self.image: Image = EMPTY
         self.markers: list[tuple[int, int, int, int, bool, int]] = []
         self.refusals: list[Refusal] = []
         self.next_id = 4_000
         self.has_ids = True
-        self.transactions = self.make()
+        super().__init__(TRANSACTION_STATE, STATE_ID)
+
+    @property
+    def transactions(self) -> Transactions:
+        return self.service
 
     def make(self) -> Transactions:
         return Transactions(
             node_id=ME,
-            replicas=self,  # type: ignore[arg-type]
+            replicas=self.replicas,  # type: ignore[arg-type]
             clock=self.clock,
             current_settings=BrokerSettings,
             take_producer_id=self.take,
             write_marker=self.write,
         )
-
-    def find(self, name: str, index: int) -> Partition | None:
-        return self.partitions[index] if name == TRANSACTION_STATE and index < len(self.partitions) else None
 
     async def take(self) -> int:
         if not self.has_ids:
@@ -112,12 +80,7 @@ class World:
         assert topic == "orders"
         self.markers.append((partition, producer_id, epoch, coordinator_epoch, commit, transaction_version))
 
-    def commit(self, *records: MetadataRecord) -> None:
-        offset = Offset(self.image.offset + len(records))
-        change, self.image = metadata_delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
-        self.transactions.image_changed(change, self.image)
-
-    async def start(self) -> "World":
+    async def start(self) -> Self:
         self.commit(
             FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=2),
             *topic(TRANSACTION_STATE, STATE_ID, ME, ME),
@@ -126,26 +89,11 @@ class World:
         await self.settle()
         return self
 
-    async def settle(self, delay_s: float = 0) -> None:
-        for name in ("a", "b"):
-            await self.transactions.loaded(name)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        self.clock.advance(delay_s)
-        for _ in range(20):
-            await asyncio.sleep(0)
-
-    async def restart(self) -> None:
-        self.transactions.close()
-        self.transactions = self.make()
-        self.transactions.image_changed(metadata_delta.Delta.whole(self.image), self.image)
-        await self.settle()
-
     def put(self, name: str, value: TransactionValue) -> None:
         """Write a record behind everybody's back."""
         key, written = encode(TransactionRecord(name, value), version=1)
         batch = encode_batch([Record(timestamp=1, key=key, value=written)])
-        self.partitions[ord(name[0]) % 2].append(memoryview(bytearray(batch)), acks=-1, now_ms=1)
+        self.replicas.partitions[ord(name[0]) % 2].append(memoryview(bytearray(batch)), acks=-1, now_ms=1)
 
     async def init(self, name: str = "a") -> Any:
         return await self.transactions.ask(name, InitProducerId(transactional_id=name, timeout_ms=60_000))
@@ -186,141 +134,141 @@ def exhausted(state: State, now: int) -> TransactionValue:
 
 
 async def test_without_the_topic_there_is_no_coordinator() -> None:
-    world = World()
+    node = TransactionsNode()
     with pytest.raises(NotCoordinator):
-        await world.init()
-    assert await world.transactions.list_transactions(ListTransactions()) == []
-    await world.transactions.loaded("a")
+        await node.init()
+    assert await node.transactions.list_transactions(ListTransactions()) == []
+    await node.transactions.loaded("a")
 
 
 async def test_a_transaction_from_begin_to_end() -> None:
-    world = await World().start()
-    assert await world.init() == InitProducerIdReply(producer_id=4_001, epoch=0)
-    assert await world.add(4_001, 0) == 0
-    world.refusals = [NotEnoughReplicas()]
-    assert await world.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
-    await world.settle()
-    assert world.transactions.markers_pending == 1
-    assert await world.state() == "PrepareCommit"
-    await world.settle(1)
-    assert world.transactions.markers_pending == 0
-    assert sorted(world.markers) == [(index, 4_001, 1, 0, True, 2) for index in (0, 1)]
-    assert await world.state() == "CompleteCommit"
-    assert await world.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
+    node = await TransactionsNode().start()
+    assert await node.init() == InitProducerIdReply(producer_id=4_001, epoch=0)
+    assert await node.add(4_001, 0) == 0
+    node.refusals = [NotEnoughReplicas()]
+    assert await node.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
+    await node.settle()
+    assert node.transactions.markers_pending == 1
+    assert await node.state() == "PrepareCommit"
+    await node.settle(1)
+    assert node.transactions.markers_pending == 0
+    assert sorted(node.markers) == [(index, 4_001, 1, 0, True, 2) for index in (0, 1)]
+    assert await node.state() == "CompleteCommit"
+    assert await node.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
 
 
 async def test_a_decided_transaction_is_finished_after_a_restart() -> None:
-    world = await World().start()
-    await world.init()
-    await world.add(4_001, 0)
-    world.refusals = [NotEnoughReplicas() for _ in range(2)]
-    await world.end(4_001, 0, commit=False)
-    await world.settle()
-    assert not world.markers
-    await world.restart()
-    assert sorted(world.markers) == [(index, 4_001, 1, 0, False, 2) for index in (0, 1)]
-    assert await world.state() == "CompleteAbort"
+    node = await TransactionsNode().start()
+    await node.init()
+    await node.add(4_001, 0)
+    node.refusals = [NotEnoughReplicas() for _ in range(2)]
+    await node.end(4_001, 0, commit=False)
+    await node.settle()
+    assert not node.markers
+    await node.restart()
+    assert sorted(node.markers) == [(index, 4_001, 1, 0, False, 2) for index in (0, 1)]
+    assert await node.state() == "CompleteAbort"
 
 
 async def test_partitions_of_deleted_topics_need_no_marker() -> None:
-    world = await World().start()
-    await world.init()
-    await world.add(4_001, 0)
-    world.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
-    await world.end(4_001, 0)
-    await world.settle()
-    assert await world.state() == "CompleteCommit" and not world.markers
+    node = await TransactionsNode().start()
+    await node.init()
+    await node.add(4_001, 0)
+    node.commit(RemoveTopicRecord(topic_id=ORDERS_ID))
+    await node.end(4_001, 0)
+    await node.settle()
+    assert await node.state() == "CompleteCommit" and not node.markers
 
 
 async def test_another_leader_takes_over() -> None:
-    world = await World().start()
-    await world.init()
-    await world.add(4_001, 0)
-    world.refusals = [NotEnoughReplicas() for _ in range(9)]
-    await world.end(4_001, 0)
-    await world.settle()
+    node = await TransactionsNode().start()
+    await node.init()
+    await node.add(4_001, 0)
+    node.refusals = [NotEnoughReplicas() for _ in range(9)]
+    await node.end(4_001, 0)
+    await node.settle()
     index = ord("a") % 2
-    world.commit(PartitionChangeRecord(partition_id=index, topic_id=STATE_ID, leader=OTHER))
-    assert world.transactions.markers_pending == 0
+    node.commit(PartitionChangeRecord(partition_id=index, topic_id=STATE_ID, leader=OTHER))
+    assert node.transactions.markers_pending == 0
     with pytest.raises(NotCoordinator):
-        await world.init()
-    world.refusals.clear()
-    world.commit(PartitionChangeRecord(partition_id=index, topic_id=STATE_ID, leader=ME))
+        await node.init()
+    node.refusals.clear()
+    node.commit(PartitionChangeRecord(partition_id=index, topic_id=STATE_ID, leader=ME))
     with pytest.raises(CoordinatorLoadInProgress):
-        await world.init()
-    await world.settle()
-    assert {marker[3] for marker in world.markers} == {2}, "markers carry the epoch of the new leader"
-    assert await world.state() == "CompleteCommit"
+        await node.init()
+    await node.settle()
+    assert {marker[3] for marker in node.markers} == {2}, "markers carry the epoch of the new leader"
+    assert await node.state() == "CompleteCommit"
 
 
 async def test_deleting_the_topic_ends_it_all() -> None:
-    world = await World().start()
-    await world.init()
-    world.commit(RemoveTopicRecord(topic_id=STATE_ID))
+    node = await TransactionsNode().start()
+    await node.init()
+    node.commit(RemoveTopicRecord(topic_id=STATE_ID))
     with pytest.raises(NotCoordinator):
-        await world.init()
+        await node.init()
 
 
 async def test_the_last_epoch_takes_a_producer_id() -> None:
-    world = World()
-    world.put("a", exhausted(State.ONGOING, world.clock.wall_ms()))
-    await world.start()
-    assert await world.end(900, 32_766) == EndTxnReply(producer_id=4_001, epoch=0)
-    await world.settle()
-    assert world.markers == [(0, 900, 32_767, 0, True, 2)]
-    assert await world.add(4_001, 0) == 0
+    node = TransactionsNode()
+    node.put("a", exhausted(State.ONGOING, node.clock.wall_ms()))
+    await node.start()
+    assert await node.end(900, 32_766) == EndTxnReply(producer_id=4_001, epoch=0)
+    await node.settle()
+    assert node.markers == [(0, 900, 32_767, 0, True, 2)]
+    assert await node.add(4_001, 0) == 0
 
 
 async def test_a_timeout_waits_for_a_producer_id_if_it_needs_one() -> None:
-    world = World()
-    world.put("a", exhausted(State.ONGOING, world.clock.wall_ms()))
-    await world.start()
-    world.has_ids = False
-    await world.settle(61)
-    assert await world.state() == "Ongoing"
+    node = TransactionsNode()
+    node.put("a", exhausted(State.ONGOING, node.clock.wall_ms()))
+    await node.start()
+    node.has_ids = False
+    await node.settle(61)
+    assert await node.state() == "Ongoing"
     with pytest.raises(NotEnoughReplicas):
-        await world.end(900, 32_766)
-    world.has_ids = True
-    await world.settle(2)
-    assert await world.state() == "CompleteAbort"
-    assert world.markers == [(0, 900, 32_767, 0, False, 2)]
+        await node.end(900, 32_766)
+    node.has_ids = True
+    await node.settle(2)
+    assert await node.state() == "CompleteAbort"
+    assert node.markers == [(0, 900, 32_767, 0, False, 2)]
 
 
 async def test_a_new_producer_waits_for_the_abort_of_the_old_one() -> None:
-    world = await World().start()
-    await world.init()
-    await world.add(4_001, 0)
-    assert (await world.init()).error == CONCURRENT
-    await world.settle()
-    assert await world.init() == InitProducerIdReply(producer_id=4_001, epoch=2)
+    node = await TransactionsNode().start()
+    await node.init()
+    await node.add(4_001, 0)
+    assert (await node.init()).error == CONCURRENT
+    await node.settle()
+    assert await node.init() == InitProducerIdReply(producer_id=4_001, epoch=2)
 
 
 async def test_lists_are_of_all_shards() -> None:
-    world = await World().start()
+    node = await TransactionsNode().start()
     for name in ("a", "b", "c"):
-        await world.init(name)
-    found = await world.transactions.list_transactions(ListTransactions(pattern="[ab]"))
+        await node.init(name)
+    found = await node.transactions.list_transactions(ListTransactions(pattern="[ab]"))
     assert sorted(each.transactional_id for each in found) == ["a", "b"]
     with pytest.raises(InvalidRegularExpression):
-        await world.transactions.list_transactions(ListTransactions(pattern="["))
+        await node.transactions.list_transactions(ListTransactions(pattern="["))
 
 
 async def test_the_finalised_version_reaches_the_shards() -> None:
-    world = await World().start()
-    await world.init()
-    await world.add(4_001, 0)
-    world.commit(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=1))
-    assert (await world.init()).error == CONCURRENT
-    await world.settle()
-    assert {marker[5] for marker in world.markers} == {0}
+    node = await TransactionsNode().start()
+    await node.init()
+    await node.add(4_001, 0)
+    node.commit(FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=1))
+    assert (await node.init()).error == CONCURRENT
+    await node.settle()
+    assert {marker[5] for marker in node.markers} == {0}
 
 
 async def test_a_bug_costs_one_request_and_no_connection() -> None:
-    world = await World().start()
-    await world.init()
+    node = await TransactionsNode().start()
+    await node.init()
     with pytest.raises(Refusal, match="AddPartitions failed"):
-        await world.transactions.ask("a", replace(_ADD, partitions=None))  # type: ignore[arg-type]
-    assert await world.add(4_001, 0) == 0
+        await node.transactions.ask("a", replace(_ADD, partitions=None))  # type: ignore[arg-type]
+    assert await node.add(4_001, 0) == 0
 
 
 _ADD = AddPartitions(transactional_id="a", producer_id=4_001, epoch=0, partitions=frozenset({P0}), client_version=2)

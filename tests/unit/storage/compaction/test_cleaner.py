@@ -12,16 +12,23 @@ from penstock.storage.compaction.task import WORKER_DIED, CleanedGroup, Failed, 
 from penstock.wire.batch import HEADER_SIZE, patch_crc
 from penstock.wire.records import Record, encode_batch
 from tests.support.compacting import AtOnce, cleaner_for, stable_end
-from tests.unit.storage.compaction.world import FOLDER, NOW_MS, PLACE, TOPIC_ID, World, compacted
+from tests.unit.storage.compaction.compacted_partition import (
+    FOLDER,
+    NOW_MS,
+    PLACE,
+    TOPIC_ID,
+    CompactedPartition,
+    compacted,
+)
 
 
-def fill(world: World, rounds: int = 30, keys: int = 5) -> None:
+def fill(world: CompactedPartition, rounds: int = 30, keys: int = 5) -> None:
     for number in range(rounds):
         world.put((f"k{number % keys}", f"value {number} " + "x" * 80))
 
 
 def test_a_log_waits_until_enough_of_it_is_dirty() -> None:
-    world = World(min_cleanable_dirty_ratio=0.5)
+    world = CompactedPartition(min_cleanable_dirty_ratio=0.5)
     for number in range(30):
         world.put((f"k{number}", "x" * 100))
     world.compact()
@@ -35,14 +42,14 @@ def test_a_log_waits_until_enough_of_it_is_dirty() -> None:
 
 
 def test_the_active_segment_is_left_alone() -> None:
-    world = World(segment_bytes=100_000)
+    world = CompactedPartition(segment_bytes=100_000)
     fill(world)
     world.compact(roll=False)
     assert len(world.records()) == 30
 
 
 def test_records_stay_for_as_long_as_the_least_lag_says() -> None:
-    world = World(min_compaction_lag_ms=5000)
+    world = CompactedPartition(min_compaction_lag_ms=5000)
     fill(world)
     world.compact()
     assert len(world.records()) == 30
@@ -52,7 +59,7 @@ def test_records_stay_for_as_long_as_the_least_lag_says() -> None:
 
 
 def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> None:
-    world = World(max_compaction_lag_ms=5000, min_cleanable_dirty_ratio=1.0, segment_bytes=100_000)
+    world = CompactedPartition(max_compaction_lag_ms=5000, min_cleanable_dirty_ratio=1.0, segment_bytes=100_000)
     fill(world)
     world.compact(roll=False)
     assert len(world.records()) == 30
@@ -62,12 +69,12 @@ def test_the_greatest_lag_closes_an_idle_segment_and_overrides_the_ratio() -> No
 
 
 def test_a_compacted_topic_rolls_by_the_greatest_lag() -> None:
-    world = World(max_compaction_lag_ms=5000)
+    world = CompactedPartition(max_compaction_lag_ms=5000)
     assert world.log.roll_ms == 5000
 
 
 def test_both_policies_together_do_both() -> None:
-    world = World(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=20_000, segment_bytes=600)
+    world = CompactedPartition(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=20_000, segment_bytes=600)
     fill(world, 20, keys=20)
     world.clock.now_ms += 15_000
     fill(world, 40)
@@ -82,7 +89,7 @@ def test_both_policies_together_do_both() -> None:
 
 
 def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
-    world = World(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
+    world = CompactedPartition(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=1)
     fill(world)
     world.clock.now_ms += 1000
     world.log.is_compacting = True
@@ -92,7 +99,7 @@ def test_retention_keeps_its_hands_off_a_log_that_is_being_compacted() -> None:
 
 
 def test_the_dirtiest_log_comes_first() -> None:
-    world = World(min_cleanable_dirty_ratio=0.1)
+    world = CompactedPartition(min_cleanable_dirty_ratio=0.1)
     other = world.store.open(
         TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted(min_cleanable_dirty_ratio=0.1)
     )
@@ -113,7 +120,7 @@ def test_the_dirtiest_log_comes_first() -> None:
 
 
 def test_how_far_it_came_survives_a_restart() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.compact()
     lines = world.disk.read_file(f"{FOLDER}/cleaner-offset-checkpoint").decode().split("\n")
@@ -127,7 +134,7 @@ def test_how_far_it_came_survives_a_restart() -> None:
 
 
 def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.compact()
     world.log.truncate_to(12)
@@ -141,7 +148,7 @@ def test_a_log_cut_below_the_clean_part_is_dirty_from_there_on() -> None:
 class Meddling(AtOnce):
     """A worker whose log is changed before it tells of anything."""
 
-    def __init__(self, world: World, change: Callable[[], None]) -> None:
+    def __init__(self, world: CompactedPartition, change: Callable[[], None]) -> None:
         super().__init__(world.disk)
         self._change = change
 
@@ -152,7 +159,7 @@ class Meddling(AtOnce):
 
 @pytest.mark.parametrize("change", ["cut", "deleted"])
 def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.log.roll()
 
@@ -172,7 +179,7 @@ def test_a_log_that_was_cut_or_deleted_meanwhile_is_not_touched(change: str) -> 
 
 
 def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.log.roll()
     worker = AtOnce(world.disk)
@@ -186,7 +193,7 @@ def test_a_log_that_was_cut_after_the_worker_read_it_is_not_swapped() -> None:
 
 
 def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    world = World()
+    world = CompactedPartition()
     other = world.store.open(TopicPartition(PLACE.topic, PartitionIndex(1)), TOPIC_ID, compacted())
     fill(world)
     world.disk.flip(f"{world.log.folder}/{0:020d}.log", 100)
@@ -204,7 +211,7 @@ def test_a_damaged_log_is_left_alone_and_others_go_on(caplog: pytest.LogCaptureF
 
 
 def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
-    world = World(cleanup_policy=frozenset({"delete"}))
+    world = CompactedPartition(cleanup_policy=frozenset({"delete"}))
     fill(world)
     # A topic that was not compacted when this came: the broker had no reason to open it.
     sealed = bytearray(encode_batch([Record(timestamp=1, key=b"k", value=b"v" * 30)] * 20))
@@ -218,7 +225,7 @@ def test_records_that_cannot_be_told_apart_make_a_log_uncleanable() -> None:
 
 
 class Failing(AtOnce):
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: CompactedPartition, number: int) -> None:
         super().__init__(world.disk)
         self._number = number
 
@@ -230,7 +237,7 @@ class Failing(AtOnce):
     ("number", "given_up"), [(errno.ENOSPC, [False] * 3), (errno.EIO, [True] * 3), (WORKER_DIED, [False] * 3)]
 )
 def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, given_up: list[bool]) -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.log.roll()
     cleaner = cleaner_for(world.store, world.disk, world.clock, worker=Failing(world, number))
@@ -241,7 +248,7 @@ def test_only_trouble_that_does_not_pass_makes_a_log_uncleanable(number: int, gi
 
 
 def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.log.roll()
     worker = Failing(world, WORKER_DIED)
@@ -258,7 +265,7 @@ def test_a_log_over_which_the_worker_dies_waits_for_longer_each_time() -> None:
 
 
 def test_a_cleaner_that_is_switched_off_does_nothing() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.compact(log_cleaner_enable="false")
     assert world.log.clean_offset == 0
@@ -267,7 +274,7 @@ def test_a_cleaner_that_is_switched_off_does_nothing() -> None:
 def test_nothing_is_compacted_above_the_high_watermark() -> None:
     random = Random(1)
     for _ in range(20):
-        world = World()
+        world = CompactedPartition()
         fill(world, 60)
         mark = random.randrange(61)
         before = {record for record in world.records() if record.offset >= mark}

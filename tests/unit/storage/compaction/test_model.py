@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from random import Random
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.sim.disk import SimDisk
 from tests.support.compacting import stable_end
-from tests.unit.storage.compaction.world import PLACE, World
+from tests.unit.storage.compaction.compacted_partition import PLACE, CompactedPartition
 
 Pairs = list[tuple[str, str | None]]
 Step = tuple[str, int, Pairs]
@@ -45,7 +45,7 @@ class Cluster:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.replicas = [World(SimDisk(f"{seed}:{index}"), segment_bytes=600) for index in range(2)]
+        self.replicas = [CompactedPartition(SimDisk(f"{seed}:{index}"), segment_bytes=600) for index in range(2)]
         self.model = Model()
         self.sequences: dict[int, int] = {}
         self.generation = self.transactions = 0
@@ -53,7 +53,7 @@ class Cluster:
         self.open: dict[int, int] = {}
 
     @property
-    def leader(self) -> World:
+    def leader(self) -> CompactedPartition:
         return self.replicas[0]
 
     def high_watermark(self) -> int:
@@ -156,7 +156,7 @@ class Cluster:
 
     def _rebuild(self, which: int, written: Pairs) -> None:
         """The follower's disk is replaced: it takes what the leader has left."""
-        self.replicas[1] = World(SimDisk(self.random.random().hex()), segment_bytes=600)
+        self.replicas[1] = CompactedPartition(SimDisk(self.random.random().hex()), segment_bytes=600)
         self.replicas[1].clock.now_ms = self.leader.clock.now_ms
 
     def _wait(self, which: int, written: Pairs) -> None:
@@ -175,7 +175,7 @@ class Cluster:
             self.generation += 1
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(steps, st.integers(0, 2**16))
 def test_replicas_that_compact_by_themselves_agree_with_a_dictionary(given_steps: Sequence[Step], seed: int) -> None:
     cluster = Cluster(seed)

@@ -3,7 +3,7 @@ from typing import Any
 from penstock.storage.compaction import plan
 from penstock.storage.compaction.plan import ClosedSegment, Plan
 from penstock.storage.compaction.task import Extent
-from tests.unit.storage.compaction.world import compacted
+from tests.unit.storage.compaction.compacted_partition import compacted
 
 NOW_MS = 1_000_000
 

@@ -3,16 +3,16 @@ import pytest
 from penstock.wire.batch import DELETE_HORIZON
 from penstock.wire.compression import Codec
 from penstock.wire.records import decode_batch
-from tests.unit.storage.compaction.world import NOW_MS, World
+from tests.unit.storage.compaction.compacted_partition import NOW_MS, CompactedPartition
 
 
-def fill(world: World, rounds: int = 30, keys: int = 5) -> None:
+def fill(world: CompactedPartition, rounds: int = 30, keys: int = 5) -> None:
     for number in range(rounds):
         world.put((f"k{number % keys}", f"value {number} " + "x" * 80))
 
 
 def test_each_key_keeps_its_last_value_at_its_offset() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     before, table = world.records(), world.table()
     world.compact()
@@ -26,7 +26,7 @@ def test_each_key_keeps_its_last_value_at_its_offset() -> None:
 
 
 def test_every_offset_can_still_be_asked_for() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.compact()
     last = [record.offset for record in world.records()]
@@ -38,7 +38,7 @@ def test_every_offset_can_still_be_asked_for() -> None:
 
 
 def test_segments_become_fewer_and_follow_each_other_without_gaps() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world, 60)
     count = len(world.log.segments)
     world.compact()
@@ -51,7 +51,7 @@ def test_segments_become_fewer_and_follow_each_other_without_gaps() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_what_is_left_of_a_compressed_batch_has_its_codec(codec: int) -> None:
-    world = World()
+    world = CompactedPartition()
     for number in range(12):
         world.put(*((f"k{number}-{index}" if index else "same", f"{number}" * 40) for index in range(4)), codec=codec)
     table = world.table()
@@ -63,7 +63,7 @@ def test_what_is_left_of_a_compressed_batch_has_its_codec(codec: int) -> None:
 
 
 def test_a_batch_that_is_kept_whole_is_copied_byte_for_byte() -> None:
-    world = World()
+    world = CompactedPartition()
     for number in range(20):
         world.put((f"k{number}", "v" * 60))
     before = dict.fromkeys(batch for _, batch in world.batches())
@@ -75,7 +75,7 @@ def test_a_batch_that_is_kept_whole_is_copied_byte_for_byte() -> None:
 
 
 def test_a_tombstone_goes_after_its_horizon_and_not_before() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     world.put(("k0", None), ("k1", "stays"))
     world.compact()
@@ -97,7 +97,7 @@ def test_a_tombstone_goes_after_its_horizon_and_not_before() -> None:
 
 
 def test_nothing_at_or_behind_the_last_stable_offset_is_touched() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world, 20)
     world.put_in_transaction(9, 0, ("k0", "undecided"))
     fill(world, 20)
@@ -108,7 +108,7 @@ def test_nothing_at_or_behind_the_last_stable_offset_is_touched() -> None:
 
 
 def test_aborted_data_goes_and_its_marker_follows_when_its_time_has_come() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world, 10)
     table = world.table()
     world.put_in_transaction(9, 0, ("k0", "aborted"), ("k9", "aborted"))
@@ -129,7 +129,7 @@ def test_aborted_data_goes_and_its_marker_follows_when_its_time_has_come() -> No
 
 
 def test_data_of_a_committed_transaction_keeps_its_marker() -> None:
-    world = World()
+    world = CompactedPartition()
     world.put_in_transaction(9, 0, ("kept", "committed"))
     world.end_transaction(9, commit=True)
     for _ in range(4):
@@ -141,7 +141,7 @@ def test_data_of_a_committed_transaction_keeps_its_marker() -> None:
 
 
 def test_the_last_sequence_of_a_known_producer_is_kept_in_an_empty_batch() -> None:
-    world = World()
+    world = CompactedPartition()
     for sequence in range(3):
         world.put(("k0", str(sequence)), producer_id=5, producer_epoch=0, base_sequence=sequence)
     fill(world)
@@ -157,7 +157,7 @@ def test_the_last_sequence_of_a_known_producer_is_kept_in_an_empty_batch() -> No
 
 
 def test_epochs_can_be_read_off_a_compacted_log() -> None:
-    world = World()
+    world = CompactedPartition()
     for epoch in range(4):
         world.epoch = epoch
         fill(world, 10)
@@ -171,7 +171,7 @@ def test_epochs_can_be_read_off_a_compacted_log() -> None:
 
 
 def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
-    world = World()
+    world = CompactedPartition()
     for number in range(60):
         world.put((f"k{number % 20}", f"{number}" * 30))
     table = world.table()
@@ -186,7 +186,7 @@ def test_a_map_that_is_full_ends_the_pass_early_and_the_next_goes_on() -> None:
 
 
 def test_a_clean_segment_that_loses_nothing_is_left_alone() -> None:
-    world = World()
+    world = CompactedPartition()
     for number in range(10):
         world.put((f"k{number}", "v" * 200))
     world.compact()
@@ -198,7 +198,7 @@ def test_a_clean_segment_that_loses_nothing_is_left_alone() -> None:
 
 
 def test_a_segment_whose_last_batch_went_still_says_where_it_ends() -> None:
-    world = World()
+    world = CompactedPartition()
     for number in range(40):
         world.put((f"k{number}", "v" * 150))
         world.put(("hot", f"{number}" * 50))

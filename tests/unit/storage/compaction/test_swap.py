@@ -10,7 +10,7 @@ from penstock.model.errors import StorageError
 from penstock.sim.disk import SimDisk
 from penstock.storage.compaction.cleaner import Cleaner
 from tests.support.compacting import cleaner_for
-from tests.unit.storage.compaction.world import PLACE, TOPIC_ID, World
+from tests.unit.storage.compaction.compacted_partition import PLACE, TOPIC_ID, CompactedPartition
 
 KEYS = 5
 RECORDS = 60
@@ -18,7 +18,7 @@ GAPS = (1, 2)
 """A swap waits for the commit to be durable, then for the old names to be gone."""
 
 
-class Swapping(World):
+class Swapping(CompactedPartition):
     """A log whose first group is being swapped: so many of the two syncs are still to end."""
 
     def __init__(self, gap: int) -> None:
@@ -145,7 +145,7 @@ def test_a_log_that_is_deleted_meanwhile_leaves_the_folder_working(world: Swappi
 
 @pytest.mark.parametrize("stop", [lambda world: world.store.close(), lambda world: world.store.close(clean=False)])
 def test_a_node_that_stops_meanwhile_leaves_the_rest_to_the_next_start(
-    world: Swapping, stop: Callable[[World], None]
+    world: Swapping, stop: Callable[[CompactedPartition], None]
 ) -> None:
     world.cleaner.stop()
     world.disk.syncs_at_once = True

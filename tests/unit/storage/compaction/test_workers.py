@@ -17,7 +17,7 @@ from penstock.storage.compaction.task import (
     encode_news,
 )
 from tests.support.compacting import HandClock, cleaner_for
-from tests.unit.storage.compaction.world import NOW_MS, World
+from tests.unit.storage.compaction.compacted_partition import NOW_MS, CompactedPartition
 
 TASK = Task(
     folder="/data/table-0", segments=(), bound=0, first_dirty=0, now_ms=0, delete_retention_ms=0, segment_bytes=1,
@@ -123,14 +123,14 @@ class SteppingClock(HandClock):
         return delay_s
 
 
-def fill(world: World) -> None:
+def fill(world: CompactedPartition) -> None:
     for number in range(30):
         world.put((f"k{number % 5}", f"{number}" * 50))
     world.log.roll()
 
 
 def test_the_loop_compacts_in_slices_where_there_are_no_children() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     clock = SteppingClock()
     cleaner = cleaner_for(world.store, world.disk, clock, worker=InlineWorker(world.disk, clock))
@@ -145,7 +145,7 @@ def test_the_loop_compacts_in_slices_where_there_are_no_children() -> None:
 
 
 def test_a_pass_that_is_stopped_leaves_no_files_behind() -> None:
-    world = World()
+    world = CompactedPartition()
     fill(world)
     clock = SteppingClock()
     cleaner = cleaner_for(world.store, world.disk, clock, worker=InlineWorker(world.disk, clock))

@@ -192,7 +192,7 @@ class Network:
 
 
 class Node:
-    def __init__(self, world: "World", node_id: NodeId) -> None:
+    def __init__(self, world: "ReplicatedPartition", node_id: NodeId) -> None:
         self.world = world
         self.id = node_id
         self.disk = SimDisk(node_id, syncs_at_once=world.syncs_at_once)
@@ -315,7 +315,7 @@ class Node:
         return {at: value for at, value in found.items() if below is None or at < below}
 
 
-class World:
+class ReplicatedPartition:
     def __init__(self, *, min_isr: int = 2, syncs_at_once: bool = True, **settings: str) -> None:
         self.clock = Clock()
         self.network = Network()

@@ -34,7 +34,7 @@ def compacted(**changes: Any) -> TopicSettings:
     return default_topic_settings(**{**defaults, **changes})
 
 
-class World:
+class CompactedPartition:
     def __init__(self, disk: SimDisk | None = None, **changes: Any) -> None:
         self.disk = disk or SimDisk()
         self.clock = HandClock(NOW_MS)

@@ -55,7 +55,7 @@ class Node:
     disk: UUID = UUID(int=0)
 
 
-class World:
+class RaftCluster:
     def __init__(self, *, seed: int, voters: int, observers: int = 0, loss: float = 0.0) -> None:
         self.random = Random(seed)
         self.now = 0.0
@@ -324,12 +324,12 @@ class World:
                         break
 
 
-def storm(*, seed: int, voters: int, observers: int = 0, rounds: int = 40) -> World:
+def storm(*, seed: int, voters: int, observers: int = 0, rounds: int = 40) -> RaftCluster:
     """Half a minute of crashes, cuts, losses and snapshots; then peace, in which all must agree.
 
     With observers, disks are lost too, and nodes are taken in and out as voters.
     """
-    world = World(seed=seed, voters=voters, observers=observers, loss=0.05)
+    world = RaftCluster(seed=seed, voters=voters, observers=observers, loss=0.05)
     total = voters + observers
     chance = Random(seed + 1)
     for _ in range(rounds):

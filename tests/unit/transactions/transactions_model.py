@@ -115,7 +115,7 @@ class Producer:
         return self.producer_id >= 0 and not self.is_fatal and not self.must_init and self.ends is None
 
 
-class World:
+class TransactionsModel:
     def __init__(self) -> None:
         self.host = Harness()
         self.partitions = {name: Partition() for name in PARTITIONS}

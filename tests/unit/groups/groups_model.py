@@ -129,7 +129,7 @@ class Shelf:
             self.groups[record.key.group] = ClassicGroup.restore(record.key.group, record.value)
 
 
-class World:
+class GroupsModel:
     def __init__(self, counts: dict[str, int] | None = None, **settings: Any) -> None:
         self.settings = ConsumerSettings(**{"assignment_interval_ms": 0, **settings})
         self.now = 1_700_000_000_000

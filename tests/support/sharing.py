@@ -1,0 +1,71 @@
+"""A pytest plugin: things that the tests of a module share, and that a failed test does not leave to the next one.
+
+    @pytest.fixture
+    def cluster(sharing: Sharing) -> PenstockCluster:
+        return sharing.of(three_nodes)
+
+`three_nodes()` makes a context manager. It is entered for the first test of the module that asks, and left after the
+last one. After a test that failed it is left at once, since nobody knows in which state the test left it: the next
+test that asks gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.penstock_cluster import PenstockCluster
+
+T = TypeVar("T")
+_has_failed: pytest.StashKey[bool] = pytest.StashKey()
+
+
+class Sharing:
+    def __init__(self) -> None:
+        self._running = ExitStack()
+        self._kept: dict[Callable[[], Any], Any] = {}
+
+    def of(self, make: Callable[[], AbstractContextManager[T]]) -> T:
+        """Return what `make` makes; it is made once for all tests that ask with the same function."""
+        if make not in self._kept:
+            self._kept[make] = self._running.enter_context(make())
+        kept: T = self._kept[make]
+        return kept
+
+    def discard(self) -> None:
+        self._kept.clear()
+        self._running.close()
+
+
+@pytest.fixture(scope="module")
+def _shared_by_module() -> Iterator[Sharing]:
+    made = Sharing()
+    yield made
+    made.discard()
+
+
+@pytest.fixture
+def sharing(request: pytest.FixtureRequest, _shared_by_module: Sharing) -> Iterator[Sharing]:
+    yield _shared_by_module
+    if request.node.stash.get(_has_failed, False):
+        _shared_by_module.discard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        item.stash[_has_failed] = True
+        _add_logs(item, report)
+    return report
+
+
+def _add_logs(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Show what the nodes of the test have printed, where it has some."""
+    for value in getattr(item, "funcargs", {}).values():
+        cluster = getattr(value, "cluster", value)
+        if isinstance(cluster, PenstockCluster):
+            report.sections.extend(cluster.logs().items())

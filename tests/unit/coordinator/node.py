@@ -1,0 +1,103 @@
+"""A node that coordinates something, on logs in memory: it follows the metadata and can be started again."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID
+
+from penstock.config.settings import BrokerSettings
+from penstock.metadata import delta as metadata_delta
+from penstock.metadata.image import EMPTY, Image
+from penstock.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
+from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
+from penstock.replication.partition import Partition
+from penstock.sim.disk import SimDisk
+from tests.unit.coordinator.fakes import FakeClock
+from tests.unit.storage.support import open_log
+
+ME, OTHER = NodeId(1), NodeId(2)
+TURNS = 20
+
+
+class Service(Protocol):
+    """What Groups and Transactions have in common."""
+
+    def image_changed(self, change: Any, image: Image) -> None: ...
+
+    async def loaded(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Service)
+
+
+def topic(name: str, topic_id: UUID, *leaders: NodeId) -> list[MetadataRecord]:
+    """Return the records of a topic with one partition for each leader."""
+    return [
+        TopicRecord(name=name, topic_id=topic_id),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=(ME, OTHER),
+                isr=(ME, OTHER),
+                leader=leader,
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+            for index, leader in enumerate(leaders)
+        ),
+    ]
+
+
+class HostedPartitions:
+    """The replicas of the node: those of the topic that it keeps its state in."""
+
+    def __init__(self, topic: TopicName, topic_id: UUID, count: int) -> None:
+        self.opened_late: list[object] = []
+        self._topic = topic
+        self.partitions = {index: Partition(topic, topic_id, index, ME, open_log(SimDisk())) for index in range(count)}
+
+    def find(self, name: str, index: int) -> Partition | None:
+        return self.partitions.get(index) if name == self._topic else None
+
+
+class CoordinatorNode(ABC, Generic[S]):
+    """Node 1, whose service keeps its state in a topic. The keys "a" and "b" are in different partitions of two."""
+
+    def __init__(self, state_topic: TopicName, topic_id: UUID, *, partition_count: int = 2) -> None:
+        self.settings = BrokerSettings()
+        self.clock = FakeClock()
+        self.replicas = HostedPartitions(state_topic, topic_id, partition_count)
+        self.image: Image = EMPTY
+        self.service = self.make()
+
+    @abstractmethod
+    def make(self) -> S:
+        """Make the service as a node does that starts."""
+
+    def commit(self, *records: MetadataRecord) -> None:
+        """Let the node hear of metadata that was committed."""
+        offset = Offset(self.image.offset + len(records))
+        change, self.image = metadata_delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
+        self.service.image_changed(change, self.image)
+
+    async def settle(self, delay_s: float = 0) -> None:
+        """Let the state be read and every task run until it waits; then let some time pass, and again."""
+        for key in ("a", "b"):
+            await self.service.loaded(key)
+        await turns()
+        self.clock.advance(delay_s)
+        await turns()
+
+    async def restart(self) -> None:
+        self.service.close()
+        self.service = self.make()
+        self.service.image_changed(metadata_delta.Delta.whole(self.image), self.image)
+        await self.settle()
+
+
+async def turns() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)

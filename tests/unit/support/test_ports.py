@@ -1,0 +1,46 @@
+"""Ports that stay free for a broker that comes back."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from penstock.testing import ports
+from penstock.testing.ports import ReservedPort
+from tests.support.ports import HOST, free_ports
+
+RESERVE = "from penstock.testing.ports import ReservedPort; print(ReservedPort('127.0.0.1').number)"
+
+
+def test_a_port_is_free_and_outside_the_range_of_clients() -> None:
+    (port,) = free_ports(1)
+    with socket.create_server((HOST, port)):
+        pass
+    if not ports._RANGE_FILE.exists():
+        pytest.skip(f"{ports._RANGE_FILE} is missing: the range of clients is not known here")
+    low, high = map(int, ports._RANGE_FILE.read_text().split())
+    assert not low <= port <= high
+
+
+def test_another_process_is_not_given_a_port_that_is_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = ReservedPort(HOST)
+    only_mine = "import penstock.testing.ports as p; p._outside_of_clients = lambda: range({0}, {0} + 1); "
+    command = [sys.executable, "-c", only_mine.format(mine.number) + RESERVE]
+    assert subprocess.check_output(command, text=True) != f"{mine.number}\n"
+    mine.release()
+    assert subprocess.check_output(command, text=True) == f"{mine.number}\n"
+
+
+def test_a_port_in_use_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server((HOST, 0)) as busy:
+        port = busy.getsockname()[1]
+        monkeypatch.setattr(ports, "_outside_of_clients", lambda: range(port, port + 1))
+        assert ReservedPort(HOST).number != port
+
+
+def test_where_the_range_is_not_known_the_operating_system_picks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_outside_of_clients", lambda: range(0))
+    mine = ReservedPort(HOST)
+    with socket.create_server((HOST, mine.number)):
+        mine.release()

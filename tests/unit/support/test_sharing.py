@@ -1,0 +1,62 @@
+"""What a module's tests share is made once, and again after a failure."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.sharing import Sharing
+from tests.unit.support.suites import run_suite
+
+
+def test_a_thing_is_made_once_and_again_when_it_was_discarded() -> None:
+    told: list[str] = []
+
+    @contextmanager
+    def thing() -> Iterator[int]:
+        told.append("made")
+        yield told.count("made")
+        told.append("left")
+
+    sharing = Sharing()
+    assert (sharing.of(thing), sharing.of(thing)) == (1, 1)
+    sharing.discard()
+    assert told == ["made", "left"]
+    assert sharing.of(thing) == 2
+    sharing.discard()
+    assert told == ["made", "left"] * 2
+
+
+SUITE = """
+import itertools, pytest
+from contextlib import nullcontext
+
+numbers = itertools.count(1)
+
+def thing():
+    return nullcontext(next(numbers))
+
+@pytest.fixture
+def number(sharing):
+    return sharing.of(thing)
+
+def test_first(number):
+    assert number == 1
+
+def test_second_fails(number):
+    assert number != 1
+
+def test_third(number):
+    assert number == 2
+
+def test_fourth(number):
+    assert number == 2
+"""
+
+
+def test_a_test_that_failed_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    assert run_suite(tmp_path, SUITE, "tests.support.sharing") == {
+        "test_first": {"PASSED"},
+        "test_second_fails": {"FAILED"},
+        "test_third": {"PASSED"},
+        "test_fourth": {"PASSED"},
+    }
