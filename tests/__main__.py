@@ -11,10 +11,17 @@ import subprocess
 import sys
 
 
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__, add_help=False, allow_abbrev=False)
     parser.add_argument("--slow", action="store_true")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=core_count())
     given, rest = parser.parse_known_args()
     marked = "slow" if given.slow else "not slow"
     command = [sys.executable, "-m", "pytest", "-n", str(given.workers), "-m", marked, "--durations=15", *rest]

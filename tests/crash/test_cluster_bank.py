@@ -53,6 +53,7 @@ def disturb(cluster: PenstockCluster, random: Random, reader: Reader) -> None:
         reader.watch(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240 + 10 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_money_is_neither_lost_nor_made_while_coordinators_move(tmp_path: Path, protocol: str) -> None:

@@ -126,7 +126,7 @@ def reopen(disk: SimDisk) -> CompactedPartition:
     return CompactedPartition(disk)
 
 
-@pytest.mark.parametrize("luck", range(3))
+@pytest.mark.parametrize("luck", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))])
 def test_power_lost_at_any_call_of_a_compaction_costs_no_value(luck: int) -> None:
     begin, end = EXPECTED.begin, EXPECTED.end
     for call in range(begin + 1 + luck, end + 1, 3):

@@ -2,6 +2,7 @@
 
 import errno
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,12 @@ def live_until(call: int, *, flush_mode: str = "fsync", syncs_at_once: bool = Tr
     return life
 
 
-@pytest.mark.parametrize("luck", range(3))
+def first_of(count: int) -> list[Any]:
+    """Return the shares of the disk calls by number; all but the first are slow."""
+    return [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, count))]
+
+
+@pytest.mark.parametrize("luck", first_of(3))
 def test_power_lost_at_any_call_costs_nothing_that_was_acknowledged(luck: int) -> None:
     for call in range(1 + luck, count_calls() + 1, 3):
         life = live_until(call)
@@ -52,7 +58,7 @@ def test_power_lost_at_any_call_costs_nothing_that_was_acknowledged(luck: int) -
         reopen_and_check(life)
 
 
-@pytest.mark.parametrize("luck", range(2))
+@pytest.mark.parametrize("luck", first_of(2))
 def test_batches_that_share_a_sync_are_durable_together_or_not_acknowledged(luck: int) -> None:
     for call in range(1 + luck, count_calls(syncs_at_once=False) + 1, 2):
         life = live_until(call, syncs_at_once=False)
@@ -103,7 +109,7 @@ def reopen_and_check_again(life: Life) -> None:
         check_derived(log)
 
 
-@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow)])
 def test_a_call_that_fails_is_refused_or_harmless(error: int) -> None:
     """No partial batch shows, whatever fails; a failed sync stops the folder, and a restart finds all that counts."""
     for call in range(1 + (error == errno.EIO), count_calls() + 1, 2):

@@ -91,7 +91,7 @@ def positions(consumer: Consumer) -> dict[int, int]:
 
 
 @pytest.mark.timeout(600 + 5 * ROUNDS)
-@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("codec", ["none", pytest.param("lz4", marks=pytest.mark.slow)])
 def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, codec: str) -> None:
     random = Random(codec)
     broker = BrokerProcess({"log.segment.bytes": str(2**20)}, data=tmp_path / "data")

@@ -66,6 +66,7 @@ class Thrower:
             self._connection = None
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_mutated_frames_never_break_the_broker(tmp_path: Path) -> None:
     random = Random(SEED)

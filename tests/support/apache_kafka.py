@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.java_tools import java, kafka_jars
+from tests.support.java_tools import java, java_environment, kafka_jars
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
 CLUSTER_ID = "b3BlbnN0b2NrLXBlZXItMQ"
@@ -92,7 +92,7 @@ class ApacheKafka:
         with (self._folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [java(), *self._flags, "-cp", self._classpath, "kafka.Kafka", str(self._properties)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=java_environment(),
             )  # fmt: skip
         return self._process
 
@@ -152,5 +152,5 @@ class ApacheKafka:
         subprocess.run(
             [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._classpath,
              "kafka.tools.StorageTool", "format", "--standalone", "-t", CLUSTER_ID, "-c", str(self._properties)],
-            check=True, capture_output=True, timeout=120,
+            check=True, capture_output=True, timeout=120, env=java_environment(),
         )  # fmt: skip

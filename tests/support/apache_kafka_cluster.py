@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.support.apache_kafka import CLUSTER_ID, SERVER_FLAGS
-from tests.support.java_tools import java, kafka_jars
+from tests.support.java_tools import java, java_environment, kafka_jars
 from tests.support.ports import HOST, free_ports, wait_until_answered
 
 
@@ -45,7 +45,7 @@ class ApacheKafkaCluster:
             with (self.folder / f"node{node_id}.log").open("ab") as log:
                 self._processes[node_id] = subprocess.Popen(
                     [java(), *SERVER_FLAGS, "-cp", self._classpath, "kafka.Kafka", str(self._settings_of(node_id))],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=java_environment(),
                 )  # fmt: skip
         for port in self._ports.values():
             wait_until_answered(port, seconds_max=120)
@@ -93,5 +93,5 @@ class ApacheKafkaCluster:
         subprocess.run(
             [java(), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", self._classpath,
              "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._settings_of(node_id))],
-            check=True, capture_output=True, timeout=120,
+            check=True, capture_output=True, timeout=120, env=java_environment(),
         )  # fmt: skip

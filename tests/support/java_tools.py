@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tests.support.exclusive import exclusive
+from tests.support.maven import JarsMissing, fetch_jars
+
 KAFKA_VERSION = "4.3.1"
 SOURCES = Path(__file__).parent / "java"
 CHECKOUT = Path(__file__).parents[2]
@@ -41,25 +44,10 @@ def kafka_jars() -> Path:
     if given:
         return Path(given)
     folder = CHECKOUT / ".cache" / f"kafka-{KAFKA_VERSION}-{zlib.crc32((SOURCES / 'pom.xml').read_bytes()):08x}"
-    if folder.is_dir():
-        return folder
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise JavaMissing("Maven is not installed, and Kafka's jars have not been fetched before")
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.part")
-    partial.mkdir(parents=True)
-    fetched = subprocess.run(
-        [maven, "-q", "-B", "-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies",
-         f"-DoutputDirectory={partial}", "-DincludeScope=runtime"],
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    if fetched.returncode != 0:
-        shutil.rmtree(partial)
-        raise JavaMissing(f"Maven could not fetch Kafka's jars: {fetched.stdout.strip()[-300:]}")
     try:
-        partial.rename(folder)
-    except OSError:  # another run was quicker
-        shutil.rmtree(partial)
+        fetch_jars("Apache Kafka", SOURCES / "pom.xml", folder, "-DincludeScope=runtime")
+    except JarsMissing as reason:
+        raise JavaMissing(str(reason)) from None
     return folder
 
 
@@ -73,12 +61,18 @@ def compiled_classes() -> Path:
     folder = CHECKOUT / ".cache" / "java-classes"
     stamp = folder / "stamp"
     newest = max(source.stat().st_mtime for source in sources)
-    if stamp.exists() and stamp.stat().st_mtime > newest:
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([compiler, "-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)], check=True)
-    stamp.touch()
+    with exclusive(folder):
+        if not stamp.exists() or stamp.stat().st_mtime <= newest:
+            folder.mkdir(exist_ok=True)
+            command = [compiler, "-cp", f"{jars}/*", "-d", str(folder), *map(str, sources)]
+            subprocess.run(command, check=True, env=java_environment())
+            stamp.touch()
     return folder
+
+
+def java_environment() -> dict[str, str]:
+    """Return an environment in which Java reads any path: it has no other way to know how names are encoded."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +96,7 @@ class JavaTools:
         options = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         self._process = subprocess.Popen(
             [java(), *options, "-cp", classpath, "Runner"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=java_environment(),
         )  # fmt: skip
         assert self._process.stdin is not None and self._process.stdout is not None
         self._commands: IO[bytes] = self._process.stdin
