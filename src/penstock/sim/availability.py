@@ -113,6 +113,7 @@ class Availability:
             all(host.is_up and not host.is_broken and host.owner.not_before <= now for host in world.hosts)
             and all(client.owner.not_before <= now for client in world.clients)
             and all(disk.sync_s <= usual and not disk.failing and not disk.syncs_fail for disk in disks)
+            and not any(disk.has_unreadable for disk in disks)
             and sum(disk.capacity is not None or not self._changed_at[host.name][0]
                     for disk, host in zip(disks, world.hosts, strict=True)) <= len(disks) // 3
             and not world.hub.blocked

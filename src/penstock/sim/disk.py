@@ -285,6 +285,10 @@ class SimDisk:
         found.unreadable = (start, end)
         self._unreadable.append(found)
 
+    @property
+    def has_unreadable(self) -> bool:
+        return bool(self._unreadable)
+
     def read_well(self) -> None:
         """Let everything be readable again."""
         for found in self._unreadable:

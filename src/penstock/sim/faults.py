@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from penstock.model.errors import Refusal
+from penstock.model.ids import TopicName
 from penstock.ports.network import Connection
 from penstock.sim.host import DATA, Host
 from penstock.sim.network import NetworkPort, SimConnection, Weather
@@ -144,8 +145,9 @@ class Faults:
         """Part of a log cannot be read any more, under a running node."""
         # One disk may fail, as one may rot.
         host = self._rotting_host()
-        spots = [(path, *spot) for path in _logs(host) for spot in _rottable(host.disk.content_of(path))]
-        if host.is_up and spots:
+        logs = [path for path in _logs(host) if _leads(host, _place_of(path))] if host.is_up else []
+        spots = [(path, *spot) for path in logs for spot in _rottable(host.disk.content_of(path))]
+        if spots:
             path, start, end = self._random.choice(spots)
             self._trace.fault("bad sector", host.name, path, start)
             host.disk.make_unreadable(path, start, end)
@@ -363,6 +365,14 @@ def _logs(host: Host) -> list[str]:
 
 def _place_of(path: str) -> str:
     return path[len(DATA) + 1 :].partition("/")[0]
+
+
+def _leads(host: Host, place: str) -> bool:
+    """Whether readers of the partition come to this node."""
+    assert host.node is not None
+    topic, _, index = place.rpartition("-")
+    partition = host.node.context.replicas.find(TopicName(topic), int(index))
+    return partition is not None and partition.lead is not None
 
 
 def _derived(host: Host) -> list[str]:

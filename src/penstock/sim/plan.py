@@ -145,7 +145,7 @@ def _draw_read_faults(plan: Plan, random: Random) -> None:
     """Reads that fail in the middle of a response: for a moment, or for good."""
     if random.random() < 0.25:
         plan.faults["send_fails"] = 12.0 * random.choice((0.4, 1.0, 2.0))
-    if random.random() < 0.1:
+    if random.random() < 0.15:
         plan.faults["bad_sector"] = 12.0 * random.choice((0.4, 1.0, 2.0))
 
 

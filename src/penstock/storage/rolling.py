@@ -83,8 +83,8 @@ class RollingLog:
         # What is damaged, for people; reads stop before `damaged_from` and appends are refused.
         self.damage = state.damage
         self.damaged_from = state.damaged_from
-        # Where a read met an I/O error of late, and when the node's log last said so.
-        self.unreadable: Unreadable | None = None
+        # Offsets where reads met an I/O error of late, and when the node's log last said so.
+        self.unreadable: dict[int, Unreadable] = {}
         self.read_failure_said_at: float | None = None
         # What recovery did, in sentences for the node's log.
         self.recovery_notes = state.notes

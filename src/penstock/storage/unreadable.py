@@ -36,17 +36,18 @@ LASTING_S: Final = 2.0
 # Errors that lie further apart have nothing to do with each other.
 FORGOTTEN_S: Final = 10.0
 SAID_AGAIN_S: Final = 10.0
+# So many offsets of a log are watched at once; one that lasts is enough.
+OFFSETS_MAX: Final = 16
 # What says that bytes are lost, not that the process has too many files open.
 LOST: Final = frozenset({errno.EIO, errno.ENOENT, errno.ENXIO, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
 
 
 class Unreadable:
-    """The offset that could not be read, since when, and when last; whether the log is quarantined for it."""
+    """Since when an offset cannot be read, and when it was last tried; whether the log is quarantined for it."""
 
-    __slots__ = ("is_quarantined", "last", "offset", "since")
+    __slots__ = ("is_quarantined", "last", "since")
 
-    def __init__(self, offset: int, now: float) -> None:
-        self.offset = offset
+    def __init__(self, now: float) -> None:
         self.since = self.last = now
         self.is_quarantined = False
 
@@ -70,21 +71,27 @@ def while_reading(log: Log, segment: Segment, offset: int, error: OSError) -> No
     why = f"{segment.path} cannot be read at offset {offset}: {error}"
     _note(log, why)
     now = log.directory.monotonic()
-    met = log.unreadable
-    if met is None or (now - met.last > FORGOTTEN_S and not met.is_quarantined):
-        met = log.unreadable = Unreadable(offset, now)
-    if met.offset == offset:
-        met.last = now
-        if now - met.since >= LASTING_S and error.errno in LOST:
-            log.quarantine(offset, why)
-            met.is_quarantined = log.damaged_from == offset
+    met = log.unreadable.get(offset)
+    if met is None:
+        log.unreadable = {
+            other: its for other, its in log.unreadable.items() if its.is_quarantined or now - its.last < FORGOTTEN_S
+        }
+        if len(log.unreadable) < OFFSETS_MAX:
+            log.unreadable[offset] = Unreadable(now)
+        raise StorageError(why) from error
+    if now - met.last >= FORGOTTEN_S:
+        met.since = now
+    met.last = now
+    if now - met.since >= LASTING_S and error.errno in LOST:
+        log.quarantine(offset, why)
+        met.is_quarantined = log.damaged_from == offset
     raise StorageError(why) from error
 
 
 def may_look_again(log: Log, offset: int) -> bool:
     """Whether a quarantined log is to be read once more: it was an I/O error, and the disk may have recovered."""
-    met = log.unreadable
-    if met is None or not met.is_quarantined or met.offset != offset or log.damaged_from != offset:
+    met = log.unreadable.get(offset)
+    if met is None or not met.is_quarantined or log.damaged_from != offset:
         return False
     now = log.directory.monotonic()
     if now - met.last < LASTING_S:
@@ -95,11 +102,9 @@ def may_look_again(log: Log, offset: int) -> bool:
 
 def was_read(log: Log, offset: int) -> None:
     """Note that a segment under check could be read at an offset."""
-    met = log.unreadable
-    if met is not None and met.offset == offset:
-        log.unreadable = None
-        if met.is_quarantined and log.damaged_from == offset:
-            log.lift_quarantine()
+    met = log.unreadable.pop(offset, None) if log.unreadable else None
+    if met is not None and met.is_quarantined and log.damaged_from == offset:
+        log.lift_quarantine()
 
 
 def _note(log: Log, what: str) -> None:

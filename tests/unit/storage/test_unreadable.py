@@ -196,3 +196,15 @@ def test_an_error_is_logged_with_file_and_position_and_not_over_and_over(caplog:
     clock.now = 20.0
     log.read_failed(piece, EIO)
     assert len([record for record in caplog.records if record.name == "penstock.storage.unreadable"]) == 2
+
+
+def test_an_error_elsewhere_does_not_hide_one_that_lasts() -> None:
+    disk, log, clock = made()
+    log.read_failed(read(log, 0), EIO)
+    disk.failing["read"] = errno.EIO
+    for now in (0.0, 0.5 * LASTING_S, LASTING_S):
+        clock.now = now
+        for offset in (5 if now == 0.0 else 4, 3):
+            with pytest.raises(StorageError):
+                read(log, offset)
+    assert log.damaged_from == 3
