@@ -288,7 +288,8 @@ class SocketConnection:
 
     def _cut_unread(self) -> None:
         """Cut what was read ahead. The end of a large frame under way comes first in it."""
-        unread, self._unread = memoryview(self._unread), b""
+        # Writable: the log puts offsets into the batches of a frame in place.
+        unread, self._unread = memoryview(bytearray(self._unread)), b""
         buffer = self._frame
         if buffer is not None:
             taken = self._fill(buffer, unread)

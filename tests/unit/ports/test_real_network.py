@@ -542,3 +542,21 @@ async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
     await asyncio.wait_for(reader.read(), 30)
     assert owner.failed == []
     writer.close()
+
+
+async def test_frames_that_were_read_ahead_are_writable(server: Server) -> None:
+    """The log writes offsets into the batches of a frame in place."""
+    server.pause_after = 1
+    reader, writer = await server.client()
+    writer.write(framed(b"first"))
+    await read_frame(reader)
+    connection = await server.connection()
+    writer.write(framed(b"second"))
+    await until(lambda: len(connection._unread) > 0)
+    readonly: list[bool] = []
+    session = server.sessions[0]
+    original = session.frame
+    session.frame = lambda frame: readonly.append(frame.readonly) or original(frame)  # type: ignore[method-assign, func-returns-value]
+    connection.resume_frames()
+    assert await read_frame(reader) == b"second"
+    assert readonly == [False]
