@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import time
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, Producer, TopicPartition
@@ -15,6 +16,7 @@ from penstock.testing.process import BrokerProcess
 from tests.integration.conftest import GROUP_SETTINGS
 from tests.support.eventually import eventually
 from tests.support.sharing import Sharing
+from tests.support.transaction_wire import Producer as WireProducer
 from tests.support.transaction_wire import Wire, end_request, produce_request
 
 SETTINGS = {
@@ -98,6 +100,10 @@ def ends(bootstrap: str, topic: str, isolation: IsolationLevel, partitions: int 
     asked = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
     answers = admin.list_offsets(asked, isolation_level=isolation)
     return [answers[place].result(60).offset for place in asked]
+
+
+def is_added(wire: Wire, producer: WireProducer, topic: str) -> bool:
+    return wire.add(producer, topic, 0) == [0]
 
 
 def is_at_rest(bootstrap: str, topic: str) -> bool:
@@ -376,7 +382,8 @@ def test_a_cluster_that_is_not_at_version_two_keeps_its_epochs(level: int) -> No
         for _ in range(2):
             producer = wire.begin(topic)
             for number in range(2):
-                assert wire.add(producer, topic, 0) == [0]
+                # EndTxn is answered before the markers are written: until then the answer is CONCURRENT_TRANSACTIONS.
+                eventually(partial(is_added, wire, producer, topic))
                 assert wire.produce(producer, topic, 0, str(number), sequence=number, version=11) == 0
                 assert wire.end(producer, commit=number == 0, version=4).error_code == 0
             broker.restart()
