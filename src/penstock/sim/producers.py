@@ -15,6 +15,7 @@ from penstock.sim.client import STALE_LEADER, Client, Link, Lost, Shared, Unavai
 from penstock.sim.clock import WALL_START_MS
 from penstock.sim.history import FAIL, INFO, KEY_SIZE, OK, Place, Send
 from penstock.wire.api import ApiKey
+from penstock.wire.codecs import Codec
 from penstock.wire.records import Record, encode_batch
 
 PRODUCE_VERSION = 13
@@ -25,7 +26,7 @@ NEVER_WRITTEN = frozenset({2, 10, 19, 21, 35, 42, 45, 47, 48, 49, 51, 53, 74, 75
 """What is told before anything is written. 6 and 56 are told to those who wait, too: nobody knows."""
 
 
-def batch_of(send: Send, *, transactional: bool = False) -> bytes:
+def batch_of(send: Send, *, transactional: bool = False, codec: int = Codec.NONE) -> bytes:
     now = WALL_START_MS + int(send.began * 1000)
     return encode_batch(
         [
@@ -36,6 +37,7 @@ def batch_of(send: Send, *, transactional: bool = False) -> bytes:
         producer_epoch=send.producer_epoch,
         base_sequence=send.sequence,
         is_transactional=transactional,
+        codec=codec,
     )
 
 
@@ -143,8 +145,10 @@ class IdempotentProducer(Client):
         pause_s: float,
         in_flight: int,
         values: type[Values] = Values,
+        codec: int = Codec.NONE,
     ) -> None:
         super().__init__(shared, name)
+        self._codec = codec
         self._places = places
         self._pause_s = pause_s
         self._in_flight = in_flight
@@ -232,7 +236,7 @@ class IdempotentProducer(Client):
 
     def _post(self, link: Link, address: tuple[str, int], send: Send) -> asyncio.Future[Any]:
         send.attempts += 1
-        fields = produce_fields(send.place, batch_of(send), acks=-1)
+        fields = produce_fields(send.place, batch_of(send, codec=self._codec), acks=-1)
         return self.ask_on(link, address, ApiKey.PRODUCE, PRODUCE_VERSION, may_be_late=True, **fields)
 
     def _note(self, send: Send, answer: asyncio.Future[Any]) -> bool:

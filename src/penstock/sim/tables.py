@@ -12,16 +12,20 @@ from random import Random
 
 from penstock.sim.client import Client, Shared
 from penstock.sim.consumers import Consumer
+from penstock.sim.history import KEY_SIZE
 from penstock.sim.plan import Plan
 from penstock.sim.producers import IdempotentProducer, PlainProducer, Values
 from penstock.sim.transactors import Transactor
 from penstock.storage.marker import read_marker
 from penstock.wire.batch import BatchHeader, iter_batches
+from penstock.wire.codecs import Codec
 from penstock.wire.records import Record, decode_batch
 
 KEYS = 24
 """Some are written all the time, others once: what is last of those lies deep in the compacted part."""
 TOMBSTONE_CHANCE = 0.2
+LONG_SIZE = 200_000
+LONG_CHANCE = 0.2
 
 
 class KeyedValues(Values):
@@ -34,6 +38,17 @@ class KeyedValues(Values):
             key = b"k%02d|" % int(random.random() ** 2 * KEYS)
             made.append(key if random.random() < TOMBSTONE_CHANCE else key + value)
         return tuple(made)
+
+
+class LongValues(KeyedValues):
+    """Some so long that a node opens their batch in several slices; compressed, they are short."""
+
+    def take(self, count: int) -> tuple[bytes, ...]:
+        random = self._client.random
+        return tuple(
+            value + bytes(LONG_SIZE) if len(value) > KEY_SIZE and random.random() < LONG_CHANCE else value
+            for value in super().take(count)
+        )
 
 
 def clients(shared: Shared, plan: Plan, random: Random) -> list[Client]:
@@ -67,6 +82,13 @@ def clients(shared: Shared, plan: Plan, random: Random) -> list[Client]:
                 abort_chance=0.3,
                 pause_s=pause_s,
                 values=KeyedValues,
+            )
+        )
+    if random.random() < 0.5:
+        codec = random.choice((Codec.GZIP, Codec.LZ4, Codec.ZSTD))
+        found.append(
+            IdempotentProducer(
+                shared, "packed-upserts", places=places, pause_s=1.0, in_flight=5, values=LongValues, codec=codec
             )
         )
     return found

@@ -1,0 +1,54 @@
+"""What keeps the event loop is counted, and said once."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from penstock.metrics.metrics import Metrics
+from penstock.server.watchdog import NS_PER_MS, LoopWatchdog
+from penstock.wire.api import APIS, ApiKey
+from penstock.wire.frame import request_head
+from tests.unit.ports.ticking import TickingClock
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics({api.key: api.name for api in APIS.values()})
+
+
+def test_a_request_is_counted_under_its_api_and_said_once_a_minute(
+    metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = TickingClock()
+    watchdog = LoopWatchdog(metrics, clock)
+    frame = memoryview(bytearray(request_head(ApiKey.METADATA, 12, 1, "slow-client", 0)[4:]))
+    session: Any = None
+    with caplog.at_level(logging.WARNING):
+        for held_ms in (2, 70, 90):
+            watchdog.request_held(session, frame, held_ms * NS_PER_MS)
+    meter = metrics.requests[ApiKey.METADATA]
+    assert (meter.held_max_ns, meter.held_long) == (90 * NS_PER_MS, 2)
+    (record,) = caplog.records
+    assert "Metadata" in record.getMessage() and "slow-client" in record.getMessage() and "70" in record.getMessage()
+    clock.tick(61.0)
+    watchdog.request_held(session, frame, 80 * NS_PER_MS)
+    assert len(caplog.records) == 2
+
+
+def test_turns_and_steps_are_noted(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
+    watchdog = LoopWatchdog(metrics, TickingClock())
+    watchdog.turn_held(3 * NS_PER_MS)
+    watchdog.turn_held(2 * NS_PER_MS)
+    assert metrics.loop_held_max_ns == 3 * NS_PER_MS
+    assert sum(metrics.loop_held.counts) == 2
+    watchdog.step_held("job", 0.02)
+    assert not caplog.records
+    watchdog.step_held("job", 0.2)
+    assert "job" in caplog.records[0].getMessage()
+
+
+def test_what_is_no_request_is_not_counted(metrics: Metrics) -> None:
+    session: Any = None
+    LoopWatchdog(metrics, TickingClock()).request_held(session, memoryview(b"\x7f\x7f"), 1 << 40)
+    assert not any(meter.held_long for meter in metrics.requests.values())
