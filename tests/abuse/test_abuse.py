@@ -25,23 +25,15 @@ GENEROUS = Bounds(
     p99_ms=NO_LIMIT_MS, p99_ratio=1e9, max_ms=NO_LIMIT_MS, large_max_ms=NO_LIMIT_MS, health_ms=NO_LIMIT_MS,
     gap_ms=GAP_MS_MAX, loop_held_ms=GAP_MS_MAX, memory_mb=400.0, memory_after_mb=300.0, recovery_s=60.0,
 )  # fmt: skip
-SLICE = (
-    "bomb-request",
-    "many-stalls",
-    "slow-http-heads",
-    "wrong-frames",
-    "long-names",
-    "large-joins",
-    "long-partition-lists",
-    "cut-closed-segment",
-)
+QUICK = ("bomb-request", "many-stalls", "cut-closed-segment")
+SLOW = ("slow-http-heads", "wrong-frames", "long-names", "large-joins", "long-partition-lists")
 
 
 def test_the_slice_has_an_attack_of_each_family() -> None:
-    assert {BY_NAME[name].family for name in SLICE} == {attack.family for attack in ATTACKS}
+    assert {BY_NAME[name].family for name in QUICK + SLOW} == {attack.family for attack in ATTACKS}
 
 
-@pytest.mark.parametrize("name", SLICE)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_the_node_serves_others_through(name: str) -> None:
     attack = BY_NAME[name]
     bounds = replace(GENEROUS, files_kept=attack.bounds.files_kept)
@@ -84,6 +76,11 @@ def test_a_result_within_its_bounds_holds() -> None:
 def test_each_bound_is_held_to(change: dict[str, object], said: str) -> None:
     (broken,) = over_bounds(replace(FINE, **change), Bounds())  # type: ignore[arg-type]
     assert said in broken
+
+
+def test_a_short_look_at_the_quiet_node_sets_no_bound() -> None:
+    slower = replace(FINE, quiet=Latency(5, 1.0, 2.0, 3.0), small=Latency(100, 1.0, 400.0, 450.0))
+    assert over_bounds(slower, Bounds()) == []
 
 
 def test_a_long_wait_weighs_as_much_as_the_requests_that_it_held_up() -> None:
