@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from penstock.testing.process import BrokerProcess
+from tests.support.eventually import eventually
 from tests.support.process import faults, memory_mb
 
 MIB = 1024 * 1024
@@ -34,11 +35,14 @@ class Attack:
     def __init__(self, port: int, *, count: int, size: int, sent: int, drip: int = 0) -> None:
         self._stopped = threading.Event()
         self._drip = drip
+        self._stalled: set[int] = set()
         self._threads = [threading.Thread(target=self._upload, args=(port, size, sent)) for _ in range(count)]
 
     def __enter__(self) -> None:
+        """Begin; return when each connection has sent its part, or as much of it as the broker takes."""
         for thread in self._threads:
             thread.start()
+        eventually(lambda: len(self._stalled) == len(self._threads), what="the attack")
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
@@ -53,8 +57,11 @@ class Attack:
                 data = bytes(sent)
                 position = 0
                 while position < sent and not self._stopped.is_set():
-                    with contextlib.suppress(TimeoutError):
+                    try:
                         position += line.send(data[position : position + MIB])
+                    except TimeoutError:
+                        self._stalled.add(threading.get_ident())
+                self._stalled.add(threading.get_ident())
                 while not self._stopped.wait(0.2):
                     line.settimeout(0.001)
                     with contextlib.suppress(TimeoutError):
@@ -78,7 +85,6 @@ def test_stalled_uploads_do_not_stop_produces(
     producer.list_topics("t", timeout=30)
     delivered: list[object] = []
     with Attack(broker.port, count=count, size=size, sent=sent, drip=drip):
-        time.sleep(3)  # the attack is under way, however fast this machine is
         for length in (900_000, 60_000) * 5:
             producer.produce("t", bytes(length), on_delivery=lambda error, _: delivered.append(error))
             assert producer.flush(30) == 0
@@ -90,7 +96,6 @@ def test_stalled_uploads_do_not_stop_produces(
 def test_a_request_of_60_kb_that_arrives_in_pieces_is_answered_beside_stalled_uploads(broker: BrokerProcess) -> None:
     """A Metadata request that names many topics: it never fits in one read."""
     with Attack(broker.port, count=8, size=12 * MIB, sent=12 * MIB - 100_000):
-        time.sleep(2)
         topics = [b"t" * 200] * 300
         body = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", len(topics))
         body += b"".join(struct.pack(">h", len(name)) + name for name in topics)
@@ -98,5 +103,5 @@ def test_a_request_of_60_kb_that_arrives_in_pieces_is_answered_beside_stalled_up
         with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as line:
             for start in range(0, len(frame), 5000):
                 line.sendall(frame[start : start + 5000])
-                time.sleep(0.02)
+                time.sleep(0.02)  # so that the pieces arrive one by one
             assert line.recv(4)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ class TlsProxy:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._opened = threading.Event()
         self._writers: list[asyncio.StreamWriter] = []
+        self._serving: set[asyncio.Task[Any]] = set()
         self._stop: Callable[[], object] = lambda: None
 
     def __enter__(self) -> "TlsProxy":
@@ -36,7 +38,7 @@ class TlsProxy:
 
     def __exit__(self, *_: object) -> None:
         self._stop()
-        self._thread.join(10)
+        self._thread.join()
 
     async def _run(self) -> None:
         over, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -50,9 +52,12 @@ class TlsProxy:
             # Python 3.11 raises it for a connection that is closed already.
             with suppress(AttributeError):
                 writer.transport.abort()
-        await asyncio.sleep(0.05)
+        await asyncio.gather(*self._serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         inner_reader, inner_writer = await asyncio.open_connection(HOST, self._inner_port)
         self._writers += [writer, inner_writer]
         await asyncio.gather(_pass(reader, inner_writer), _pass(inner_reader, writer))

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.eventually import eventually as until
+from tests.support.eventually import eventually
 from tests.support.penstock_cluster import PenstockCluster
 from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
@@ -59,10 +59,10 @@ class Topic:
         return self.state()[0]
 
     def await_isr(self, *members: int) -> None:
-        until(lambda: self.state()[1] == sorted(members), what=f"the in-sync set {members} of {self.name}")
+        eventually(lambda: self.state()[1] == sorted(members), what=f"the in-sync set {members} of {self.name}")
 
     def await_leader(self, *but: int) -> int:
-        until(lambda: self.leader not in (-1, *but), what=f"a leader of {self.name}")
+        eventually(lambda: self.leader not in (-1, *but), what=f"a leader of {self.name}")
         return self.leader
 
     def send(self, count: int, size: int = 20) -> None:
@@ -117,7 +117,7 @@ def test_acknowledged_records_are_on_every_replica_as_the_same_bytes(cluster: Pe
     assert topic.state()[1] == [1, 2, 3]
     first = topic.bytes_on(1)
     assert first
-    until(lambda: topic.bytes_on(2) == topic.bytes_on(3) == first, what="the same bytes")
+    eventually(lambda: topic.bytes_on(2) == topic.bytes_on(3) == first, what="the same bytes")
 
 
 def test_a_follower_that_is_killed_leaves_the_set_and_catches_up(cluster: PenstockCluster) -> None:
@@ -144,7 +144,7 @@ def test_the_next_leader_has_everything_when_a_leader_is_killed(cluster: Penstoc
 
     writing = threading.Thread(target=write)
     writing.start()
-    time.sleep(0.2)
+    eventually(lambda: len(topic.acked) >= 300, what="writes under way")
     cluster.kill(victim)
     writing.join()
     assert topic.await_leader(victim) != victim
@@ -159,7 +159,7 @@ def test_too_few_replicas_refuse_writes_and_take_them_again(cluster: PenstockClu
     topic.send(10)
     victim = next(each for each in cluster.ids if each != topic.leader)
     cluster.kill(victim)
-    until(lambda: victim not in topic.state()[1], what="a smaller in-sync set")
+    eventually(lambda: victim not in topic.state()[1], what="a smaller in-sync set")
     codes: list[int] = []
     refused = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0})
     refused.produce("few", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
@@ -200,7 +200,7 @@ def test_rot_in_the_middle_of_a_replica_is_repaired_from_the_leader(cluster: Pen
     topic.send(50)
     cluster.restart(leader)
     topic.await_isr(1, 2, 3)
-    until(lambda: topic.bytes_on(leader) == topic.bytes_on(topic.leader), what="a repaired log")
+    eventually(lambda: topic.bytes_on(leader) == topic.bytes_on(topic.leader), what="a repaired log")
     topic.check()
 
 
@@ -251,7 +251,7 @@ def test_a_rolling_restart_shows_no_error_to_a_client_that_retries(cluster: Pens
         for node_id in cluster.ids:
             cluster.stop(node_id)
             cluster.restart(node_id)
-            until(lambda: all(topic.state(each)[1] == [1, 2, 3] for each in range(3)), what="all in sync")
+            eventually(lambda: all(topic.state(each)[1] == [1, 2, 3] for each in range(3)), what="all in sync")
     finally:
         over.set()
         writing.join()

@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.spark.log import Log
+from tests.support.eventually import eventually
 
 NewTopic = Callable[..., str]
 FLOWS = """
@@ -54,11 +54,8 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
         [*command, "-b", log.bootstrap], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
-        deadline = time.monotonic() + 300
-        while not list((project / "storage").glob("checkpoints/keep/0/commits/0")):
-            assert running.poll() is None, running.communicate()[0]
-            assert time.monotonic() < deadline, "no batch was done"
-            time.sleep(0.5)
+        committed = project / "storage" / "checkpoints" / "keep" / "0" / "commits" / "0"
+        eventually(lambda: committed.exists() or running.poll() is not None, what="a batch", seconds_max=300)
         running.send_signal(signal.SIGTERM)
         said, _ = running.communicate(timeout=120)
     finally:

@@ -143,6 +143,5 @@ def test_a_fetch_waits_for_enough_bytes_or_long_enough(place: Place) -> None:
     fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=1500)
     assert time.monotonic() - started >= 1.4
     produce(place, 100, size=20_000, partitions=1)
-    started = time.monotonic()
-    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=15_000)
-    assert time.monotonic() - started < 10
+    # There is enough now. If the fetch waited all the same, the records would come too late.
+    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=100_000, socket_timeout_ms=110_000)

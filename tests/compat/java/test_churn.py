@@ -27,7 +27,7 @@ def test_members_come_and_go(tools: JavaTools, churn_broker: BrokerProcess, prot
     stream.start()
 
     def kill_and_start() -> None:
-        time.sleep(seconds / 2)
+        time.sleep(seconds / 2)  # the members come and go for so many seconds
         churn_broker.kill()
         churn_broker.start()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.differential.scenario import scenario
 from tests.differential.session import SETTLE_SECONDS_MAX, Session
+from tests.support.eventually import eventually
 
 Change = tuple[str, float | None]
 Entity = dict[str, str | None]
@@ -54,6 +55,20 @@ def describe(
             break
         time.sleep(0.01)
     note(s, f"describe_client_quotas v{version} {label}", answer)
+
+
+def settle(s: Session) -> None:
+    """Wait until the broker that answers has heard of every change so far."""
+    last = s.name("last")
+    s.ask("alter_client_quotas", 1, entries=[entry({"user": last}, ("producer_byte_rate", 1))], validate_only=False)
+    rows = [{"entity_type": "user", "match_type": EXACT, "match": last}]
+
+    def is_heard_of() -> bool:
+        answer = s.ask("describe_client_quotas", 1, components=rows, strict=False)
+        return isinstance(answer, dict) and len(answer["entries"]) == 1
+
+    eventually(is_heard_of)
+    s.ask("alter_client_quotas", 1, entries=[entry({"user": last}, ("producer_byte_rate", None))], validate_only=False)
 
 
 @scenario
@@ -112,13 +127,13 @@ def bad_changes_of_quotas(s: Session) -> None:
     twice = (("producer_byte_rate", 1), ("producer_byte_rate", 2))
     alter(s, "a key twice", entry({"user": user}, *twice))
     alter(s, "an entity twice", *(entry({"user": user}, ("producer_byte_rate", value)) for value in (3, 4)))
-    time.sleep(0.2)
+    settle(s)
     describe(s, "what is left", ("user", EXACT, user))
     both = (("producer_byte_rate", 5), ("no_such_quota", 1))
     alter(s, "one good and one bad key", entry({"user": user}, *both))
     good, bad = entry({"user": user}, ("producer_byte_rate", 6)), entry({"ip": "x"}, both[0])
     alter(s, "one good and one bad entity", good, bad)
-    time.sleep(0.2)
+    settle(s)
     describe(s, "what is left now", ("user", EXACT, user))
     alter(s, "remove", entry({"user": user}, ("producer_byte_rate", None), ("request_percentage", None)))
 

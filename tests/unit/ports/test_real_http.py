@@ -74,6 +74,6 @@ async def test_a_request_in_pieces_is_answered(listener: RealHttpListener) -> No
     for piece in (b"GET /he", b"alth HTTP/1.1\r\n", b"\r\n"):
         writer.write(piece)
         await writer.drain()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02)  # so that the pieces arrive one by one
     assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 200 OK")
     writer.close()
