@@ -125,7 +125,11 @@ class SocketConnection:
             if self._paused or self._writing:
                 self._read_ahead()
             elif self._frame is not None:
-                self._read_large(self._frame)
+                # Resumed, but not caught up yet: the large frame goes on with what was read ahead.
+                if self._unread:
+                    self._read_ahead()
+                else:
+                    self._read_large(self._frame)
             else:
                 kept = len(self._unread)
                 if kept:

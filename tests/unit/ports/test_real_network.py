@@ -1,7 +1,6 @@
 """The network port over real loopback sockets: it is the edge, so there is nothing below it to fake."""
 
 import asyncio
-import contextlib
 import errno
 import os
 import socket
@@ -48,6 +47,7 @@ class Server:
         self._session = session
         self._opened = ExitStack()
         self._writers: list[asyncio.StreamWriter] = []
+        self._sending: list[asyncio.Future[None]] = []
         self.listener = network.listen("127.0.0.1", 0)
         self.listener.serve(self.accept)
 
@@ -62,7 +62,7 @@ class Server:
         self._writers.append(writer)
         return reader, writer
 
-    def socket(self, *, receive_buffer_size: int = 0) -> socket.socket:
+    def open_socket(self, *, receive_buffer_size: int = 0) -> socket.socket:
         """A connected socket; with a size, one whose buffer does not grow."""
         sock = self._opened.enter_context(closing(socket.socket()))
         if receive_buffer_size:
@@ -73,6 +73,10 @@ class Server:
     def file(self, path: Path) -> RealFile:
         return self._opened.enter_context(closing(RealFile(str(path), os.open(path, os.O_RDONLY))))
 
+    def send_later(self, sock: socket.socket, data: memoryview) -> None:
+        """Send in the background as the server reads. What it does not read is never sent."""
+        self._sending.append(asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(sock, data)))
+
     async def connection(self) -> SocketConnection:
         """The only connection, as soon as it is accepted."""
         await until(lambda: len(self.network.connections) == 1)
@@ -80,6 +84,9 @@ class Server:
         return connection
 
     async def close(self) -> None:
+        for sending in self._sending:
+            sending.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
         for writer in self._writers:
             writer.close()
         for writer in self._writers:
@@ -224,7 +231,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
     # The buffers are set, so that the kernel takes far less than one frame, whatever its own limits are.
     server = Server(RealNetwork(Limits(send_buffer_size=16 * 1024, receive_buffer_size=16 * 1024)))
     try:
-        client = server.socket(receive_buffer_size=4096)
+        client = server.open_socket(receive_buffer_size=4096)
         client.setblocking(False)
         loop = asyncio.get_running_loop()
         body = framed(b"x" * 1_000_000)
@@ -294,7 +301,7 @@ async def test_an_idle_connection_is_cut_off_by_the_sweep(server: Server, monkey
 
 async def test_many_promises_of_a_large_frame_cost_little_memory(server: Server) -> None:
     for _ in range(300):
-        server.socket().sendall(struct.pack(">i", 60_000_000) + b"0123456789")
+        server.open_socket().sendall(struct.pack(">i", 60_000_000) + b"0123456789")
     connections = server.network.connections
     await until(lambda: len(connections) == 300 and all(len(each._unread) == 14 for each in connections))
     assert server.network.memory.used == 0
@@ -328,10 +335,6 @@ async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Serv
     assert isinstance(await asyncio.wait_for(outcome, 5), ConnectionRefusedError)
 
 
-# More than the buffers of any two sockets hold.
-LARGE_REPLY = b"y" * 40_000_000
-
-
 class Generous(Echo):
     """Answers every small question with a large reply."""
 
@@ -351,7 +354,7 @@ async def test_answers_that_nobody_reads_stay_within_the_budget() -> None:
     server = Server(RealNetwork(limits), session=Generous)
     try:
         for _ in range(6):
-            server.socket(receive_buffer_size=4096).sendall(framed(b"?") * 1000)
+            server.open_socket(receive_buffer_size=4096).sendall(framed(b"?") * 1000)
         await until(lambda: len(server.sessions) == 6 and all(session.frames for session in server.sessions))
         network, sessions = server.network, server.sessions
         assert [len(session.frames) for session in sessions] == [1] * 6
@@ -392,22 +395,26 @@ SMALL_BUDGET = Limits(frame_size_max=8 * MIB, memory_budget=16 * MIB)
 
 
 async def stall(server: Server, count: int, size: int, sent: int) -> list[socket.socket]:
-    """Connections that each send part of a large frame and stop."""
-    before = len(server.network.connections)
-    lines = [socket.create_connection(("127.0.0.1", server.listener.port)) for _ in range(count)]
-    await until(lambda: len(server.network.connections) == before + count)
+    """Open connections that each send part of a large frame and stop, or wait for memory with it."""
+    before = set(server.network.connections)
+    lines = [server.open_socket() for _ in range(count)]
+    await until(lambda: len(server.network.connections) == len(before) + count)
+    view = memoryview(struct.pack(">i", size) + bytes(sent))
     for line in lines:
         line.setblocking(False)
-        view = memoryview(struct.pack(">i", size) + bytes(sent))
-        # What does not fit into the buffers stays unsent: the node does not read it.
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(line, view), 0.5)
+        server.send_later(line, view)
+
+    def has_stalled(connection: SocketConnection) -> bool:
+        buffer = connection._frame
+        return buffer is not None and (buffer.filled == sent or buffer in server.network.memory.waiting)
+
+    await until(lambda: all(map(has_stalled, server.network.connections - before)))
     return lines
 
 
 async def test_stalled_uploads_do_not_stop_requests_of_ordinary_size(server: Server) -> None:
     server.network.limit(SMALL_BUDGET)
-    lines = await stall(server, 8, 4 * MIB, 4 * MIB - 1)
+    await stall(server, 8, 4 * MIB, 4 * MIB - 1)
     reader, writer = await server.client()
     for size in (900_000, 60_000):
         body = os.urandom(size)
@@ -415,9 +422,6 @@ async def test_stalled_uploads_do_not_stop_requests_of_ordinary_size(server: Ser
             writer.write(framed(body)[start : start + 20_000] if start + 20_000 < size else framed(body)[start:])
             await asyncio.sleep(0)
         assert await asyncio.wait_for(read_frame(reader), 30) == body
-    writer.close()
-    for line in lines:
-        line.close()
 
 
 async def test_stalled_uploads_are_closed_for_one_that_waits_and_the_log_says_so(
@@ -440,7 +444,7 @@ async def test_stalled_uploads_are_closed_for_one_that_waits_and_the_log_says_so
 
 async def test_a_connection_that_waits_for_memory_is_not_blamed(server: Server) -> None:
     server.network.limit(SMALL_BUDGET)
-    lines = await stall(server, 3, 4 * MIB, 4 * MIB - 1)
+    await stall(server, 3, 4 * MIB, 4 * MIB - 1)
     reader, writer = await server.client()
     body = os.urandom(4 * MIB)
     writer.write(framed(body))
@@ -449,9 +453,6 @@ async def test_a_connection_that_waits_for_memory_is_not_blamed(server: Server) 
     assert isinstance(waiting, SocketConnection)
     assert waiting.overdue(server.network.now() + 1000) is None
     assert await asyncio.wait_for(read_frame(reader), 30) == body
-    writer.close()
-    for line in lines:
-        line.close()
 
 
 async def test_a_large_frame_that_was_read_ahead_in_part_arrives_whole(server: Server) -> None:
@@ -468,7 +469,28 @@ async def test_a_large_frame_that_was_read_ahead_in_part_arrives_whole(server: S
     assert await asyncio.wait_for(read_frame(reader), 30) == body
     assert await asyncio.wait_for(read_frame(reader), 30) == b"next"
     assert server.network.memory.used == 0
-    writer.close()
+
+
+async def test_bytes_that_arrive_in_the_turn_of_a_resume_stay_behind_what_was_read_ahead(server: Server) -> None:
+    loop = asyncio.get_running_loop()
+    sent = framed(os.urandom(100_000)) + framed(b"next")
+    client = server.open_socket()
+    client.setblocking(False)
+    await loop.sock_sendall(client, sent[:40_000])
+    connection = await server.connection()
+    await until(lambda: connection._frame is not None and connection._frame.filled == 40_000 - 4)
+    connection.pause_frames()
+    await loop.sock_sendall(client, sent[40_000:50_000])
+    await until(lambda: len(connection._unread) == 10_000)
+    await loop.sock_sendall(client, sent[50_000:60_000])
+    connection.resume_frames()
+    # As the loop does if it found the socket readable before somebody resumed the frames.
+    connection._readable()
+    await loop.sock_sendall(client, sent[60_000:])
+    received = b""
+    while len(received) < len(sent):
+        received += await loop.sock_recv(client, 200_000)
+    assert received == sent
 
 
 class Owner:
@@ -485,7 +507,7 @@ async def test_the_owner_of_a_file_learns_that_it_is_too_short(
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(size // 2))
-    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    file = server.file(path)
     reader, writer = await server.client()
     writer.write(framed(b"x"))
     await read_frame(reader)
@@ -498,7 +520,6 @@ async def test_the_owner_of_a_file_learns_that_it_is_too_short(
     assert f"of {path} cannot be read" in caplog.text
     assert server.sessions[0].lost_count == 1
     assert server.network.closed["read_error"] == 1
-    writer.close()
 
 
 @pytest.mark.parametrize("size", [1000, 300_000])
@@ -510,7 +531,7 @@ async def test_the_owner_of_a_file_learns_of_an_io_error(
 
     path = tmp_path / "log"
     path.write_bytes(bytes(size))
-    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    file = server.file(path)
     reader, writer = await server.client()
     writer.write(framed(b"x"))
     await read_frame(reader)
@@ -521,7 +542,6 @@ async def test_the_owner_of_a_file_learns_of_an_io_error(
     await asyncio.wait_for(reader.read(), 30)
     ((_, error),) = owner.failed
     assert error.errno == errno.EIO
-    writer.close()
 
 
 async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
@@ -532,7 +552,7 @@ async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
 
     path = tmp_path / "log"
     path.write_bytes(bytes(300_000))
-    file = RealFile(str(path), os.open(path, os.O_RDONLY))
+    file = server.file(path)
     reader, writer = await server.client()
     writer.write(framed(b"x"))
     await read_frame(reader)
@@ -541,7 +561,6 @@ async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
     server.sessions[0].connection.send([b"head", FileSlice(file, 0, 300_000, owner)])
     await asyncio.wait_for(reader.read(), 30)
     assert owner.failed == []
-    writer.close()
 
 
 async def test_frames_that_were_read_ahead_are_writable(server: Server) -> None:
@@ -555,8 +574,13 @@ async def test_frames_that_were_read_ahead_are_writable(server: Server) -> None:
     await until(lambda: len(connection._unread) > 0)
     readonly: list[bool] = []
     session = server.sessions[0]
-    original = session.frame
-    session.frame = lambda frame: readonly.append(frame.readonly) or original(frame)  # type: ignore[method-assign, func-returns-value]
+    answer = session.frame
+
+    def note(frame: memoryview) -> None:
+        readonly.append(frame.readonly)
+        answer(frame)
+
+    session.frame = note  # type: ignore[method-assign]
     connection.resume_frames()
     assert await read_frame(reader) == b"second"
     assert readonly == [False]
