@@ -238,7 +238,7 @@ def test_a_compaction_that_is_killed_again_and_again_leaves_the_topic_readable_a
 def test_a_compaction_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "none", disk], capture_output=True, check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", disk], capture_output=True, check=False)
     if mounted.returncode != 0:
         pytest.skip("a small disk can only be mounted by root")
     try:
