@@ -187,7 +187,10 @@ class Observer:
             self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
         durable = {each.node_id: _durable_end(each, partition) for each in running}
         if place not in self.rotten:
-            for problem in members_behind(partition.isr, partition.high_watermark, durable):
+            # A leader may not have heard yet that a member's disk has lost something.
+            losers = {each.node_id for each in running if each.may_lose and place in self.lost}
+            members = [node_id for node_id in partition.isr if node_id not in losers]
+            for problem in members_behind(members, partition.high_watermark, durable):
                 self._complain(f"inv_16: {place}: {problem}")
         ends = [durable[each] for each in partition.replicas if each in durable]
         if len(ends) < len(partition.replicas) or None in ends:
