@@ -74,8 +74,8 @@ fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=
 	@PENSTOCK_FUZZ_FRAMES=$(FRAMES) PENSTOCK_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 crash: ROUNDS ?= 300
-crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=)
-	@PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
+crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=, LIVES= of data folders)
+	@PENSTOCK_FOLDER_LIVES=$(LIVES) PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 MINUTES ?= 5
 chaos: $(DEV_READY) ## Break three real nodes under real clients for a while (MINUTES=, SEED=)

@@ -27,6 +27,7 @@ from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch
 from tests.crash.workload import read_all
+from tests.support.appending import append_at_once
 from tests.support.compacting import HandClock, cleaner_for
 
 FOLDER: Final = "/data"
@@ -145,12 +146,11 @@ class Life:
         self._tell("clean stop")
         while self.disk.finish_sync():
             pass
-        for known, log in self._open_partitions():
-            self._note_durable(known, log)
         self.store.close()
-        for known, _ in self._open_partitions():
-            known.acknowledged.update(known.written)
         self.store = None
+        for topic in self.topics.values():
+            for known in topic.partitions:
+                known.acknowledged = dict(known.written)
 
     def _end(self) -> None:
         """Lose the power, or only the process."""
@@ -251,7 +251,8 @@ class Life:
         sealed = encode_batch(records, base_offset=offset, leader_epoch=self.epoch)
         known.sent.setdefault(offset, []).append(sealed)
         sent = memoryview(bytearray(8) + sealed[8:])
-        assert log.append(sent, leader_epoch=self.epoch, now_ms=self.clock.now_ms).base_offset == offset
+        appended = append_at_once(log, sent, leader_epoch=self.epoch, now_ms=self.clock.now_ms)
+        assert appended.base_offset == offset
         known.written[offset] = sealed
         self._note_durable(known, log)
 

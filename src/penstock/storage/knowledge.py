@@ -5,6 +5,7 @@ all knowledge stands in docs/internals/damage.md. Goes to checkpoint.py, saved_o
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -12,6 +13,7 @@ from uuid import UUID
 from penstock.config.settings import TopicSettings
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicPartition
+from penstock.ports.disk import Disk
 from penstock.storage.checkpoint import (
     CLEAN_OFFSETS,
     HIGH_WATERMARKS,
@@ -30,6 +32,20 @@ from penstock.storage.saved_offsets import SavedOffsets
 
 # A start scans what was synced since the last checkpoint: so much of it takes a tenth of a second.
 UNCHECKED_SIZE_MAX: Final = 256 * 1024 * 1024
+
+
+def make_durable(disk: Disk, folder: str) -> None:
+    """Sync what a killed process may have left in the cache: what is read now must be what a power loss leaves."""
+    # The only checkpoint that is written without a sync.
+    path = f"{folder}/{HIGH_WATERMARKS}"
+    if disk.exists(path) and not read_offsets(disk, path):
+        # A torn one goes for good. Written over, it could become again what it was, by a power loss at that moment.
+        disk.remove(path)
+    elif disk.exists(path):
+        file = disk.open(path)
+        file.sync()
+        file.close()
+    disk.sync_folder(folder)
 
 
 class LogKnowledge:
@@ -96,8 +112,15 @@ class LogKnowledge:
         return self.high_watermarks.get(place, 0) if is_durable else 0
 
     def note_boot(self) -> None:
-        """Remember, once every log is open, under which boot of the machine they are written."""
-        self._held.note_boot()
+        """Remember, once every log is open, under which boot of the machine they are written.
+
+        A log that lost its end to a restart of the machine has a mark behind that, which counts within a boot.
+        """
+        ends = {place: log.end_offset for place, log in self.logs.items() if log.damage is None}
+        marks = self.high_watermarks
+        with suppress(StorageError):
+            self.checkpoint_high_watermarks({at: min(mark, ends.get(at, mark)) for at, mark in marks.items()})
+            self._held.note_boot()
 
     def _forget_namesake(self, place: TopicPartition) -> None:
         """No power loss may give a new log an offset or the mark of one that had its name. Raises StorageError."""
@@ -192,6 +215,8 @@ class LogKnowledge:
                     file.close()
             except OSError as error:
                 raise StorageError(f"{self._path(HIGH_WATERMARKS)}: {error}") from error
+            # Until a synced write, a power loss may bring back those that are left out.
+            self._dead_marks |= self.high_watermarks.keys() - marks.keys()
         self.high_watermarks = dict(marks)
 
     def checkpoint_is_due(self) -> bool:

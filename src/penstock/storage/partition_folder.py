@@ -58,10 +58,43 @@ def read_topic_id(disk: Disk, folder: str) -> UUID | None:
         return None
 
 
+def belongs_to(disk: Disk, folder: str, topic_id: UUID, *, is_known: bool) -> bool:
+    """Say whether a partition's folder was made for a topic; `is_known` if the data folder holds that partition.
+
+    The file with the topic id is synced before the first record is acknowledged. If it never reached the disk, records
+    may have all the same, those of a deleted topic with the same name among them. A file of the full size was synced
+    and has rotted.
+    """
+    found = read_topic_id(disk, folder)
+    if found is not None or is_known:
+        return found in (topic_id, None)
+    try:
+        content = disk.read_file(f"{folder}/{PARTITION_METADATA}")
+    except FileNotFoundError:
+        return False
+    return len(content) == len(_metadata_of(topic_id)) and 0 not in content
+
+
+def holds_records(disk: Disk, folder: str) -> bool:
+    """Say whether any segment in a folder has content, also one that is set aside or about to be removed."""
+    for name in disk.list(folder):
+        if ".log" in name or name.endswith(".cut"):
+            file = disk.open(f"{folder}/{name}", writable=False)
+            size = file.size()
+            file.close()
+            if size:
+                return True
+    return False
+
+
 def write_topic_id(disk: Disk, folder: str, topic_id: UUID) -> None:
     """Say whose partition a folder is, without a sync."""
-    content = f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()
+    content = _metadata_of(topic_id)
     file = disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
     file.write((content,), 0)
     file.truncate(len(content))
     file.close()
+
+
+def _metadata_of(topic_id: UUID) -> bytes:
+    return f"version: 0\ntopic_id: {encode_uuid(topic_id)}".encode()

@@ -143,7 +143,8 @@ def _plan(
 ) -> _Plan:
     listed = state.listed
     if listed.may_be_empty:
-        _remove_segments(directory, state, [each for each in state.segments if each.base_offset != listed.begins_at])
+        # Nothing is written to a log that restarts before the list says that it begins: every segment is an old one.
+        _remove_segments(directory, state, list(state.segments))
     start = max(known.log_start, listed.begins_at or 0)
     # A power loss may have undone the deletion of some of them, and not of others.
     deleted = [segment for segment, following in pairwise(state.segments) if following.base_offset <= start]

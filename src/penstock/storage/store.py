@@ -27,7 +27,7 @@ from penstock.storage.directory import LogDirectory
 from penstock.storage.held import Holding
 from penstock.storage.journal import CROWD, JOURNAL_SIZE, Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
-from penstock.storage.knowledge import LogKnowledge
+from penstock.storage.knowledge import LogKnowledge, make_durable
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import MetaProperties, claim_folder
 from penstock.storage.partition_folder import (
@@ -36,6 +36,8 @@ from penstock.storage.partition_folder import (
     METADATA_FOLDER,
     PARTITION_METADATA,
     STRAY_SUFFIX,
+    belongs_to,
+    holds_records,
     is_partition_like,
     make_data_folder,
     parse_folder,
@@ -121,7 +123,7 @@ class LogStore(LogKnowledge):
             broker_epoch = _read_broker_epoch(disk, f"{folder}/{CLEAN_SHUTDOWN}") if clean else NO_BROKER_EPOCH
             if clean:
                 disk.remove(f"{folder}/{CLEAN_SHUTDOWN}")
-                disk.sync_folder(folder)
+            make_durable(disk, folder)
             journal = Journal(disk, folder, secret=entropy.uuid().int, size=journal_size, crowd=journal_crowd)
             reserve = Reserve(disk, folder, reserve_size)
             redo(journal, folder, reserve)
@@ -207,9 +209,10 @@ class LogStore(LogKnowledge):
             assert log.topic_id == topic_id, f"{place} is open under another topic id"
             return log
         folder = self._path(str(place))
-        if self._disk.exists(folder) and read_topic_id(self._disk, folder) not in (topic_id, None):
-            self._set_aside(place)
         holding = self._held[topic_id, place.partition]
+        is_known = holding is not Holding.UNKNOWN
+        if self._disk.exists(folder) and not belongs_to(self._disk, folder, topic_id, is_known=is_known):
+            self._set_aside(place)
         exists = self._disk.exists(folder)
         is_lost = not exists and self._is_lost(place, holding, settings)
         if not exists:
@@ -375,9 +378,12 @@ class LogStore(LogKnowledge):
         ]
 
     def _set_aside(self, place: TopicPartition) -> None:
-        """Make room for a partition whose name is taken by a folder of another topic id."""
-        target = suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)
-        self._disk.rename(self._path(str(place)), self._path(target))
+        """Make room for a partition whose name is taken by another topic's folder. One without records may go."""
+        folder = self._path(str(place))
+        if holds_records(self._disk, folder):
+            self._disk.rename(folder, self._path(suffixed(place, self._entropy.uuid(), STRAY_SUFFIX)))
+        else:
+            self._disk.remove_folder(folder)
         self._disk.sync_folder(self.folder)
 
     def close(self, clean: bool = True, *, broker_epoch: int = NO_BROKER_EPOCH) -> None:

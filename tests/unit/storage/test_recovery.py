@@ -1,12 +1,13 @@
 """What a start makes of a folder: torn tails, rot, and files that can be made again (invariants 44-47)."""
 
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
-from penstock.sim.disk import SimDisk
+from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.damage import QUARANTINE_FILE
 from penstock.storage.log import Log
 from penstock.wire.batch import BatchHeader
@@ -251,6 +252,41 @@ def test_the_start_of_the_log_is_kept() -> None:
     assert log.start_offset == 7
     with pytest.raises(OffsetOutOfRange):
         log.read(6, max_bytes=100, end=15)
+
+
+def test_segments_below_the_start_may_be_missing_in_any_order() -> None:
+    """Retention renames them, and a power loss keeps some of the new names and loses others."""
+    disk, _ = written([3] * 30)
+    bases = list(open_log(disk).bases)
+    assert len(bases) > 4
+    for base in (bases[1], bases[3]):
+        disk.rename(f"{FOLDER}/{base:020d}.log", f"{FOLDER}/{base:020d}.log.deleted")
+    log = open_log(disk, log_start=bases[4])
+    assert (log.damage, log.start_offset, log.end_offset, log.bases) == (None, bases[4], 90, bases[4:])
+    assert not any(name.endswith(".cut") for name in disk.list(FOLDER))
+
+
+@pytest.mark.parametrize("at_segment", [False, True])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.7, 1.0])
+def test_a_log_that_is_being_emptied_is_whole_or_empty_after_a_crash(kept: float, at_segment: bool) -> None:
+    """Some of the old segments begin behind the offset, or at it."""
+    for call in range(1, 80):
+        disk, _ = written([3] * 30)
+        log, whole = open_log(disk), (0, 90)
+        offset = log.bases[2] + (not at_segment)
+        for folder in ("/", "/data", FOLDER):
+            disk.sync_folder(folder)
+        disk.fail_at[disk.calls + call] = None
+        try:
+            log.truncate_fully_and_start_at(offset)
+        except Crashed:
+            disk.crash(Random(call), kept=kept)
+            log = open_log(disk)
+            found = (log.start_offset, log.end_offset)
+            assert log.damage is None and found in (whole, (offset, offset)), (call, found, log.damage)
+        else:
+            break
+    assert call > 20
 
 
 def test_a_start_beyond_the_end_begins_anew_there() -> None:
