@@ -16,6 +16,7 @@ from penstock.cli.cluster.view import broker_rows, health
 from tests.support.eventually import eventually
 from tests.support.limited_node import MARKER_SUFFIX
 from tests.support.penstock_cluster import PenstockCluster
+from tests.support.topic_metadata import cluster_metadata
 
 FULL = 3
 PARTITIONS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
@@ -50,7 +51,7 @@ class LimitedCluster(PenstockCluster):
 
     def state(self, name: str) -> list[tuple[int, list[int]]]:
         """The leader and the in-sync set of each partition."""
-        partitions = self.admin.list_topics(name, timeout=20).topics[name].partitions
+        partitions = cluster_metadata(self.admin, name).topics[name].partitions
         return [(partitions[index].leader, sorted(partitions[index].isrs)) for index in sorted(partitions)]
 
     def read(self, name: str, count: int) -> list[list[bytes]]:
@@ -187,5 +188,5 @@ def test_a_voter_with_a_full_disk_keeps_up_with_the_metadata(cluster: LimitedClu
         cluster.make(f"topic-{number}", [[1, 2, 3]])
     with pytest.raises(KafkaException):
         cluster.make("topic-1", [[1, 2, 3]])
-    assert FULL in cluster.admin.list_topics(timeout=20).brokers
+    assert FULL in cluster_metadata(cluster.admin).brokers
     assert "offline" not in cluster.log(FULL)

@@ -85,15 +85,17 @@ class Topic:
             {"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "auto.offset.reset": "earliest",
              "enable.auto.commit": False, **config}
         )  # fmt: skip
-        count = len(cluster_metadata(self.admin, self.name).topics[self.name].partitions)
-        consumer.assign([TopicPartition(self.name, index, 0) for index in range(count)])
         found: dict[tuple[int, int], bytes] = {}
-        deadline = time.monotonic() + 30
-        while len(found) < len(self.acked) and time.monotonic() < deadline:
-            for message in consumer.consume(1000, timeout=1.0):
-                assert message.error() is None, message.error()
-                found[message.partition() or 0, message.offset() or 0] = message.value() or b""
-        consumer.close()
+        try:
+            count = len(cluster_metadata(self.admin, self.name).topics[self.name].partitions)
+            consumer.assign([TopicPartition(self.name, index, 0) for index in range(count)])
+            deadline = time.monotonic() + 60
+            while len(found) < len(self.acked) and time.monotonic() < deadline:
+                for message in consumer.consume(1000, timeout=1.0):
+                    assert message.error() is None, message.error()
+                    found[message.partition() or 0, message.offset() or 0] = message.value() or b""
+        finally:
+            consumer.close()
         return found
 
     def check(self) -> None:
@@ -144,9 +146,11 @@ def test_the_next_leader_has_everything_when_a_leader_is_killed(cluster: Penstoc
 
     writing = threading.Thread(target=write)
     writing.start()
-    eventually(lambda: len(topic.acked) >= 300, what="writes under way")
-    cluster.kill(victim)
-    writing.join()
+    try:
+        eventually(lambda: len(topic.acked) >= 400, what="a write under way")
+        cluster.kill(victim)
+    finally:
+        writing.join()
     assert topic.await_leader(victim) != victim
     topic.check()
     cluster.restart(victim)

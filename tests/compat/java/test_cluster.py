@@ -130,6 +130,7 @@ def test_leaders_leave_with_a_killed_node_and_come_back_by_election(shell: Shell
     assert "already" in again.lower() or "Valid replica already elected" in again
 
 
-def test_a_node_that_is_stopped_can_be_taken_out_of_the_cluster(shell: Shell) -> None:
+def test_a_node_that_is_stopped_can_be_taken_out_of_the_cluster(shell: Shell, sharing: Sharing) -> None:
     shell.cluster.stop(FOUR)
     assert "is no longer registered" in shell.unregister("4")
+    sharing.discard()  # the other tests need all four
