@@ -147,18 +147,20 @@ def test_a_leader_that_lacks_records_is_elected_only_when_that_is_asked_for(shel
 
 
 def test_transactions_and_nodes_are_listed_from_anywhere(shell: Shell) -> None:
+    shell("TopicCommand", "--create", "--topic", "paid", "--partitions", "1")
+    send(shell.cluster, "paid", 20)
     producer = Producer({"bootstrap.servers": shell.cluster.bootstrap, "transactional.id": "payer"})
     producer.init_transactions(60)
     producer.begin_transaction()
-    producer.produce("trimmed", b"open")
+    producer.produce("paid", b"open")
     producer.flush(60)
     for node in shell.cluster.ids:
         assert re.search(r"payer\s+\d+\s+\d+\s+Ongoing", shell.at(node, "TransactionsCommand", "list"))
         described = shell.at(node, "TransactionsCommand", "describe", "--transactional-id", "payer")
-        assert "trimmed-0" in described
+        assert "paid-0" in described
         assert "metadata.version" in shell.at(node, "FeatureCommand", "describe")
-    leader = shell.leader("trimmed")
-    where = ("--topic", "trimmed", "--partition", "0")
+    leader = shell.leader("paid")
+    where = ("--topic", "paid", "--partition", "0")
     open_ones = shell("TransactionsCommand", "describe-producers", *where)
     assert re.search(r"^\d+\s+\d+\s+-1\s+0\s+\d+\s+20\b", open_ones, re.MULTILINE), open_ones
     shell("TransactionsCommand", "find-hanging", "--broker-id", leader)
