@@ -27,8 +27,6 @@ from tests.support.penstock_cluster import PenstockCluster
 from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Wire
 
-pytestmark = pytest.mark.timeout(180)
-
 TOPIC = "orders"
 PARTITIONS = 4
 SHARDS = 3

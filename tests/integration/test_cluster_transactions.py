@@ -18,8 +18,6 @@ from tests.support.sharing import Sharing
 from tests.support.transaction_wire import Producer as Writer
 from tests.support.transaction_wire import Wire, produce_request
 
-pytestmark = pytest.mark.timeout(120)
-
 TOPIC = "payments"
 SHARDS = 3
 PATIENCE_S = 60.0
