@@ -1,8 +1,9 @@
 """The suite in parallel workers: `python -m tests [--slow] [--workers N] [arguments of pytest]`.
 
-Runs all tests that are not marked slow, or with --slow all that are, one worker for each core that this process may
-use. The tests come in random order (tests/support/order.py). What is here besides goes to pytest: `--seed 17` repeats
-an order, `tests/unit -k frame` runs a part. Exits as pytest does: 0 if every test passed, 1 if any did not.
+Runs all tests that are not marked slow, or with --slow all that are, with three workers for every two cores that this
+process may use: a third of the time, a test waits for something. The tests come in random order
+(tests/support/order.py). All other arguments go to pytest: `--seed 17` repeats an order, `tests/unit -k frame` runs a
+part. Exits as pytest does: 0 if every test passed, 1 if any did not.
 """
 
 import argparse
@@ -21,7 +22,8 @@ def core_count() -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__, add_help=False, allow_abbrev=False)
     parser.add_argument("--slow", action="store_true")
-    parser.add_argument("--workers", type=int, default=core_count())
+    cores = core_count()
+    parser.add_argument("--workers", type=int, default=cores + cores // 2)
     given, rest = parser.parse_known_args()
     marked = "slow" if given.slow else "not slow"
     command = [sys.executable, "-m", "pytest", "-n", str(given.workers), "-m", marked, "--durations=15", *rest]

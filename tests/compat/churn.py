@@ -159,7 +159,7 @@ def new_place(bootstrap: str) -> Place:
     return Place(bootstrap, topic, f"{topic}-group")
 
 
-def churn(
+def check_churn(
     bootstrap: str, run: Run, *, seed: int, seconds: float = 8.0, count: int = 2000,
     in_the_middle: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip

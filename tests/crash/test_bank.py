@@ -216,7 +216,7 @@ def check(seen: dict[Place, dict[str, Any]], transfers: list[dict[str, int]]) ->
         assert done == list(range(index, len(transfers), PARTITIONS)), "each input once, and in its order"
 
 
-@pytest.mark.timeout(120 + 8 * ROUNDS)
+@pytest.mark.timeout(600 + 8 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
 def test_money_is_neither_lost_nor_made_while_node_and_workers_are_killed(tmp_path: Path, protocol: str) -> None:
     random = Random(protocol)

@@ -54,7 +54,7 @@ def disturb(cluster: PenstockCluster, random: Random, reader: Reader) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240 + 10 * ROUNDS)
+@pytest.mark.timeout(600 + 10 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_money_is_neither_lost_nor_made_while_coordinators_move(tmp_path: Path, protocol: str) -> None:
     random = Random(protocol)

@@ -14,7 +14,7 @@ from tests.differential.entities import framed, read_response, request_frame
 
 CLOSED = "the connection was closed"
 SILENT = "no answer"
-ANSWER_SECONDS_MAX = 30.0
+ANSWER_SECONDS_MAX = 15.0
 SETTLE_SECONDS_MAX = 60.0
 
 Answer = dict[str, Any]

@@ -28,8 +28,6 @@ from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 from tests.support.transaction_wire import Wire
 
-pytestmark = pytest.mark.timeout(180)
-
 TOPIC = "orders"
 PARTITIONS = 4
 SHARDS = 3

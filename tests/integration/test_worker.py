@@ -301,7 +301,6 @@ FAILING = RECORDS // 10
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("protocol", ["range", "consumer"])
 def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
     protocol: str, group_broker: Broker, fill: Fill, make_process: MakeProcess
@@ -336,7 +335,6 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 def test_killed_at_most_once_it_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
     topic = fill(numbered(RECORDS), partitions=3)
     process = make_process(topic, "at-most-once", QUICK_SESSION)

@@ -22,7 +22,6 @@ def misbehaving(seed: int, **named: Any) -> Result:
     return Result(seed, "", [], Counter(), Counter(), 1.0, 1, "", {})
 
 
-@pytest.mark.timeout(60)
 def test_a_seed_that_hangs_or_dies_is_reported_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "run_seed", misbehaving)
     tasks = (Task(seed) for seed in range(1, 40))
@@ -35,7 +34,6 @@ def test_a_seed_that_hangs_or_dies_is_reported_and_the_rest_goes_on(monkeypatch:
     assert "did not end within 2 s" in broken[4]
 
 
-@pytest.mark.timeout(60)
 def test_a_lane_takes_its_next_task_after_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "run_seed", misbehaving)
     over: list[int] = []

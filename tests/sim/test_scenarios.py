@@ -32,6 +32,7 @@ def test_every_story_has_a_bug_that_it_finds() -> None:
 
 @pytest.mark.parametrize("story", BUGS)
 def test_a_story_goes_as_it_is_told(story: str) -> None:
+    """`run_file` raises `Departed` at the first line that goes otherwise."""
     run_file(FOLDER / f"{story}.txt")
 
 
@@ -58,6 +59,7 @@ def test_one_refused_record_of_several_decides() -> None:
 
 
 def test_the_first_node_leads_the_first_partition() -> None:
+    """`run` raises `Departed` at the first line that goes otherwise."""
     for seed in ("one", "two", "three"):
         run(
             "cluster brokers=3 topic=orders partitions=2\nuntil leader orders-0 = 1\nuntil leader orders-1 = 2",

@@ -20,7 +20,6 @@ def test_no_seed_of_the_slice_breaks_an_invariant(seed: int) -> None:
     assert not result.violations, report(result)
 
 
-@pytest.mark.timeout(300)
 def test_a_seed_is_the_same_whatever_hashes_are() -> None:
     traces = {
         subprocess.run(
@@ -35,7 +34,6 @@ def test_a_seed_is_the_same_whatever_hashes_are() -> None:
     assert len(traces) == 1
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["ack-before-fsync", "no-dedupe", "leader-outside-the-set"])
 def test_a_planted_bug_is_found(name: str) -> None:
     with planted(name):

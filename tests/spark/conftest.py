@@ -18,15 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A trigger waits for Python processes to start; on a busy machine that takes a while.
-TIMEOUT_S = 240
+TIMEOUT_S = 900
 _numbers = itertools.count(1)
 # No JVM of a test lives long enough to earn back what the second compiler costs, on two cores that others use too.
 _JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
-
-def pytest_configure() -> None:
-    # Taken by every JVM that a test starts, in this process or below it.
-    os.environ.setdefault("JAVA_TOOL_OPTIONS", _JVM_FLAGS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,6 +32,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TIMEOUT_S))
             # pyspark leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jvm_settings() -> Iterator[None]:
+    """For every JVM that a test starts, in this process or below it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "JAVA_TOOL_OPTIONS" not in os.environ:
+            patch.setenv("JAVA_TOOL_OPTIONS", _JVM_FLAGS)
+        # Java has no other way to know how the names of files are encoded, and Spark none to do without the hostname.
+        patch.setenv("LC_ALL", "C.UTF-8")
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,6 @@ def penstock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.timeout(400)
 def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     (project / "flows.py").write_text(FLOWS.replace("TOPIC", topic))

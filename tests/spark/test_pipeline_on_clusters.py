@@ -69,7 +69,7 @@ SPECULATION = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "100ms",
 }
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 def _add_logs(item: pytest.Item, report: pytest.TestReport) -> None:
     """Show what the nodes of the test have printed, where it has some."""
-    for value in getattr(item, "funcargs", {}).values():
-        cluster = getattr(value, "cluster", value)
-        if isinstance(cluster, PenstockCluster):
-            report.sections.extend(cluster.logs().items())
+    found = [getattr(value, "cluster", value) for value in getattr(item, "funcargs", {}).values()]
+    for cluster in {id(each): each for each in found if isinstance(each, PenstockCluster)}.values():
+        report.sections.extend(cluster.logs().items())

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import SESSION_MS, Ledger, Place, churn
+from tests.compat.churn import SESSION_MS, Ledger, Place, check_churn
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -62,4 +62,4 @@ async def commit(consumer: Any, topic: str, reached: dict[int, int]) -> None:
 
 
 def test_members_come_and_go(churn_broker: BrokerProcess) -> None:
-    churn(churn_broker.bootstrap, member, seed=31, seconds=4)
+    check_churn(churn_broker.bootstrap, member, seed=31, seconds=4)

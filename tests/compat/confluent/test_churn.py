@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import Ledger, Place, Run, churn
+from tests.compat.churn import Ledger, Place, Run, check_churn
 
 EXPECTED = {
     KafkaError.ILLEGAL_GENERATION,
@@ -90,11 +90,11 @@ def commit(consumer: Consumer, topic: str, reached: dict[int, int], ledger: Ledg
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_of_the_classic_protocol_come_and_go(churn_broker: BrokerProcess, assignor: str) -> None:
     settings = {"partition.assignment.strategy": assignor, **CLASSIC}
-    churn(churn_broker.bootstrap, member(settings), seed=11, seconds=5)
+    check_churn(churn_broker.bootstrap, member(settings), seed=11, seconds=5)
 
 
 def test_members_of_the_consumer_protocol_come_and_go(churn_broker: BrokerProcess) -> None:
-    churn(churn_broker.bootstrap, member({"group.protocol": "consumer"}), seed=12, seconds=5)
+    check_churn(churn_broker.bootstrap, member({"group.protocol": "consumer"}), seed=12, seconds=5)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -106,4 +106,4 @@ def test_members_come_and_go_while_the_broker_is_killed(churn_broker: BrokerProc
         churn_broker.kill()
         churn_broker.start()
 
-    churn(churn_broker.bootstrap, member(settings), seed=13, seconds=6, in_the_middle=kill_and_start)
+    check_churn(churn_broker.bootstrap, member(settings), seed=13, seconds=6, in_the_middle=kill_and_start)

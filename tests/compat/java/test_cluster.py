@@ -14,7 +14,7 @@ from tests.support.java_tools import JavaTools, ToolResult
 from tests.support.penstock_cluster import PenstockCluster
 from tests.support.sharing import Sharing
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.java
 
 TOOLS = "org.apache.kafka.tools."
 REASSIGN = "reassign.ReassignPartitionsCommand"

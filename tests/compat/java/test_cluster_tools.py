@@ -17,7 +17,7 @@ from tests.support.penstock_cluster import PenstockCluster
 from tests.support.sharing import Sharing
 from tests.support.topic_metadata import cluster_metadata
 
-pytestmark = [pytest.mark.java, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.java
 
 TOOLS = "org.apache.kafka.tools."
 CONFIGS = "kafka.admin.ConfigCommand"

@@ -9,7 +9,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.errors import CommitFailedError, KafkaError
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import SESSION_MS, Ledger, Place, churn
+from tests.compat.churn import SESSION_MS, Ledger, Place, check_churn
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -56,4 +56,4 @@ def commit(consumer: KafkaConsumer, topic: str, reached: dict[int, int]) -> None
 
 
 def test_members_come_and_go(churn_broker: BrokerProcess) -> None:
-    churn(churn_broker.bootstrap, member, seed=21, seconds=6)
+    check_churn(churn_broker.bootstrap, member, seed=21, seconds=6)

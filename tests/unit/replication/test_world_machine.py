@@ -101,7 +101,7 @@ class Run:
         world.check_leader_has_all(world.state.leader)
 
 
-async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
+async def check_story(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
     run = Run(ReplicatedPartition(min_isr=min_isr, syncs_at_once=False))
     await run.world.settle()
     for kind, one, other in story:
@@ -113,4 +113,4 @@ async def play(story: list[tuple[str, int, int]], *, min_isr: int) -> None:
 @settings(max_examples=60)
 @given(st.lists(steps, max_size=40), st.sampled_from([1, 2, 3]))
 def test_nothing_acknowledged_is_lost_and_all_end_in_sync(story: list[tuple[str, int, int]], min_isr: int) -> None:
-    asyncio.run(play(story, min_isr=min_isr))
+    asyncio.run(check_story(story, min_isr=min_isr))

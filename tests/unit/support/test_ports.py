@@ -42,5 +42,5 @@ def test_a_port_in_use_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None
 def test_where_the_range_is_not_known_the_operating_system_picks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "_outside_of_clients", lambda: range(0))
     mine = ReservedPort(HOST)
-    with socket.create_server((HOST, mine.number)):
-        mine.release()
+    with socket.create_server((HOST, mine.number)) as server:
+        assert server.getsockname()[1] == mine.number

@@ -184,3 +184,4 @@ def test_replicas_that_compact_by_themselves_agree_with_a_dictionary(given_steps
     for which in range(2):
         cluster.run(("restart", which, []))
         cluster.run(("compact", which, []))
+    cluster.check()
