@@ -97,7 +97,6 @@ def bench(sharing: Sharing) -> Bench:
 
 
 def test_a_transaction_over_three_leaders_outlives_its_coordinator(bench: Bench) -> None:
-    before = bench.committed()
     producer = bench.producer("across")
     producer.begin_transaction()
     for index in range(3):
