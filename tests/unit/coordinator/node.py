@@ -62,6 +62,9 @@ class HostedPartitions:
     def find(self, name: str, index: int) -> Partition | None:
         return self.partitions.get(index) if name == self._topic else None
 
+    def is_opening(self, name: str, index: int) -> bool:
+        return False
+
 
 class CoordinatorNode(ABC, Generic[S]):
     """Node 1, whose service keeps its state in a topic. The keys "a" and "b" are in different partitions of two."""
