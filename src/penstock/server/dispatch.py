@@ -232,12 +232,14 @@ class Dispatcher:
     ) -> None:
         """Answer a request that takes long to read: it is large, or the first of its API."""
         body: Any = None
+        # A request that has arrived is carried out, even if its client closes the connection right after sending it.
+        reading = Pace(self._context.scheduler, lambda: True)
         try:
             if not is_loaded(header.api_key, header.version):
-                await pace.finish(partial(loading, header.api_key, header.version))
+                await reading.finish(partial(loading, header.api_key, header.version))
             if APIS[header.api_key].accepts(header.version):
                 view = kept.view[header.body_position :]
-                body = await pace.finish(partial(codec.reading_request, header.api_key, header.version, view))
+                body = await reading.finish(partial(codec.reading_request, header.api_key, header.version, view))
             request = Request(header, body, session.connection, session.listener, pace)
             await self._answer(kept.view, request, parked)
         except ClientGone:
