@@ -20,7 +20,7 @@ from penstock.metadata.image import Image
 from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 from penstock.model.job import Job
-from penstock.scheduling.scheduler import SLICE_COST, ClientGone
+from penstock.scheduling.scheduler import SLICE_COST
 from penstock.wire.frame import Header, MalformedRequest
 from penstock.wire.hot import offset_commit as wire
 
@@ -227,11 +227,12 @@ class OffsetCommitHandler:
         def done(reply: Any, error: BaseException | None) -> None:
             if error is None:
                 outer.applied(reply)
-            elif not isinstance(error, ClientGone):
+            else:
                 log.error("%r failed", header, exc_info=error)
                 outer.fail()
 
-        self._scheduler.run(self._committing(body, header), done, is_wanted=lambda: not outer.is_abandoned)
+        # A commit that has arrived counts, even if its client closes the connection right after sending it.
+        self._scheduler.run(self._committing(body, header), done, is_wanted=lambda: True)
         return outer
 
     def _committing(self, body: wire.OffsetCommitRequest, header: Header) -> Job[Parked]:

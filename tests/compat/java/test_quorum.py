@@ -21,10 +21,10 @@ QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
 FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The nodes run on a loop and a thread of their own, beside a test that blocks."""
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), observers=1)
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A new cluster for each test, which may change the quorum. The nodes run on their own loop and thread."""
+    cluster = Cluster(tmp_path / "cluster", observers=1)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -83,8 +83,8 @@ def test_features_that_are_not_there_are_neither_described_nor_upgraded(tools: J
     refused = tools.run(FEATURES, *server, "upgrade", "--release-version", "4.3")
     assert refused.code == 1 and "does not support this feature." in refused.out, refused.text
     assert "Invalid update version 1 for feature share.version." in refused.out, refused.text
-    present = [word for name, (_, _, level) in features(tools, cluster).items() if name != "metadata.version"
-               for word in ("--feature", f"{name}={level}")]  # fmt: skip
+    levels = {name: highest for name, (_, highest, _) in features(tools, cluster).items() if name != "metadata.version"}
+    present = [word for name, level in levels.items() for word in ("--feature", f"{name}={level}")]
     upgraded = tools.check(FEATURES, *server, "upgrade", "--metadata", "4.3", *present)
     assert "metadata.version was upgraded to 30." in upgraded
 
