@@ -111,8 +111,9 @@ def _settled(
 ) -> PartitionImage:
     after = settle(wanted, before, living=Living(image), settings=rules.topic(image, topic.name))
     joined = after.leader in wanted.isr and after.leader not in before.isr
-    if joined and before.leader_recovery_state == RECOVERING:
-        # It leads in a second record: to join and to lead in one would look like an unclean election.
+    if joined and (before.leader_recovery_state == RECOVERING or not before.adding_replicas):
+        # It leads in a second record: to join and to lead in one would look like an unclean election. (A reassignment
+        # that is completed changes the replicas, too.)
         joining = change(topic.id, index, before, replace(before, isr=wanted.isr))
         assert joining is not None, "the in-sync set has a new member"
         records.append(joining)

@@ -151,3 +151,5 @@ def test_a_leader_that_cannot_write_is_replaced_by_the_first_who_joins_it() -> N
     assert isinstance(decision.reply[0], NewLeaderElected)
     after = partition(apply(image, decision.records))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1,))
+    # It is in sync before it leads, in a record of its own.
+    assert partition(apply(image, decision.records[:1])).isr == (1, 2)
