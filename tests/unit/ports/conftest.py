@@ -9,6 +9,6 @@ from penstock.ports.real_loop import NodeLoop
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]] | None:
-    if item.path.name == "test_real_network.py":
+    if item.path.name in ("test_real_network.py", "test_request_memory.py"):
         return {"asyncio": asyncio.SelectorEventLoop, "node": NodeLoop}
     return {"asyncio": asyncio.SelectorEventLoop}
