@@ -7,6 +7,7 @@ import json
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
+from subprocess import SubprocessError
 
 from tests.abuse.attack import Attack
 from tests.abuse.campaign import ChildFailed, NoCompiler, Result, run
@@ -37,7 +38,7 @@ def main() -> int:
             except NoCompiler as error:
                 print(f"{attack.name:<22} {peer:<12} skipped: {error}", flush=True)
                 continue
-            except (ChildFailed, AssertionError, OSError) as error:
+            except (ChildFailed, AssertionError, OSError, SubprocessError) as error:
                 progress.clear()
                 print(f"{attack.name:<22} {peer:<12} could not be run: {type(error).__name__}: {error}", flush=True)
                 failed = True

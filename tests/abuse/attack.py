@@ -94,7 +94,7 @@ class Bounds:
     loop_held_ms: float = 10.0
     """The longest time that a request may hold the event loop, where the node measures it.
 
-    The node measures wall time, so what its thread waited for a processor in a tenth of a second is added.
+    The node measures wall time, so this is for a machine without other work; see `campaign.over_bounds`.
     """
     recovery_s: float = 10.0
     """How long after the attack the last of its sockets may be open."""

@@ -50,7 +50,7 @@ FINE = Result(
     attack="none", family="none", node="Penstock", seconds=1.0, quiet=Latency(100, 1.0, 2.0, 3.0),
     small=Latency(100, 1.0, 20.0, 30.0), large=Latency(10, 10.0, 20.0, 20.0), memory_mb=(50.0, 60.0, 55.0),
     descriptors=(20, 30, 20), gap_ms=5.0, late_ms=0.0, quiet_gap_ms=1.0, loop=LoopHeld(9.0, {"Fetch": 4.0}),
-    waited_ms=2.0, health_ms=3.0, counts={},
+    waited_ms=2.0, slowdown=1.0, health_ms=3.0, counts={},
 )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_a_result_within_its_bounds_holds() -> None:
         ({"large": Latency(10, 10.0, 20.0, 20.0, ("ConnectionResetError",))}, "requests of 900 KB failed"),
         ({"memory_mb": (50.0, 300.0, 60.0)}, "memory grew by 250 MB"),
         ({"memory_mb": (50.0, 210.0, 205.0)}, "155 MB more are held afterwards"),
-        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "held by Produce 13, Fetch 4 ms, allowed 10"),
+        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "held by Produce 13, Fetch 4 ms, allowed 12"),
         ({"gap_ms": 1_500.0}, "nobody was answered for 1500 ms"),
         ({"health_ms": 3_000.0}, "/health took 3000 ms"),
     ],

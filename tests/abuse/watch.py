@@ -29,8 +29,9 @@ class Usage:
     memory_mb: float
     sockets: int
     files: int
+    ran_ms: float
     waited_ms: float
-    """For how long its main thread has been ready to run and had no processor, since its start."""
+    """For how long its main thread has run, and has been ready to run and had no processor, since its start."""
 
     @property
     def descriptors(self) -> int:
@@ -48,8 +49,8 @@ def usage(pid: int) -> Usage:
             continue
         sockets += is_socket
         files += not is_socket
-    _, waited_ns, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
-    return Usage(time.monotonic(), memory_mb(pid), sockets, files, int(waited_ns) / 1e6)
+    ran_ns, waited_ns, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
+    return Usage(time.monotonic(), memory_mb(pid), sockets, files, int(ran_ns) / 1e6, int(waited_ns) / 1e6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,13 @@ def loop_held(target: Target) -> LoopHeld | None:
     turn = TURN_HELD.search(text)
     by_api = {name: float(value) for name, value in REQUEST_HELD.findall(text) if float(value) > 0}
     return LoopHeld(float(turn[1]), by_api) if turn else None
+
+
+def slowdown(usages: Sequence[Usage]) -> float:
+    """How many times longer the node's thread took for its work because others had the processor."""
+    ran = usages[-1].ran_ms - usages[0].ran_ms
+    waited = usages[-1].waited_ms - usages[0].waited_ms
+    return (ran + waited) / ran if ran > 0 else 1.0
 
 
 def waited_ms_max(usages: Sequence[Usage]) -> float:

@@ -25,6 +25,8 @@ _pack_response: Final = Struct(">ii").pack
 _pack_flexible_response: Final = Struct(">iiB").pack
 _VARINT_SIZE_MAX: Final = 5
 _VARINT_MOST: Final = 2**32 - 1
+TAGGED_FIELDS_MAX: Final = 256
+"""Unknown tagged fields in one section. Each takes a microsecond to skip, and a request has room for millions."""
 TEXT_SIZE_MAX: Final = 2**15 - 1
 MESSAGE_LENGTH_MAX: Final = 1000
 CLIENT_ID_SIZE_MAX: Final = 4096
@@ -133,6 +135,8 @@ def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:
     # Each takes at least its tag and its size, so a larger count is a lie and not worth a loop.
     if 2 * count > size - position:
         raise MalformedRequest(f"{count} tagged fields in {size - position} bytes")
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedRequest(f"{count} tagged fields, and at most {TAGGED_FIELDS_MAX} are read")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         field_size, position = read_uvarint(data, position)

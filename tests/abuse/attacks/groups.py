@@ -192,7 +192,7 @@ KEPT = Bounds(memory_mb=300.0, memory_after_mb=300.0, files_kept=60)
 ATTACKS = (
     Attack(
         name="large-joins", family=FAMILY, run=_large_joins, prepare=wire.start_coordinators,
-        bounds=Bounds(memory_mb=300.0, files_kept=60),
+        bounds=Bounds(memory_mb=700.0, files_kept=60),
         what=f"{LARGE_JOINS} JoinGroups with {LARGE_JOIN_SIZE // MB} MB of metadata each",
     ),
     Attack(

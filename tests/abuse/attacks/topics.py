@@ -6,8 +6,9 @@ import contextlib
 import struct
 import time
 from collections import Counter
+from random import Random
 
-from tests.abuse import wire
+from tests.abuse import records, wire
 from tests.abuse.attack import Attack, Bounds, Counts, Gate, Target
 from tests.abuse.parallel import in_threads, repeat
 from tests.differential.entities import API_KEYS
@@ -162,6 +163,14 @@ def _fetches(target: Target, gate: Gate) -> Counts:
     return _loop([frame], target, gate)
 
 
+def _produces(target: Target, gate: Gate) -> Counts:
+    """A Produce that names each partition fifty times, with partitions that exist and with some that do not."""
+    batch = records.plain(1, Random(target.seed))
+    numbers = _partition_numbers(target)
+    frames = [wire.produce([(topic, number, batch) for number in numbers]) for topic in (WIDE, "nowhere")]
+    return _loop(frames, target, gate)
+
+
 def _sessions(target: Target, gate: Gate) -> Counts:
     """Fetch sessions that are never used again, each with a hundred partitions."""
     rows = [
@@ -192,7 +201,7 @@ ATTACKS = (
     ),
     Attack(
         name="create-good-topics", family=FAMILY, run=_create_good,
-        bounds=Bounds(memory_mb=400.0, memory_after_mb=300.0),
+        bounds=Bounds(memory_mb=400.0, memory_after_mb=300.0, files_kept=300),
         what=f"CreateTopics with {CREATED_GOOD:,} topics in one request, all of which are made",
     ),
     Attack(
@@ -219,6 +228,10 @@ ATTACKS = (
     Attack(
         name="wide-fetch", family=FAMILY, run=_fetches, prepare=_prepare_wide, bounds=WIDE_BOUNDS,
         what=f"Fetch with {ROWS:,} partitions in one request",
+    ),
+    Attack(
+        name="wide-produce", family=FAMILY, run=_produces, prepare=_prepare_wide, bounds=WIDE_BOUNDS,
+        what=f"Produce with {ROWS:,} partitions in one request",
     ),
     Attack(
         name="fetch-sessions", family=FAMILY, run=_sessions, prepare=_prepare_wide, bounds=WIDE_BOUNDS,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import (
+    TAGGED_FIELDS_MAX,
     Header,
     MalformedRequest,
     has_flexible_response_header,
@@ -85,6 +86,16 @@ def test_a_frame_too_short_for_a_header_is_malformed(size: int) -> None:
 def test_a_header_that_lies_is_malformed(frame: bytes) -> None:
     with pytest.raises(MalformedRequest):
         header_of(frame)
+
+
+def test_more_tagged_fields_than_any_client_sends_are_malformed() -> None:
+    def tags(count: int) -> bytes:
+        return bytes((count & 0x7F | 0x80, count >> 7)) + b"\x63\x00" * count
+
+    position = 12 + len(tags(TAGGED_FIELDS_MAX))
+    assert header_of(fixed(ApiKey.METADATA, 9) + tags(TAGGED_FIELDS_MAX) + b"body").body_position == position
+    with pytest.raises(MalformedRequest, match="257 tagged fields"):
+        header_of(fixed(ApiKey.METADATA, 9) + tags(TAGGED_FIELDS_MAX + 1) + b"body")
 
 
 @given(frame=st.binary(max_size=60), api_key=st.sampled_from(sorted(APIS)), version=st.integers(-2, 20))
