@@ -162,6 +162,7 @@ def test_batches_that_decompress_to_much(world: World) -> None:
     )
 
 
+@pytest.mark.slow
 def test_batches_of_a_compacted_topic(world: World) -> None:
     batch = bomb(now_ms())
     written = [0] * PARTITIONS
@@ -170,11 +171,13 @@ def test_batches_of_a_compacted_topic(world: World) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_batch_with_very_many_records(world: World) -> None:
     batch = encode_batch([Record(timestamp=now_ms(), key=b"", value=None)] * 600_000, codec=ZSTD)
     world.attack("Produce", lambda client: _expect(client.produce("table", {0: batch}), [0]))
 
 
+@pytest.mark.slow
 def test_questions_about_times_in_such_batches(world: World) -> None:
     now = now_ms()
     # Only the last record is late enough, so that all of the batch has to be read.
@@ -206,6 +209,7 @@ def test_questions_about_times_in_such_batches(world: World) -> None:
     world.attack("ListOffsets", ask)
 
 
+@pytest.mark.slow
 def test_metadata_of_very_many_topics_that_do_not_exist(world: World) -> None:
     from kio.schema.metadata.v12 import request as metadata
 
