@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from tests.support.eventually import eventually
 from tests.support.ports import free_ports
 
 GENERATE = """
@@ -39,7 +40,7 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
                 break
         assert "has no spark-pipeline.yml" in said and "The broker goes on" in said
         admin = AdminClient({"bootstrap.servers": f"localhost:{port}"})
-        assert "orders" in admin.list_topics(timeout=60).topics
+        eventually(lambda: "orders" in admin.list_topics(timeout=60).topics)
         running.send_signal(signal.SIGINT)
         rest = running.communicate(timeout=60)[0]
     finally:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,15 @@ def no_process_is_left() -> Iterator[None]:
 
 def children_of(pid: int) -> list[int]:
     """The processes that run queries for this one."""
-    tasks = Path(f"/proc/{pid}/task")
-    found = [int(word) for task in tasks.iterdir() for word in (task / "children").read_text().split()]
-    return [child for child in found if b"penstock.sqlview.child" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        # Threads and processes may end while they are looked at.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            children = (task / "children").read_text().split()
+            found += [
+                int(child) for child in children if b"sqlview.child" in Path(f"/proc/{child}/cmdline").read_bytes()
+            ]
+    return found
 
 
 def cpu_seconds(pid: int) -> float:

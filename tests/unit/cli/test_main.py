@@ -50,6 +50,7 @@ COMMANDS = [
     "quota list",
     "quota set",
     "quota remove",
+    "log accept-loss",
     "log dump",
     "log verify",
     "doctor",
