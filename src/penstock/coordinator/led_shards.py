@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from penstock.coordinator.decision import Performer
-from penstock.coordinator.errors import NotCoordinator
+from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
 from penstock.coordinator.keys import partition_of
 from penstock.coordinator.partition_log import PartitionLog
 from penstock.coordinator.runtime import Coordinator
@@ -68,15 +68,24 @@ class LedShards(Generic[S]):
             raise NotCoordinator
         return partition_of(key, self.partition_count)
 
+    def _served_index(self, key: str) -> int:
+        """Return the partition of a key. Refuses with a retriable error while this node opens the log that it leads."""
+        index = self.index_of(key)
+        if index not in self.epochs and self._replicas.is_opening(self._topic, index):
+            state = self._replicas.image.partition(self._topic, index)
+            if state is not None and state.leader == self._node_id:
+                raise CoordinatorLoadInProgress
+        return index
+
     # -- commands --------------------------------------------------------------------------
 
     def submit(self, key: str, command: Any) -> "asyncio.Future[Any]":
         """Run a command about a key; the future has its reply. Raises at once if the key is not served here."""
-        return self.runtime.submit(self.index_of(key), command)
+        return self.runtime.submit(self._served_index(key), command)
 
     def share(self, key: str, command: Any, done: Done) -> None:
         """Run a command that may be written with others; see `Coordinator.share`."""
-        self.runtime.share(self.index_of(key), command, done)
+        self.runtime.share(self._served_index(key), command, done)
 
     async def ask_all(self, command: Any) -> list[Any]:
         """The joined replies of all shards here, each a list. Refuses while one of them is loaded."""
