@@ -23,7 +23,7 @@ from penstock.worker.options import DeadLetters, Delivery, Order, Retry
 from penstock.worker.record import Record, from_message
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, TopicPartition
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 log = logging.getLogger("penstock.worker")
 
@@ -109,6 +109,7 @@ class Worker:
         self._has_run = False
         self._joined = False
         self._owned: set[Place] = set()
+        self._at_end: set[Place] = set()
         self._paused: set[Place] = set()
         self._batch: list[Record] = []
 
@@ -164,6 +165,8 @@ class Worker:
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "on_commit": self._committed,
+            # Tells when a partition is read to its end: see idle_stop_s.
+            "enable.partition.eof": True,
         }
 
     def _poll_until_stopped(self, idle_stop_s: float | None) -> None:
@@ -171,7 +174,7 @@ class Worker:
         busy_at = time.monotonic()
         while not self._stopping.is_set() and self._engine.failure is None:
             self._hold_back()
-            if self._take_in() or self._engine.in_flight or not self._has_looked():
+            if self._take_in() or self._engine.in_flight or not self._has_read_all():
                 busy_at = time.monotonic()
             elif idle_stop_s is not None and time.monotonic() - busy_at >= idle_stop_s:
                 log.info("nothing to do for %g s", idle_stop_s)
@@ -180,12 +183,12 @@ class Worker:
                 self._commit(self._engine.positions(), wait=False)
                 commit_due = time.monotonic() + self._commit_every_s
 
-    def _has_looked(self) -> bool:
-        """Whether the group has let the worker in and each partition has answered once: before, idle says nothing."""
-        if not self._joined:
-            return False
-        ends = (self._consumer.get_watermark_offsets(_partition(place), cached=True) for place in self._owned)
-        return all(high >= 0 for _, high in ends)
+    def _has_read_all(self) -> bool:
+        """Return whether the worker is a member of its group and has reached the end of each assigned partition.
+
+        Without this check a slow broker, or a rebalance that takes long, would look like an empty topic.
+        """
+        return self._joined and self._owned <= self._at_end
 
     def _take_in(self) -> int:
         """Poll once for long and then for what else is at hand; return how many records came."""
@@ -202,9 +205,10 @@ class Worker:
             timeout_s = 0.0
             error = message.error()
             if error is not None:
-                self._complain(error)
+                self._note_error(message, error)
                 continue
             record = from_message(message)
+            self._at_end.discard((record.topic, record.partition))
             count += 1
             if self._delivery is Delivery.AT_MOST_ONCE:
                 self._batch.append(record)
@@ -228,6 +232,7 @@ class Worker:
         for place, offset in firsts.items():
             if place in self._owned:
                 self._consumer.seek(_partition(place, offset))
+                self._at_end.discard(place)
 
     def _hold_back(self) -> None:
         """While too much is in flight, wait for half of it to go, and pause what is owned if that takes long."""
@@ -302,8 +307,10 @@ class Worker:
             self._engine.not_committed((partition.topic, partition.partition) for partition in refused)
 
     def _assigned(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+        places = _places(partitions)
         self._joined = True
-        self._owned |= _places(partitions)
+        self._owned |= places
+        self._at_end -= places
         log.info("assigned: %s", _shown(partitions))
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
@@ -314,6 +321,9 @@ class Worker:
         if self._delivery is Delivery.AT_LEAST_ONCE:
             self._commit(self._engine.positions(places), wait=True)
         self._disown(places)
+        # An eager rebalance revokes everything and then assigns. The consumer protocol may assign nothing more.
+        if self._consumer_settings.get("group.protocol") != "consumer" and not self._owned:
+            self._joined = False
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """Another worker owns them already: a commit would be refused, so just let go."""
@@ -322,10 +332,12 @@ class Worker:
         if self._delivery is Delivery.AT_LEAST_ONCE:
             self._engine.settle(places, timeout_s=0, finish_all=False, hurry=self._hurry.is_set)
         self._disown(places)
+        self._joined = False
 
     def _disown(self, places: set[Place]) -> None:
         self._engine.forget(places)
         self._owned -= places
+        self._at_end -= places
         self._paused -= places
         self._batch = [record for record in self._batch if (record.topic, record.partition) not in places]
 
@@ -349,10 +361,15 @@ class Worker:
             self._letters.close()
         log.info("worker of group %s ended: %s", self._group, self.counts)
 
-    def _complain(self, error: KafkaError) -> None:
-        if error.fatal():
-            from confluent_kafka import KafkaException
+    def _note_error(self, message: Message, error: KafkaError) -> None:
+        from confluent_kafka import KafkaError, KafkaException
 
+        if error.code() == KafkaError._PARTITION_EOF:
+            topic, partition = message.topic(), message.partition()
+            assert topic is not None and partition is not None, "the end of a partition names it"
+            self._at_end.add((topic, partition))
+            return
+        if error.fatal():
             raise KafkaException(error)
         log.warning("the consumer says: %s", error.str())
 

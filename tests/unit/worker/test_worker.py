@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import confluent_kafka
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.worker import Record, Worker
 from penstock.worker import worker as worker_module
@@ -58,7 +58,6 @@ class Script:
         self.sought: list[tuple[Place, int]] = []
         self.paused: set[Place] = set()
         self.was_paused = False
-        self.ends: dict[Place, int] = {}
         self.closed = False
         self._callbacks: dict[str, Any] = {}
 
@@ -96,9 +95,6 @@ class Script:
             return []
         self.commits.append({(entry.topic, entry.partition): entry.offset for entry in offsets})
         return list(offsets)
-
-    def get_watermark_offsets(self, partition: TopicPartition, *, cached: bool) -> tuple[int, int]:
-        return 0, self.ends.get((partition.topic, partition.partition), OFFSET_INVALID)
 
     def seek(self, partition: TopicPartition) -> None:
         self.sought.append(((partition.topic, partition.partition), partition.offset))
@@ -240,19 +236,52 @@ def test_a_worker_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
         Worker(lambda record: None, **{"topics": ["t"], "group": "g", "bootstrap": "b"} | wrong)
 
 
-def test_it_is_not_idle_before_every_partition_was_read(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a step after which ten seconds have passed."""
     now = 0.0
     monkeypatch.setattr(worker_module, "time", SimpleNamespace(monotonic=lambda: now))
 
-    def pass_time() -> None:
+    def step() -> None:
         nonlocal now
         now += 10
 
-    # A client counts a partition's answer a moment before it hands out the records in it.
+    return step
+
+
+def at_end(place: Place) -> Message:
+    return Message(place, -1, KafkaError(KafkaError._PARTITION_EOF))
+
+
+def test_it_is_not_idle_before_every_partition_is_read_to_its_end(
+    script: Script, pass_time: Callable[[], None]
+) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), lambda: script.ends.update({ZERO: 1}), Message(ZERO, 0), script.drain,
-        pass_time, lambda: script.ends.update({ONE: 1}), Message(ONE, 0), script.drain, pass_time, Message(ONE, 1),
+        script.tell("on_assign", ZERO, ONE), Message(ZERO, 0), at_end(ZERO), script.drain,
+        pass_time, Message(ONE, 0), script.drain, pass_time, at_end(ONE), pass_time, Message(ONE, 1),
     ]  # fmt: skip
     worker = run(script, lambda record: None, idle_stop_s=5)
     assert worker.counts.succeeded == 2
+    assert len(script.steps) == 1
+
+
+@pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
+def test_it_is_not_idle_while_a_rebalance_is_under_way(
+    callback: str, script: Script, pass_time: Callable[[], None]
+) -> None:
+    script.steps = [
+        script.tell("on_assign", ZERO), at_end(ZERO), script.tell(callback, ZERO), pass_time,
+        script.tell("on_assign", ZERO), pass_time, Message(ZERO, 0), script.drain, at_end(ZERO), pass_time,
+        Message(ZERO, 1),
+    ]  # fmt: skip
+    worker = run(script, lambda record: None, idle_stop_s=5)
+    assert worker.counts.succeeded == 1
+    assert len(script.steps) == 1
+
+
+def test_a_member_of_the_consumer_protocol_without_partitions_is_idle(
+    script: Script, pass_time: Callable[[], None]
+) -> None:
+    script.steps = [script.tell("on_assign", ZERO), script.tell("on_revoke", ZERO), pass_time, Message(ZERO, 0)]
+    run(script, lambda record: None, idle_stop_s=5, consumer={"group.protocol": "consumer"})
     assert len(script.steps) == 1
