@@ -91,6 +91,10 @@ class Stream:
         if not found or found[0] != (offset, self.acknowledged[offset], True):
             raise ValueError(f"offset {offset} holds {found[:1]}")
 
+    def connect(self) -> None:
+        """Connect, and wait until the node has accepted the connection: only then it counts as one of its sockets."""
+        self._connected().exchange(wire.API_VERSIONS)
+
     def _connected(self) -> wire.Client:
         if self._client is None:
             self._client = wire.Client(self.target)
@@ -137,6 +141,8 @@ def main() -> None:
     target = Target(**json.loads(sys.argv[1]))
     wire.create_topics(target, TOPICS.values())
     streams = [Stream(kind, target) for kind in TOPICS]
+    for stream in streams:
+        stream.connect()
     stopped = threading.Event()
     threads = [threading.Thread(target=stream.run, args=(stopped,)) for stream in streams]
     for thread in threads:

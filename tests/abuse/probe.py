@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import struct
 import sys
 import threading
 import time
@@ -20,19 +19,20 @@ from tests.abuse.child import listen, say
 INTERVAL_S = 0.005
 # Shorter gaps are not worth a line.
 NOTED_MS_MIN = 3.0
-API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
-def probe(target: Target, stopped: threading.Event, gaps: list[tuple[float, float, float]]) -> None:
+def probe(
+    target: Target, first: wire.Client, stopped: threading.Event, gaps: list[tuple[float, float, float]]
+) -> None:
     """Note when a gap began, how long it was, and how late this process woke up for it."""
-    client: wire.Client | None = None
+    client: wire.Client | None = first
     while not stopped.is_set():
         due = time.monotonic() + INTERVAL_S
         time.sleep(INTERVAL_S)
         began = time.monotonic()
         try:
             client = client or wire.Client(target)
-            client.exchange(API_VERSIONS)
+            client.exchange(wire.API_VERSIONS)
         except OSError:
             if client is not None:
                 client.close()
@@ -46,9 +46,12 @@ def probe(target: Target, stopped: threading.Event, gaps: list[tuple[float, floa
 
 def main() -> None:
     target = Target(**json.loads(sys.argv[1]))
+    # The answer shows that the node has accepted the connection: only then it counts as one of its sockets.
+    first = wire.Client(target)
+    first.exchange(wire.API_VERSIONS)
     stopped = threading.Event()
     gaps: list[tuple[float, float, float]] = []
-    thread = threading.Thread(target=probe, args=(target, stopped, gaps), daemon=True)
+    thread = threading.Thread(target=probe, args=(target, first, stopped, gaps), daemon=True)
     thread.start()
     say("running")
     with contextlib.suppress(ValueError):

@@ -17,6 +17,8 @@ __all__ = ["Client", "connect", "create_topics", "fetch", "framed", "produce", "
 ANSWER_S_MAX = 30.0
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION = 7, 11, 5
 _CORRELATION_AT = 8
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+"""A whole frame, to see that the node answers."""
 
 
 class Closed(ConnectionError):
