@@ -98,7 +98,7 @@ SEEDS ?= 200
 FIRST ?= 1
 BUG ?=
 sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
-	@$(BIN)/python -m penstock.sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
+	@$(BIN)/python -m penstock_sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
 
 SPARK_KILLS ?= 60
 spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and nodes of three under a stream, and count its rows (SPARK_KILLS=, SEED=)

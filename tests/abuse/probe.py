@@ -21,9 +21,7 @@ INTERVAL_S = 0.005
 NOTED_MS_MIN = 3.0
 
 
-def probe(
-    target: Target, first: wire.Client, stopped: threading.Event, gaps: list[tuple[float, float, float]]
-) -> None:
+def probe(target: Target, first: wire.Client, stopped: threading.Event, gaps: list[tuple[float, float, float]]) -> None:
     """Note when a gap began, how long it was, and how late this process woke up for it."""
     client: wire.Client | None = first
     while not stopped.is_set():

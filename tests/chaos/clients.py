@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from penstock.sim.history import FAIL, INFO, OK, Batch, History, Place, Poll, Send, View
+from penstock_sim.history import FAIL, INFO, OK, Batch, History, Place, Poll, Send, View
 
 PAUSE_S = 0.004
 IN_FLIGHT_MAX = 500

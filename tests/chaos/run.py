@@ -6,8 +6,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.sim.checkers import check
-from penstock.sim.history import OK, History
+from penstock_sim.checkers import check
+from penstock_sim.history import OK, History
 from tests.chaos.clients import Reader, Writer, read_back
 from tests.chaos.faults import Storm
 from tests.chaos.nodes import Nodes

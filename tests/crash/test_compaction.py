@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.marker import read_marker
 from penstock.storage.producer_state import Producer
 from penstock.wire.records import decode_batch
+from penstock_sim.disk import Crashed, SimDisk
 from tests.unit.storage.compaction.compacted_partition import CompactedPartition
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import Crashed, SimDisk
+from penstock_sim.disk import Crashed, SimDisk
 from tests.crash.workload import (
     PLACES,
     TOPIC_ID,

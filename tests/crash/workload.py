@@ -9,7 +9,6 @@ from uuid import UUID
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
-from penstock.sim.disk import SimDisk
 from penstock.storage import snapshots
 from penstock.storage.epoch_cache import EpochCache
 from penstock.storage.log import Log
@@ -18,6 +17,7 @@ from penstock.storage.producer_state import ProducerState
 from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader, iter_batches, patch_offset_and_epoch
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 
 FOLDER = "/data"
 NOW_MS = 1_700_000_000_000

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sim.ablations import planted
-from penstock.sim.scenario import Departed, run, run_file
+from penstock_sim.ablations import planted
+from penstock_sim.scenario import Departed, run, run_file
 
 FOLDER = Path(__file__).parent.parent / "scenarios"
 BUGS = {

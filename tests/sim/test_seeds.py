@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from penstock.sim.ablations import BUGS, planted
-from penstock.sim.campaign import report
-from penstock.sim.world import run_seed
+from penstock_sim.ablations import BUGS, planted
+from penstock_sim.campaign import report
+from penstock_sim.world import run_seed
 
 SLICE = range(1, 36)
-DIGESTS = "from penstock.sim.world import run_seed; print([run_seed(seed).digest for seed in (2, 7, 27)])"
+DIGESTS = "from penstock_sim.world import run_seed; print([run_seed(seed).digest for seed in (2, 7, 27)])"
 
 
 @pytest.mark.parametrize("seed", SLICE)

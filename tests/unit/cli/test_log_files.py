@@ -12,11 +12,11 @@ from penstock.cli.log_files import (
     verify,
 )
 from penstock.ports.disk import Disk, File
-from penstock.sim.disk import SimDisk
 from penstock.storage.offset_index import ENTRY as OFFSET_ENTRY
 from penstock.storage.segment_list import SegmentList
 from penstock.storage.time_index import ENTRY as TIME_ENTRY
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 
 FOLDER = "data/orders-0"
 LOG, INDEX, TIMEINDEX = (f"{FOLDER}/{0:020d}.{ending}" for ending in ("log", "index", "timeindex"))

@@ -43,8 +43,8 @@ READ_ELSEWHERE = {
 @pytest.fixture(scope="module")
 def sources() -> dict[str, str]:
     files = ((path.relative_to(SOURCE).as_posix(), path) for path in SOURCE.rglob("*.py"))
-    # The simulator and the test kit set options, the command line shows and sets them: none of that is an effect.
-    readers = {name: path for name, path in files if not name.startswith(("config/", "cli/", "sim/", "testing/"))}
+    # The test kit sets options, the command line shows and sets them: neither is an effect.
+    readers = {name: path for name, path in files if not name.startswith(("config/", "cli/", "testing/"))}
     return {name: path.read_text() for name, path in readers.items()}
 
 

@@ -11,7 +11,7 @@ from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, TopicName
 from penstock.replication.partition import Partition
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.coordinator.fakes import FakeClock
 from tests.unit.storage.support import open_log
 

@@ -17,7 +17,7 @@ from penstock.model.errors import InvalidProducerEpoch, InvalidTxnState
 from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.replication.partition import Partition
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.coordinator.fakes import FakeClock
 from tests.unit.storage.support import TOPIC_ID, open_log
 

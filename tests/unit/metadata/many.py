@@ -15,10 +15,10 @@ from penstock.handlers.table import COLD
 from penstock.metadata.quorum import Quorum
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice
-from penstock.sim.disk import SimDisk
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
+from penstock_sim.disk import SimDisk
 from tests.unit.metadata.world import FEATURES, TestClock, settle
 
 T = TypeVar("T")

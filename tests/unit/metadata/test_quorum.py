@@ -19,7 +19,7 @@ from penstock.metadata.records import (
 )
 from penstock.model.errors import Corruption, StartupError, StorageError
 from penstock.model.ids import LeaderEpoch, Offset, TopicName
-from penstock.sim.disk import Crashed, SimDisk
+from penstock_sim.disk import Crashed, SimDisk
 from tests.unit.metadata.samples import after, broker, config, partition, topic, topic_id
 from tests.unit.metadata.world import FEATURES, TestClock, open_quorum, settle
 

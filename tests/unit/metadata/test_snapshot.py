@@ -22,7 +22,7 @@ from penstock.metadata.snapshot import (
     records_of,
 )
 from penstock.model.errors import Corruption
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.metadata.samples import after, broker, config, topic, topic_id
 
 

@@ -9,7 +9,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.metadata.quorum import Quorum
 from penstock.model.ids import NodeId
 from penstock.ports.clock import Timer
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 
 FEATURES = {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
 

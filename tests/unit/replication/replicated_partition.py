@@ -42,12 +42,12 @@ from penstock.replication.replicas import Replicas
 from penstock.replication.waiting import WaitingProduce
 from penstock.scheduling.scheduler import Scheduler
 from penstock.server.session import ClientSession
-from penstock.sim.disk import SimDisk
 from penstock.storage.store import LogStore
 from penstock.wire.api import ApiKey
 from penstock.wire.batch import BatchHeader
 from penstock.wire.frame import parse_header
 from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock_sim.disk import SimDisk
 
 TOPIC = TopicName("orders")
 TOPIC_ID = UUID(int=42)

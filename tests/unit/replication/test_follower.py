@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.replication.follower import GO_ON, Kind, Step, loses_committed, on_divergence, on_error
-from penstock.sim.disk import SimDisk
 from penstock.storage.epoch_cache import EpochCache
+from penstock_sim.disk import SimDisk
 
 OUT_OF_RANGE, NOT_LEADER, FENCED, STORAGE = 1, 6, 74, 56
 

@@ -11,9 +11,9 @@ from penstock.metadata.image import PartitionImage
 from penstock.model.errors import NotEnoughReplicas, NotLeaderOrFollower
 from penstock.model.ids import LeaderEpoch, NodeId, PartitionIndex, TopicId, TopicName, TopicPartition
 from penstock.replication.partition import ALL_REPLICAS, Partition
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 
 NOW_MS = 1_700_000_000_000
 ME = NodeId(1)

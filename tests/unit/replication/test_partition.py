@@ -6,8 +6,8 @@ from uuid import UUID
 from penstock.model.ids import NodeId, Offset, TopicName
 from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
-from penstock.sim.disk import SimDisk
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import open_log
 
 ME = NodeId(1)

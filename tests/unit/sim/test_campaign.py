@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sim.campaign import LONG_CAMPAIGN, MUST_BE_REACHED, MUST_HAPPEN, Figures, OtherCampaign, Record
-from penstock.sim.world import Result
+from penstock_sim.campaign import LONG_CAMPAIGN, MUST_BE_REACHED, MUST_HAPPEN, Figures, OtherCampaign, Record
+from penstock_sim.world import Result
 
 ABOUT = {"commit": "abc", "first": 1, "nodes": None}
 

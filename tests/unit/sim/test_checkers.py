@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.sim.checkers import CHECKERS, check
-from penstock.sim.history import (
+from penstock_sim.checkers import CHECKERS, check
+from penstock_sim.history import (
     FAIL,
     OK,
     Assigned,

@@ -3,7 +3,7 @@ from random import Random
 
 import pytest
 
-from penstock.sim.disk import Crashed, SimDisk
+from penstock_sim.disk import Crashed, SimDisk
 
 
 def contents(disk: SimDisk) -> dict[str, bytes]:

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.metadata.image import PartitionImage
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.sim.in_sync import members_behind, wrong_joiners
+from penstock_sim.in_sync import members_behind, wrong_joiners
 
 
 def state(*isr: int) -> PartitionImage:

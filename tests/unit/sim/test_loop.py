@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from penstock.sim.loop import SimLoop, Stuck
+from penstock_sim.loop import SimLoop, Stuck
 
 
 def make_loop() -> SimLoop:

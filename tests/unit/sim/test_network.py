@@ -4,9 +4,9 @@ import asyncio
 from random import Random
 
 from penstock.ports.network import Connection
-from penstock.sim.loop import SimLoop
-from penstock.sim.network import Hub, NetworkPort
-from penstock.sim.trace import Trace
+from penstock_sim.loop import SimLoop
+from penstock_sim.network import Hub, NetworkPort
+from penstock_sim.trace import Trace
 
 
 class Hearing:

@@ -1,8 +1,8 @@
 """Replicas that compacted apart from each other agree on every key, or are told from those that do."""
 
-from penstock.sim.tables import differences
 from penstock.storage.marker import encode_marker
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.tables import differences
 
 
 def batch(offset: int, key: bytes, value: bytes | None, *, producer: int = -1) -> bytes:

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Appended, Log
 from penstock.storage.recovery import Known
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 from tests.support.appending import append_at_once
 
 NOW_MS = 1_700_000_000_000

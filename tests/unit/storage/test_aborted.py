@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage.aborted import CHECKPOINT
 from penstock.storage.log import Log
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, batch, end_transaction, open_log, transactional
 
 PRODUCERS = range(5)

@@ -5,10 +5,10 @@ import pytest
 
 from penstock.model.errors import StartupError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.accept_loss import Assessment, accept_loss
 from penstock.storage.log import Log
 from penstock.wire.batch import BatchHeader, iter_batches
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import fill
 from tests.unit.storage.support import stored as all_batches
 from tests.unit.storage.test_damage import (

@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.checkpoint import read_offsets, write_offsets
+from penstock_sim.disk import SimDisk
 
 OFFSETS = {
     TopicPartition(TopicName("orders"), PartitionIndex(0)): 12,

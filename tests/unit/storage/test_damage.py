@@ -7,10 +7,10 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
 from penstock.storage.segment_list import FILE_NAME as SEGMENT_LIST
 from penstock.storage.store import LogStore
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import fill, small_settings, stored
 from tests.unit.storage.test_store import FIRST_ID, SECOND_ID, load
 

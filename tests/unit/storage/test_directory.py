@@ -1,5 +1,5 @@
-from penstock.sim.disk import SimDisk
 from penstock.storage.directory import LogDirectory, OpenFiles
+from penstock_sim.disk import SimDisk
 
 
 def test_the_longest_unused_handle_is_dropped_first() -> None:

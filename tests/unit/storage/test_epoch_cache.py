@@ -1,8 +1,8 @@
 import pytest
 
 from penstock.model.errors import Corruption
-from penstock.sim.disk import SimDisk
 from penstock.storage.epoch_cache import EpochCache
+from penstock_sim.disk import SimDisk
 
 PATH = "/leader-epoch-checkpoint"
 

@@ -3,7 +3,7 @@ import errno
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, open_log, small_settings, stored
 
 

@@ -2,8 +2,8 @@ from uuid import UUID
 
 import pytest
 
-from penstock.sim.disk import SimDisk
 from penstock.storage.held import FILE_NAME, HeldPartitions, Holding
+from penstock_sim.disk import SimDisk
 
 FIRST, SECOND = (UUID(int=1), 0), (UUID(int=1), 1)
 

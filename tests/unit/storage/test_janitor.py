@@ -3,9 +3,9 @@ from collections.abc import Callable
 from penstock.config.settings import BrokerSettings
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
-from penstock.sim.disk import SimDisk
 from penstock.storage.janitor import TICK_S, Janitor
 from penstock.storage.store import LogStore
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, fill, idempotent, small_settings
 from tests.unit.storage.test_store import FIRST_ID, PLACE, Ids, StillClock
 

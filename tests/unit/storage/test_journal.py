@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from penstock.ports.disk import File
-from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.journal import FILE_NAMES, TAIL_SIZE_MAX, Journal
 from penstock.storage.journal_format import GROUP
+from penstock_sim.disk import Crashed, SimDisk
 
 FOLDER = "/data"
 

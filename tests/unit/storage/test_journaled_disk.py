@@ -5,10 +5,10 @@ import pytest
 
 from penstock.model.errors import StartupError
 from penstock.ports.disk import Disk, File
-from penstock.sim.disk import SimDisk
 from penstock.storage.journal import Journal
 from penstock.storage.journaled_disk import JournaledDisk, redo
 from penstock.storage.reserve import Reserve
+from penstock_sim.disk import SimDisk
 
 LOG = "/data/orders-0/a.log"
 OTHER = "/data/orders-0/b.log"

@@ -14,10 +14,10 @@ from penstock.model.errors import (
     RecordListTooLarge,
     StorageError,
 )
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import KEPT_SIZE_MAX, Log
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import decode_batch
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, small_settings, stored
 
 

@@ -2,8 +2,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.job import finish
-from penstock.sim.disk import SimDisk
 from penstock.wire.records import Record, encode_batch
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, open_log
 
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=3), min_size=1, max_size=25)

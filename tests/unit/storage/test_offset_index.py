@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import Corruption
-from penstock.sim.disk import SimDisk
 from penstock.storage.offset_index import OffsetIndex
+from penstock_sim.disk import SimDisk
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 500)), max_size=40)
 

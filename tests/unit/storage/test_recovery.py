@@ -7,10 +7,10 @@ import pytest
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
-from penstock.sim.disk import Crashed, SimDisk
 from penstock.storage.damage import QUARANTINE_FILE
 from penstock.storage.log import Log
 from penstock.wire.batch import BatchHeader
+from penstock_sim.disk import Crashed, SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from penstock.model.errors import CorruptMessage, InvalidRecord, StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log, stored
 
 

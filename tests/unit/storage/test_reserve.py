@@ -3,9 +3,9 @@ import errno
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage.reserve import STEPS, Reserve, is_no_room
 from penstock.storage.store import LogStore
+from penstock_sim.disk import SimDisk
 from tests.support.stepped_clock import SteppedClock
 from tests.unit.storage.support import NOW_MS, fill, small_settings, stored
 from tests.unit.storage.test_store import FIRST_ID, PLACE, Ids, load

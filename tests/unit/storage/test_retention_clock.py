@@ -1,9 +1,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sim.disk import SimDisk
 from penstock.storage import retention_clock
 from penstock.storage.retention_clock import DOUBT_MS_MAX, TOLERANCE_MS, RetentionClock
+from penstock_sim.disk import SimDisk
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3600 * 1000

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
 from penstock.storage.saved_offsets import SavedOffsets
+from penstock_sim.disk import SimDisk
 
 PATH = "/data/log-start-offset-checkpoint"
 

@@ -3,9 +3,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.ports.disk import File
-from penstock.sim.disk import SimDisk
 from penstock.storage import scan
 from penstock.storage.scan import BadBatch, find_valid_batch, walk
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import batch
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from penstock.model.job import finish
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
 from penstock.storage.segment import BOUNDARIES_MAX
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, batch, fill, open_log, stored
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from penstock.sim.disk import SimDisk
 from penstock.storage.segment_list import REWRITTEN, Listed, SegmentList
+from penstock_sim.disk import SimDisk
 
 
 def list_on(disk: SimDisk) -> SegmentList:

@@ -1,4 +1,4 @@
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, idempotent, open_log
 
 

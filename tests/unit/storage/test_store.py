@@ -8,10 +8,10 @@ import pytest
 from penstock.model.errors import StartupError, StorageError
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.ports.clock import Timer
-from penstock.sim.disk import SimDisk
 from penstock.storage.meta_properties import encode_uuid
 from penstock.storage.partition_folder import parse_folder
 from penstock.storage.store import LogStore
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, fill, small_settings, stored
 
 PLACE = TopicPartition(TopicName("orders"), PartitionIndex(3))

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import Corruption
-from penstock.sim.disk import SimDisk
 from penstock.storage.time_index import TimeIndex
+from penstock_sim.disk import SimDisk
 
 
 def index_of(entries: list[tuple[int, int]]) -> TimeIndex:

@@ -9,9 +9,9 @@ from penstock.model.errors import (
     StorageError,
     TransactionCoordinatorFenced,
 )
-from penstock.sim.disk import SimDisk
 from penstock.storage.log import Log
 from penstock.wire.batch import BatchHeader
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import append, batch, end_transaction, idempotent, open_log, stored, transactional
 
 

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from penstock.model.errors import OffsetOutOfRange, StorageError
 from penstock.model.job import finish
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, append, batch, fill, idempotent, open_log, stored
 
 OLD_MS = NOW_MS - 10_000

@@ -1,9 +1,9 @@
 import pytest
 
 from penstock.model.errors import Corruption
-from penstock.sim.disk import SimDisk
 from penstock.storage.producer_state import Ended
 from penstock.storage.txn_index import EMPTY, TxnIndex
+from penstock_sim.disk import SimDisk
 
 PATH = "/00000000000000000000.txnindex"
 ENTRIES = [Ended(1, 5, 20, 8), Ended(2, 8, 30, 31), Ended(3, 25, 40, 41)]

@@ -8,10 +8,10 @@ import pytest
 
 from penstock.model.errors import StorageError
 from penstock.ports.network import FileSlice
-from penstock.sim.disk import SimDisk
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
 from penstock.storage.unreadable import LASTING_S
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, NOW_MS, PLACE, TOPIC_ID, append, batch, small_settings
 
 EIO = OSError(errno.EIO, "Input/output error")

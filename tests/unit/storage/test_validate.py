@@ -12,7 +12,6 @@ from penstock.model.errors import (
     Refusal,
     UnsupportedCompressionType,
 )
-from penstock.sim.disk import SimDisk
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     BASE_SEQUENCE_AT,
@@ -25,6 +24,7 @@ from penstock.wire.batch import (
 )
 from penstock.wire.compression import Codec
 from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import NOW_MS, append, batch, idempotent, open_log
 
 

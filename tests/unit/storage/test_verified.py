@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage import verified
 from penstock.storage.log import Log
 from penstock.storage.verified import Verified
 from penstock.wire.batch import HEADER_SIZE, LAST_OFFSET_DELTA_AT, LEADER_EPOCH_AT, BatchHeader, iter_batches
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import FOLDER, append, batch, fill, open_log
 
 

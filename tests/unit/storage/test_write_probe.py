@@ -1,9 +1,9 @@
 import errno
 
-from penstock.sim.disk import SimDisk
 from penstock.storage.directory import LogDirectory
 from penstock.storage.reserve import Reserve
 from penstock.storage.write_probe import PROBE_S, WriteProbe
+from penstock_sim.disk import SimDisk
 from tests.support.stepped_clock import SteppedClock
 
 SIZE = 10_000

@@ -5,12 +5,12 @@ from uuid import UUID
 
 from penstock.config.settings import TopicSettings, default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
-from penstock.sim.disk import SimDisk
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.log import Log
 from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch, encode_batch
+from penstock_sim.disk import SimDisk
 from tests.crash.workload import CountingEntropy
 from tests.support.appending import append_at_once
 from tests.support.compacting import HandClock, compact_all

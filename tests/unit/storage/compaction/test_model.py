@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sim.disk import SimDisk
+from penstock_sim.disk import SimDisk
 from tests.support.compacting import stable_end
 from tests.unit.storage.compaction.compacted_partition import PLACE, CompactedPartition
 

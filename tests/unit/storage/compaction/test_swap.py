@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage.compaction.cleaner import Cleaner
+from penstock_sim.disk import SimDisk
 from tests.support.compacting import cleaner_for
 from tests.unit.storage.compaction.compacted_partition import PLACE, TOPIC_ID, CompactedPartition
 

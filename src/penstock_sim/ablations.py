@@ -1,0 +1,372 @@
+"""Planted bugs, each switched on by name: proof that the checkers see what they are there to see.
+
+Every bug replaces something of the production code from outside; nothing in there knows of it.
+docs/internals/simulator.md says which checker finds which, and after how many seeds. Those that
+need several nodes are in cluster_ablations.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+from unittest.mock import patch
+
+from penstock.coordinator.shard_runner import ShardRunner
+from penstock.groups.classic_group import ClassicGroup
+from penstock.membership.producer_ids import ProducerIds
+from penstock.metadata import snapshot as metadata_snapshot
+from penstock.metadata.records import PartitionRecord
+from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusal
+from penstock.replication import follower
+from penstock.replication.marks import MarkedLog
+from penstock.replication.partition import Partition
+from penstock.storage import damage, recovery, snapshots, verified
+from penstock.storage.directory import LogDirectory
+from penstock.storage.flush import Flusher
+from penstock.storage.held import HeldPartitions, Holding
+from penstock.storage.journal import FILE_NAMES, Journal
+from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerState
+from penstock.storage.saved_offsets import SavedOffsets
+from penstock.storage.scan import walk
+from penstock.storage.store import LogStore
+from penstock.transactions import ending, partitions
+from penstock.transactions import init_producer_id as taking_over
+from penstock.transactions.commands import MarkersWritten
+from penstock.transactions.markers import MarkerDriver
+from penstock_sim import cluster_ablations, compaction_ablations
+from penstock_sim.bugs import BUGS, Patch, bug, replaced
+
+__all__ = ["BUGS", "cluster_ablations", "compaction_ablations", "planted"]
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run with a bug in place; with no name, as things are."""
+    with ExitStack() as stack:
+        if name:
+            for each in BUGS[name]():
+                stack.enter_context(each)
+        yield
+
+
+# -- durability ----------------------------------------------------------------------------
+
+
+@bug
+def ack_before_fsync() -> list[Patch]:
+    """acks=all answers once the records are written."""
+
+    def wait_durable(self: MarkedLog, waiting: Any) -> None:
+        waiting.done(NO_ERROR)
+
+    return [patch.object(MarkedLog, "wait_durable", wait_durable)]
+
+
+@bug
+def mark_ahead_of_the_disk() -> list[Patch]:
+    """The high watermark follows what is written, not what is durable."""
+
+    def advance(self: Partition) -> None:
+        if self.lead is not None and self.log.end_offset > self.high_watermark:
+            self._move_mark(self.log.end_offset)
+
+    def append(original: Any) -> Any:
+        def appended(self: Partition, *arguments: Any, **named: Any) -> Any:
+            result = original(self, *arguments, **named)
+            self._advance()
+            return result
+
+        return appended
+
+    return [patch.object(Partition, "_advance", advance), replaced(Partition, "append", append)]
+
+
+@bug
+def failed_sync_tried_again() -> list[Patch]:
+    """A failed sync is taken for a passing trouble."""
+
+    def forgiving(original: Any) -> Any:
+        return lambda self, generation, job, size, error: original(self, generation, job, size, None)
+
+    return [replaced(Flusher, "_finished", forgiving)]
+
+
+@bug
+def failed_sync_forgotten() -> list[Patch]:
+    """After a failed sync and a restart the cache is taken for the disk."""
+    return [patch.object(LogDirectory, "failed_before", property(lambda self: False, lambda self, value: None))]
+
+
+@bug
+def recovery_point_too_far() -> list[Patch]:
+    """A crash trusts what was written, synced or not."""
+    return [patch.object(Log, "recovery_point", property(lambda self: self.end_offset))]
+
+
+@bug
+def new_folders_not_synced() -> list[Patch]:
+    """The name of a new partition's folder is never made durable."""
+    return [patch.object(LogStore, "_sync_names_with_first_batch", lambda self, log: None)]
+
+
+@bug
+def journal_not_redone() -> list[Patch]:
+    """A start takes no notice of what only the journal has."""
+
+    def redo(self: Journal) -> list[str]:
+        self._remove_files(FILE_NAMES)
+        return []
+
+    return [patch.object(Journal, "redo", redo)]
+
+
+@bug
+def cuts_not_struck_out() -> list[Patch]:
+    """The journal is not told of files that are cut, renamed or removed."""
+    return [patch.object(Journal, "_strike", lambda self, places, settle: None)]
+
+
+@bug
+def deleted_records_forgotten() -> list[Patch]:
+    """Where a log begins is kept in memory alone."""
+    return [
+        patch.object(LogStore, "checkpoint_log_starts", lambda self: None),
+        patch.object(SavedOffsets, "moved", lambda self: None),
+    ]
+
+
+# -- damage --------------------------------------------------------------------------------
+
+
+@bug
+def rot_is_cut() -> list[Patch]:
+    """Recovery cuts a log at the first bad batch, whatever follows."""
+
+    def cut(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
+        stopped.segment.truncate(stopped.bad.position, stopped.offset)
+        damage._set_aside_later(disk, state, index + 1)
+
+    return [patch.object(damage, "on_bad_batch", cut), patch.object(damage, "on_missing_end", lambda *a, **n: None)]
+
+
+@bug
+def checksums_not_checked() -> list[Patch]:
+    """Neither recovery nor a reader computes a checksum."""
+
+    def trusting(*arguments: Any, **named: Any) -> Any:
+        named["check_crc"] = False
+        return walk(*arguments, **named)
+
+    def servable(segment: Any, offset: int, position: int, size: int, *, below: int) -> int:
+        return size
+
+    return [
+        patch("penstock.storage.segment.walk", trusting),
+        patch.object(verified, "servable", servable),
+    ]
+
+
+@bug
+def read_failures_ignored() -> list[Patch]:
+    """A log does not learn that what it gave could not be read when it was sent."""
+    return [patch.object(Log, "read_failed", lambda self, piece, error: None)]
+
+
+@bug
+def stale_epochs_trusted() -> list[Patch]:
+    """The file of epochs is believed as it is."""
+    return [
+        patch.object(recovery, "_epoch_is_true", lambda *arguments: True),
+        patch.object(recovery, "_none_is_missing", lambda *arguments: True),
+    ]
+
+
+@bug
+def missing_folder_is_new() -> list[Patch]:
+    """A partition without a folder gets an empty log, whatever it held."""
+    return [patch.object(HeldPartitions, "__getitem__", lambda self, key: Holding.UNKNOWN)]
+
+
+@bug
+def truncate_below_own_mark() -> list[Patch]:
+    """So does a leader, and its followers remove what is committed on its word."""
+    return [*missing_folder_is_new(), patch.object(follower, "loses_committed", lambda step, log, mark: False)]
+
+
+@bug
+def missing_segment_skipped() -> list[Patch]:
+    """A start does not look for missing segments, and readers step over the gaps that they leave."""
+    return [
+        patch.object(recovery, "first_loss", lambda *arguments, **named: None),
+        patch.object(Log, "_refuse_gap", lambda self, segment, offset, next_offset: None),
+    ]
+
+
+# -- marks ---------------------------------------------------------------------------------
+
+
+@bug
+def fetch_beyond_high_watermark() -> list[Patch]:
+    """Consumers are shown whatever is written."""
+
+    def read(self: Partition, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> Any:
+        if offset >= self.log.end_offset:
+            return None
+        return self.log.read(offset, max_bytes=max_bytes, end=self.log.end_offset, at_least_one=at_least_one)
+
+    return [patch.object(Partition, "read", read)]
+
+
+@bug
+def open_transactions_shown() -> list[Patch]:
+    """The last stable offset is the high watermark."""
+    return [patch.object(MarkedLog, "_stable_up_to", lambda self, mark: mark)]
+
+
+@bug
+def aborted_list_left_out() -> list[Patch]:
+    """Readers of committed records are not told what was aborted."""
+    return [
+        patch.object(Log, "aborted_transactions", lambda self, start, end: []),
+        patch.object(Log, "aborted_in", lambda self, offset, piece: []),
+    ]
+
+
+# -- producers -----------------------------------------------------------------------------
+
+
+@bug
+def no_dedupe() -> list[Patch]:
+    """A batch that was written before is written again."""
+    return [patch.object(ProducerState, "check", lambda self, *arguments, **named: None)]
+
+
+@bug
+def no_dedupe_after_restart() -> list[Patch]:
+    """What producers wrote is not read back from the log."""
+
+    def nothing(*arguments: Any, **named: Any) -> None:
+        return None
+
+    return [
+        patch.object(snapshots, "replay", nothing),
+        patch.object(snapshots, "load_producers", nothing),
+        patch("penstock.storage.aborted.note_batch", nothing),
+        patch.object(ProducerState, "_check_sequence", nothing),
+    ]
+
+
+@bug
+def producer_ids_given_twice() -> list[Patch]:
+    """A restarted node begins with the first producer id again."""
+
+    async def take(self: ProducerIds) -> Any:
+        self._next += 1
+        return self._next - 1
+
+    return [patch.object(ProducerIds, "take", take)]
+
+
+@bug
+def old_epochs_may_write() -> list[Patch]:
+    """A fenced producer's batches and transactions are taken."""
+
+    def check(original: Any) -> Any:
+        def lenient(self: ProducerState, producer_id: int, epoch: int, *arguments: Any, **named: Any) -> Any:
+            known = self.producers.get(producer_id)
+            if known is not None and epoch < known.epoch:
+                return None
+            return original(self, producer_id, epoch, *arguments, **named)
+
+        return lenient
+
+    return [replaced(ProducerState, "check", check), patch.object(partitions, "ProducerFenced", _NoError)]
+
+
+class _NoError:
+    code = NO_ERROR
+
+
+# -- coordinators --------------------------------------------------------------------------
+
+
+@bug
+def replies_before_commit() -> list[Patch]:
+    """Coordinators answer before their records are durable."""
+
+    def park(self: Any, replies: Any, actions: Any, shared: Any = None) -> None:
+        from penstock.coordinator.shared import answer
+
+        self._release(replies, actions)
+        answer(shared or [])
+
+    return [patch.object(ShardRunner, "_park", park)]
+
+
+@bug
+def stale_generations_commit() -> list[Patch]:
+    """Whoever was a member once may commit offsets."""
+    return [patch.object(ClassicGroup, "commit_check", lambda self, **named: None)]
+
+
+@bug
+def end_of_any_transaction() -> list[Patch]:
+    """EndTxn ends what is open, whatever epoch it names."""
+    return [patch.object(ending, "_mistaken", lambda found, command: 0)]
+
+
+@bug
+def takeover_without_a_new_epoch() -> list[Patch]:
+    """InitProducerId gives a new producer the epoch of the old one."""
+
+    def keep_epoch(original: Any) -> Any:
+        return lambda found, **changes: original(found, **{**changes, "epoch": found.epoch})
+
+    return [replaced(taking_over, "replace", keep_epoch)]
+
+
+@bug
+def lost_shard_when_replicas_are() -> list[Patch]:
+    """A coordinator gives its shard up when a record of it waits for too few replicas."""
+
+    def settled(original: Any) -> Any:
+        def unforgiving(self: Any, end: int, code: int) -> None:
+            if code == NotEnoughReplicasAfterAppend.code:
+                self._fail(code)
+            else:
+                original(self, end, code)
+
+        return unforgiving
+
+    return [replaced(ShardRunner, "_settled", settled)]
+
+
+@bug
+def completion_left_to_the_next_load() -> list[Patch]:
+    """A transaction whose end meets a full disk is not ended any more."""
+
+    async def once(self: Any, index: int, markers: Any) -> None:
+        with suppress(Refusal):
+            await self._complete(index, MarkersWritten(markers))
+
+    return [patch.object(MarkerDriver, "_finish", once)]
+
+
+# -- metadata ------------------------------------------------------------------------------
+
+
+@bug
+def snapshot_without_a_partition() -> list[Patch]:
+    """Checkpoints of the metadata leave out the last partition of each topic."""
+
+    def records(original: Any) -> Any:
+        def incomplete(image: Any) -> Iterator[Any]:
+            for record in original(image):
+                if not (isinstance(record, PartitionRecord) and record.partition_id == 0):
+                    yield record
+
+        return incomplete
+
+    return [replaced(metadata_snapshot, "records_of", records)]

@@ -1,0 +1,143 @@
+"""Invariant 61: one full disk does not stop writes, and a node with reserved space survives it.
+
+Only calm times are looked at: all nodes up, all links open, disks that are full but neither slow nor failing, and no
+other fault of late. A calm time begins with every partition led and completely in sync. As long as it lasts, with
+no more than one disk full:
+
+- a node that cannot write leads no partition and is in no in-sync set, once it has known that for a bound
+- a batch that is sent until it is acknowledged is acknowledged within a bound, whichever node leads the partition
+- a node that can write again is in all its in-sync sets again within a bound
+- no node ends because of a full disk before its reserved space is used up, in calm times or not
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from penstock.metadata.image import Image, PartitionImage
+from penstock.storage.reserve import is_no_room
+from penstock_sim.host import Host
+from penstock_sim.network import Weather
+
+if TYPE_CHECKING:
+    from penstock_sim.world import World
+
+LOOK_S = 0.2
+GRACE_S = 3.0
+"""So long ago all other faults must have begun: by now every node has sent a heartbeat since."""
+HANDED_OVER_S_MAX = 1.5
+ACKNOWLEDGED_S_MAX = 3.0
+"""A handover, and the pauses of a client that has to look for the leader."""
+BACK_S_MAX = 8.0
+"""The pause of a follower after an error, and what it has to fetch."""
+
+
+class Availability:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._calm: list[list[float]] = []
+        """Beginning and last look of each calm time."""
+        self._is_calm = False
+        self._changed_at: dict[str, tuple[bool, float]] = {}
+        """Of each host whether its node can write, and since when this is so."""
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        world = self._world
+        now = world.loop.now
+        for host in world.hosts:
+            self._look_at_end(host)
+            self._note(host, now)
+        image = self._image()
+        if image is None or not self._may_be_calm(now):
+            self._is_calm = False
+            return
+        if not self._is_calm:
+            if all(_is_complete(state) for _, state in _partitions(image)):
+                self._is_calm = True
+                self._calm.append([now, now])
+            return
+        self._calm[-1][1] = now
+        for host in world.hosts:
+            self._look_at_sets(host, image, now)
+
+    def _note(self, host: Host, now: float) -> None:
+        writes = host.node is None or host.node._context is None or not host.node.context.store.is_read_only
+        if self._changed_at.get(host.name, (None, 0.0))[0] != writes:
+            self._changed_at[host.name] = (writes, now)
+            if not writes:
+                self._world.trace.sometimes["read-only"] += 1
+
+    def _look_at_end(self, host: Host) -> None:
+        context = None if host.node is None else host.node._context
+        if context is not None and is_no_room(context.quorum._failure) and context.store.reserved_bytes:
+            self._complain(f"{host.name} ended on a full disk with {context.store.reserved_bytes} bytes in reserve")
+
+    def _look_at_sets(self, host: Host, image: Image, now: float) -> None:
+        writes, since = self._changed_at[host.name]
+        since = max(since, self._calm[-1][0])
+        bound = BACK_S_MAX if writes else HANDED_OVER_S_MAX
+        if now - since <= bound:
+            return
+        for place, state in _partitions(image):
+            if len(state.replicas) < 2 or host.node_id not in state.replicas:
+                continue
+            in_sync = host.node_id in state.isr
+            if writes and not in_sync:
+                self._complain(f"{host.name} can write for {bound} s and is not in sync for {place}: {state.isr}")
+            elif not writes and in_sync:
+                role = "leads" if state.leader == host.node_id else "is in sync for"
+                self._complain(f"{host.name} cannot write for {bound} s and {role} {place}: {state.isr}")
+
+    def late_writes(self) -> Iterator[str]:
+        """Batches that were not acknowledged in time although all of that time was calm."""
+        for send in self._world.history.sends:
+            if not send.idempotent or send.txn is not None or str(send.place) in self._world.rotten:
+                continue
+            due = send.began + ACKNOWLEDGED_S_MAX
+            if send.ended > due and any(begin <= send.began and due <= end for begin, end in self._calm):
+                yield f"inv_61: {send.client} waits for an acknowledgement of {send.place} since {send.began:.3f}"
+                return
+
+    def _may_be_calm(self, now: float) -> bool:
+        world = self._world
+        usual = world.plan.sync_s
+        disks = [host.disk for host in world.hosts]
+        return (
+            all(host.is_up and not host.is_broken and host.owner.not_before <= now for host in world.hosts)
+            and all(client.owner.not_before <= now for client in world.clients)
+            and all(disk.sync_s <= usual and not disk.failing and not disk.syncs_fail for disk in disks)
+            and not any(disk.has_unreadable for disk in disks)
+            and sum(disk.capacity is not None or not self._changed_at[host.name][0]
+                    for disk, host in zip(disks, world.hosts, strict=True)) <= len(disks) // 3
+            and not world.hub.blocked
+            and world.hub.weather == Weather()
+            and all(kind == "disk full" or now - at > GRACE_S for kind, at in world.trace.fault_at.items())
+        )  # fmt: skip
+
+    def _image(self) -> Image | None:
+        """The metadata of the active controller."""
+        for host in self._world.hosts:
+            if host.is_up and host.node is not None and host.node.context.quorum.is_active:
+                return host.node.context.quorum.image
+        return None
+
+    def _complain(self, what: str) -> None:
+        if f"inv_61: {what}" not in self._world.complaints:
+            self._world.complaints.append(f"inv_61: {what}")
+
+
+def _partitions(image: Image) -> Iterator[tuple[str, PartitionImage]]:
+    for topic in image.topics.values():
+        for index, state in enumerate(topic.partitions):
+            yield f"{topic.name}-{index}", state
+
+
+def _is_complete(state: PartitionImage) -> bool:
+    return state.leader >= 0 and len(state.isr) == len(state.replicas)

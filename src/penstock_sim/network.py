@@ -1,0 +1,425 @@
+"""A network of machines with links that delay, stall and break on command.
+
+Bytes travel in packets, in order in each direction of a connection. A blocked link delivers
+nothing and says nothing; what was sent meanwhile arrives when it opens again, as TCP would send
+it again. A killed process resets its connections, a machine without power just falls silent.
+Frames are handed over in a buffer that is scrambled after the call, so that nobody keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from struct import Struct
+from zlib import crc32
+
+from penstock.ports.network import Accept, FileSlice, KeptFrame, Limits, Opened, Part, Session, copied
+from penstock_sim.disk import Crashed, SimFile
+from penstock_sim.loop import Owner, SimLoop
+from penstock_sim.trace import Trace
+
+CONNECT_S_MAX = 5.0
+CONNECT_RETRY_S = 1.0
+FIRST_FREE_PORT = 30_000
+_SCRAMBLED = b"\xdb"
+_size_of = Struct(">i").unpack_from
+
+
+@dataclass(slots=True)
+class Weather:
+    """How the links behave just now."""
+
+    latency_s: float = 0.0005
+    jitter_s: float = 0.001
+    spike_chance: float = 0.0
+    spike_s: float = 0.0
+    send_delay_chance: float = 0.0
+    """How often a reply waits before it leaves, its slices of files unread."""
+
+
+class Pipe:
+    """One direction of a connection: packets in order, None for its end."""
+
+    __slots__ = ("busy", "last_at", "queue", "source", "target")
+
+    def __init__(self, source: SimConnection, target: SimConnection) -> None:
+        self.source = source
+        self.target = target
+        self.queue: deque[tuple[float, bytes | None]] = deque()
+        self.last_at = 0.0
+        self.busy = False
+
+
+class SimConnection:
+    """One end of a connection, on one machine, of one process."""
+
+    def __init__(self, hub: Hub, owner: Owner, machine: str, *, local_port: int, peer: tuple[str, int]) -> None:
+        self._hub = hub
+        self.owner = owner
+        self.machine = machine
+        self.local_port = local_port
+        self.peer_host, self.peer_port = peer
+        self.session: Session | None = None
+        self.asks = False
+        """Whether this end dialled, so that requests leave from it."""
+        self.out: Pipe | None = None
+        self.closed = False
+        self._parts: list[Part] = []
+        self._flush_asked = False
+        self._paused = False
+        self._cutting = False
+        self._unread = bytearray()
+        self._ended = False
+
+    # -- sending ---------------------------------------------------------------------------
+
+    def send(self, parts: Sequence[Part]) -> None:
+        if self.closed or not self.owner.alive:
+            return
+        # The caller may reuse its buffers; files are read when the bytes leave.
+        for part in parts:
+            self._parts.append(part if isinstance(part, FileSlice) else bytes(part))
+        if not self._flush_asked:
+            self._flush_asked = True
+            delay = self._hub.send_delay()
+            if delay:
+                self._hub.loop.as_owner_at(self.owner, self._hub.loop.now + delay, self._flush)
+            else:
+                self._hub.loop.as_owner(self.owner, self._flush)
+
+    def send_now(self, parts: Sequence[Part]) -> None:
+        # Time passes at the hub's pleasure anyway.
+        self.send(parts)
+
+    def keep_frame(self, frame: memoryview) -> KeptFrame:
+        return copied(frame)
+
+    def unsent_size(self) -> int:
+        return sum(part.size if isinstance(part, FileSlice) else len(part) for part in self._parts)
+
+    def _flush(self) -> None:
+        self._flush_asked = False
+        if self.closed or not self._parts:
+            return
+        parts, self._parts = self._parts, []
+        if len(parts) == 1 and isinstance(parts[0], bytes):
+            if self.owner.alive and self.out is not None:
+                self._hub.transmit(self.out, parts[0])
+            return
+        data = bytearray()
+        for part in parts:
+            if isinstance(part, FileSlice):
+                try:
+                    read = _read_to_send(part)
+                except OSError as error:
+                    self._read_failed(part, error)
+                    return
+                except Crashed:
+                    return
+                if len(read) < part.size:
+                    self._read_failed(part, OSError(errno.EIO, "the file is shorter than what was to be sent"))
+                    return
+                data += read
+            else:
+                data += part
+        if self.owner.alive and self.out is not None:
+            self._hub.transmit(self.out, bytes(data))
+
+    def _read_failed(self, piece: FileSlice, error: OSError) -> None:
+        self.drop(error)
+        if piece.owner is not None:
+            with contextlib.suppress(Crashed):
+                piece.owner.read_failed(piece, error)
+
+    # -- receiving -------------------------------------------------------------------------
+
+    def receive(self, data: bytes | None) -> None:
+        if self.closed:
+            return
+        if data is None:
+            self._ended = True
+        else:
+            self._unread += data
+        self._cut()
+
+    def take_session(self, session: Session) -> None:
+        self.session = session
+        self._cut()
+
+    def _cut(self) -> None:
+        if self._cutting or self.session is None:
+            return
+        self._cutting = True
+        try:
+            while not (self._paused or self.closed) and len(self._unread) >= 4:
+                size: int = _size_of(self._unread)[0]
+                if size <= 0 or size > self._hub.limits.frame_size_max:
+                    self.close()
+                    return
+                if len(self._unread) < 4 + size:
+                    break
+                frame = self._unread[4 : 4 + size]
+                if len(self._unread) == 4 + size:
+                    self._unread.clear()
+                else:
+                    del self._unread[: 4 + size]
+                self.session.frame(memoryview(frame))
+                frame[:] = _SCRAMBLED * size
+        finally:
+            self._cutting = False
+        if self._ended and not self._paused:
+            self.drop(None)
+
+    def pause_frames(self) -> None:
+        self._paused = True
+
+    def resume_frames(self) -> None:
+        if self._paused:
+            self._paused = False
+            self._hub.loop.as_owner(self.owner, self._cut)
+
+    # -- ending ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        if not self.closed and self.owner.alive:
+            self._flush()
+            self.drop(None)
+
+    def drop(self, error: Exception | None) -> None:
+        """The connection is over for this end; the other one hears of it by and by."""
+        if self.closed:
+            return
+        self.vanish()
+        if self.out is not None:
+            self._hub.transmit(self.out, None)
+        if self.session is not None and self.owner.alive:
+            self.session.lost(error)
+
+    def vanish(self) -> None:
+        self.closed = True
+        self._parts.clear()
+        self._unread.clear()
+        self._hub.forget(self)
+
+
+class SimListener:
+    def __init__(self, hub: Hub, owner: Owner, machine: str, port: int) -> None:
+        self._hub = hub
+        self.owner = owner
+        self.machine = machine
+        self.port = port
+        self.accept: Accept | None = None
+        self._waiting: list[SimConnection] = []
+
+    def serve(self, accept: Accept) -> None:
+        self.accept = accept
+        waiting, self._waiting = self._waiting, []
+        for end in waiting:
+            self.welcome(end)
+
+    def welcome(self, end: SimConnection) -> None:
+        if self.accept is None:
+            self._waiting.append(end)
+            return
+        session = self.accept(end)
+        if session is None:
+            end.drop(None)
+        elif not end.closed:
+            end.take_session(session)
+
+    def close(self) -> None:
+        self._hub.unlisten(self)
+        for end in self._waiting:
+            end.drop(None)
+
+
+class NetworkPort:
+    """The network as one process sees it."""
+
+    def __init__(self, hub: Hub, owner: Owner, machine: str) -> None:
+        self._hub = hub
+        self._owner = owner
+        self._machine = machine
+
+    def limit(self, limits: Limits) -> None:
+        self._hub.limits = limits
+
+    def listen(self, host: str, port: int) -> SimListener:
+        return self._hub.listen(self._owner, self._machine, port)
+
+    def connect(self, host: str, port: int, opened: Opened) -> None:
+        self._hub.dial(self._owner, self._machine, host, port, opened)
+
+
+class Hub:
+    """All machines and links of one simulation."""
+
+    def __init__(self, loop: SimLoop, trace: Trace, random: Random) -> None:
+        self.loop = loop
+        self.trace = trace
+        self.random = random
+        self.limits = Limits()
+        self.weather = Weather()
+        self.on_request: Callable[[SimConnection, bytes], None] | None = None
+        """Told of what leaves from the end that dialled, one request or several."""
+        self.blocked: set[tuple[str, str]] = set()
+        self.without_power: set[str] = set()
+        self._listeners: dict[tuple[str, int], SimListener] = {}
+        self._connections: dict[SimConnection, None] = {}
+        self._stalled: list[Pipe] = []
+        self._next_port = FIRST_FREE_PORT
+
+    # -- what processes do -----------------------------------------------------------------
+
+    def listen(self, owner: Owner, machine: str, port: int) -> SimListener:
+        if port == 0:
+            port = self._free_port()
+        if (machine, port) in self._listeners:
+            raise OSError(errno.EADDRINUSE, "address in use")
+        listener = self._listeners[machine, port] = SimListener(self, owner, machine, port)
+        return listener
+
+    def unlisten(self, listener: SimListener) -> None:
+        if self._listeners.get((listener.machine, listener.port)) is listener:
+            del self._listeners[listener.machine, listener.port]
+
+    def dial(self, owner: Owner, machine: str, host: str, port: int, opened: Opened) -> None:
+        deadline = self.loop.now + CONNECT_S_MAX
+        self.loop.as_owner_at(
+            self.loop.world, self.loop.now + self._latency(), self._arrive, owner, machine, host, port, opened, deadline
+        )
+
+    def _arrive(self, owner: Owner, machine: str, host: str, port: int, opened: Opened, deadline: float) -> None:
+        loop = self.loop
+        if self.is_blocked(machine, host) or self.is_blocked(host, machine):
+            if loop.now >= deadline:
+                loop.as_owner(owner, opened, TimeoutError(errno.ETIMEDOUT, "no answer"))
+            else:
+                again = loop.now + CONNECT_RETRY_S
+                loop.as_owner_at(loop.world, again, self._arrive, owner, machine, host, port, opened, deadline)
+            return
+        listener = self._listeners.get((host, port))
+        answer_at = loop.now + self._latency()
+        if listener is None or not listener.owner.alive:
+            loop.as_owner_at(owner, answer_at, opened, ConnectionRefusedError(errno.ECONNREFUSED, "refused"))
+            return
+        near = SimConnection(self, owner, machine, local_port=self._free_port(), peer=(host, port))
+        far = SimConnection(self, listener.owner, host, local_port=port, peer=(machine, near.local_port))
+        near.out, far.out = Pipe(near, far), Pipe(far, near)
+        near.asks = True
+        near.out.last_at = far.out.last_at = answer_at
+        self._connections[near] = self._connections[far] = None
+        loop.as_owner(listener.owner, listener.welcome, far)
+        loop.as_owner_at(owner, answer_at, self._opened, near, opened)
+
+    def _opened(self, near: SimConnection, opened: Opened) -> None:
+        if near.closed:
+            opened(ConnectionResetError(errno.ECONNRESET, "reset"))
+            return
+        session = opened(near)
+        if session is None:
+            near.drop(None)
+        elif not near.closed:
+            near.take_session(session)
+
+    def transmit(self, pipe: Pipe, data: bytes | None) -> None:
+        if self.on_request is not None and data is not None and pipe.source.asks:
+            self.on_request(pipe.source, data)
+        pipe.last_at = max(pipe.last_at, self.loop.now + self._latency())
+        pipe.queue.append((pipe.last_at, data))
+        if not pipe.busy:
+            self._await_head(pipe)
+
+    def _await_head(self, pipe: Pipe) -> None:
+        pipe.busy = True
+        self.loop.as_owner_at(self.loop.world, pipe.queue[0][0], self._deliver, pipe)
+
+    def _deliver(self, pipe: Pipe) -> None:
+        source, target = pipe.source, pipe.target
+        if self.is_blocked(source.machine, target.machine):
+            self._stalled.append(pipe)
+            return
+        data = pipe.queue.popleft()[1]
+        if not target.closed and target.owner.alive:
+            sent = data or b""
+            self.trace.packet(source.owner.name, target.owner.name, len(sent), crc32(sent))
+            self.loop.as_owner(target.owner, target.receive, data)
+        elif data is not None and not source.closed and target.out is not None:
+            # Nobody knows this connection there any more: a reset comes back.
+            self.transmit(target.out, None)
+        if pipe.queue:
+            self._await_head(pipe)
+        else:
+            pipe.busy = False
+
+    def forget(self, end: SimConnection) -> None:
+        self._connections.pop(end, None)
+
+    # -- what the world does ---------------------------------------------------------------
+
+    def is_blocked(self, source: str, target: str) -> bool:
+        if self.blocked and (source, target) in self.blocked:
+            return True
+        return bool(self.without_power) and (source in self.without_power or target in self.without_power)
+
+    def set_blocked(self, edges: set[tuple[str, str]]) -> None:
+        self.blocked = edges
+        self.wake_stalled()
+
+    def wake_stalled(self) -> None:
+        """Let what was held up go on where the way is free now."""
+        stalled, self._stalled = self._stalled, []
+        for pipe in stalled:
+            self.loop.as_owner_at(self.loop.world, self.loop.now + self._latency(), self._deliver, pipe)
+
+    def process_ended(self, owner: Owner, *, power_lost: bool) -> None:
+        """Forget the ports of a process that is no more; peers are told unless its machine is silent."""
+        for listener in [each for each in self._listeners.values() if each.owner is owner]:
+            self.unlisten(listener)
+        for end in [each for each in self._connections if each.owner is owner]:
+            end.vanish()
+            if not power_lost and end.out is not None:
+                self.transmit(end.out, None)
+
+    def reset_some(self, machine: str, chance: float) -> int:
+        """Break some connections of a machine; what was under way on them is lost."""
+        count = 0
+        for end in [each for each in self._connections if each.machine == machine]:
+            if not end.closed and self.random.random() < chance:
+                count += 1
+                self._break(end)
+                if end.out is not None:
+                    self._break(end.out.target)
+        return count
+
+    def _break(self, end: SimConnection) -> None:
+        if not end.closed:
+            end.vanish()
+            if end.owner.alive and end.session is not None:
+                self.loop.as_owner(end.owner, end.session.lost, ConnectionResetError(errno.ECONNRESET, "reset"))
+
+    def send_delay(self) -> float:
+        weather = self.weather
+        if weather.send_delay_chance and self.random.random() < weather.send_delay_chance:
+            return self.random.random() * 0.2
+        return 0.0
+
+    def _latency(self) -> float:
+        weather = self.weather
+        delay = weather.latency_s + self.random.random() * weather.jitter_s
+        if weather.spike_chance and self.random.random() < weather.spike_chance:
+            delay += self.random.random() * weather.spike_s
+        return delay
+
+    def _free_port(self) -> int:
+        self._next_port += 1
+        return self._next_port
+
+
+def _read_to_send(piece: FileSlice) -> bytes:
+    file = piece.file
+    return (file.read_to_send if isinstance(file, SimFile) else file.read)(piece.size, piece.position)

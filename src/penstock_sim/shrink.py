@@ -1,0 +1,29 @@
+"""The smallest plan of a failing seed: faults and clients are taken out while it goes on failing."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+from penstock_sim.plan import Plan, draw
+from penstock_sim.world import World
+
+
+def shrink(seed: int, *, nodes: int | None = None) -> Plan:
+    """A plan that breaks the same invariant with less in it."""
+    plan = draw(seed, nodes=nodes)
+    broken = _broken(plan)
+    if not broken:
+        return plan
+    for name in list(plan.faults):
+        smaller = deepcopy(plan)
+        del smaller.faults[name]
+        plan = smaller if _broken(smaller) & broken else plan
+    for count in ("members", "transactors", "plain_producers", "idempotent_producers", "consumers"):
+        smaller = deepcopy(plan)
+        setattr(smaller, count, 0)
+        plan = smaller if _broken(smaller) & broken else plan
+    return plan
+
+
+def _broken(plan: Plan) -> set[str]:
+    return {violation.partition(":")[0] for violation in World(deepcopy(plan)).run().violations}

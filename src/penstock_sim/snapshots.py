@@ -1,0 +1,79 @@
+"""What nodes hold, compared with what their logs say: all that is derived must follow from the log.
+
+Invariant 21: epochs, producers, open transactions and indexes are a pure function of the batches.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+
+from penstock.model.errors import Refusal
+from penstock.storage import snapshots
+from penstock.storage.epoch_cache import EpochCache
+from penstock.storage.log import Log
+from penstock.storage.producer_state import ProducerState
+from penstock.storage.scan import BadBatch
+from penstock.storage.segment import Damaged
+from penstock.wire.batch import BatchHeader, iter_batches
+from penstock_sim.host import Host
+
+
+def check_derived_state(hosts: Sequence[Host], rotten: Collection[str]) -> list[str]:
+    """What does not follow from the logs. Rot that no reader has met yet has no state to compare."""
+    found: list[str] = []
+    for host in hosts:
+        if host.is_up and host.node is not None:
+            for log in host.node.context.store:
+                if log.damage is None and log.directory.failure is None and str(log.topic_partition) not in rotten:
+                    with suppress(Refusal, BadBatch, Damaged):
+                        found += [f"inv_21: {host.name} {log.topic_partition}: {each}" for each in _compare(log)]
+    return found
+
+
+def _compare(log: Log) -> Iterator[str]:
+    headers: list[BatchHeader] = []
+    for segment in log.segments:
+        position = 0
+        for view in iter_batches(segment.file.read(segment.size, 0)):
+            header = BatchHeader.at(view)
+            headers.append(header)
+            found = segment.find(header.base_offset)
+            if found != position:
+                yield f"offset {header.base_offset} is at {position}, the index leads to {found}"
+            position += len(view)
+    epochs = EpochCache(log.directory.disk, "/nowhere")
+    for header in headers:
+        epochs.assign(header.leader_epoch, header.base_offset)
+    epochs.truncate_start(log.start_offset)
+    # An epoch under which nothing was written yet is noted, too.
+    if _before(log.epochs.entries(), log.end_offset) != _before(epochs.entries(), log.end_offset):
+        yield f"epochs are {log.epochs.entries()}, the log says {epochs.entries()}"
+    if headers and headers[0].base_offset == 0 and log.start_offset == 0:
+        replayed = ProducerState()
+        snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
+        # Compaction leaves a producer its last batch, or its last marker: the sequence and the epoch are in it.
+        width = 2 if log.settings.compact else None
+        held, said = _producers(log.producer_state, width), _producers(replayed, width)
+        if held != said:
+            yield f"producers are {held}, the log says {said}"
+        if log.producer_state.open_transactions != replayed.open_transactions:
+            yield (
+                f"open transactions are {log.producer_state.open_transactions}, "
+                f"the log says {replayed.open_transactions}"
+            )
+
+
+def _producers(state: ProducerState, width: int | None) -> dict[int, tuple[object, ...]]:
+    return {
+        each.producer_id: (
+            each.epoch,
+            each.next_sequence,
+            tuple(each.batches),
+            each.coordinator_epoch,
+            each.txn_first_offset,
+        )[:width]
+        for each in state
+    }
+
+
+def _before(entries: list[tuple[int, int]], offset: int) -> list[tuple[int, int]]:
+    return [entry for entry in entries if entry[1] < offset]

@@ -1,0 +1,146 @@
+"""Processes that run seeds side by side, and outlive what a seed does to them.
+
+A lane is one process after the other and the tasks that it takes in order. A seed that raises, ends
+its process or does not end is a violation with its number; the lane goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from typing import Final
+
+from penstock.ports.real import RealClock
+from penstock_sim import ablations
+from penstock_sim.plan import draw
+from penstock_sim.world import Result, run_seed
+
+SEED_S_MAX: Final = 300.0
+SEEDS_PER_PROCESS: Final = 25
+"""A world is one big cycle. A process that ends frees it sooner than a collector would."""
+_LOOK_S: Final = 1.0
+_context = multiprocessing.get_context("fork")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    seed: int
+    nodes: int | None = None
+    bug: str = ""
+
+
+def run_tasks(lanes: Sequence[Iterator[Task]], *, seed_s_max: float = SEED_S_MAX) -> Iterator[tuple[Task, Result]]:
+    """Run all tasks. A lane asks for its next one after the result of the last was taken."""
+    _warm_up()
+    running = [_Lane(tasks, seed_s_max) for tasks in lanes]
+    try:
+        for lane in running:
+            lane.go_on()
+        while busy := [lane for lane in running if lane.task is not None]:
+            wait([lane.connection for lane in busy], timeout=_LOOK_S)
+            for lane in busy:
+                task, result = lane.task, lane.result()
+                if task is not None and result is not None:
+                    yield task, result
+                    lane.go_on()
+    finally:
+        for lane in running:
+            lane.end()
+
+
+def _warm_up() -> None:
+    """Load what the node loads when it is first needed: processes that are forked from here have it."""
+    run_seed(1)
+    gc.collect()
+    gc.freeze()
+
+
+class _Lane:
+    def __init__(self, tasks: Iterator[Task], seed_s_max: float) -> None:
+        self._tasks = tasks
+        self._seed_s_max = seed_s_max
+        self._clock = RealClock()
+        self._waited = self._looked = 0.0
+        self._left = 0
+        self._process: multiprocessing.process.BaseProcess | None = None
+        self.connection: Connection
+        self.task: Task | None = None
+
+    def go_on(self) -> None:
+        self.task = next(self._tasks, None)
+        if self.task is None:
+            self.end()
+            return
+        if self._process is None or self._left == 0:
+            self.end()
+            self._start()
+        self._left -= 1
+        self._waited, self._looked = 0.0, self._clock.monotonic()
+        self.connection.send(self.task)
+
+    def _start(self) -> None:
+        self.connection, theirs = _context.Pipe()
+        self._process = _context.Process(target=_serve, args=(theirs, os.getpid()), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._left = SEEDS_PER_PROCESS
+
+    def result(self) -> Result | None:
+        """What became of the task, if anything did yet."""
+        assert self.task is not None and self._process is not None, "a lane that has a task"
+        try:
+            if self.connection.poll():
+                found: Result = self.connection.recv()
+                return found
+        except (EOFError, OSError):
+            self._process.join(1.0)
+            code = self._process.exitcode
+            self.end()
+            return _failed(self.task, f"inv_52: the process of the seed ended with {code}")
+        # Where everything stood still for a while, a stopped campaign among others, that is not the seed's time.
+        now = self._clock.monotonic()
+        self._waited += min(now - self._looked, 2 * _LOOK_S)
+        self._looked = now
+        if self._waited > self._seed_s_max:
+            self.end()
+            return _failed(self.task, f"inv_57: the seed did not end within {self._seed_s_max:.0f} s")
+        return None
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self.connection.close()
+            self._process = None
+
+
+def _serve(connection: Connection, parent: int) -> None:
+    """The life of a process: one seed after the other, until its parent ends it or is gone itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.disable()
+    while os.getppid() == parent:
+        if connection.poll(_LOOK_S):
+            task: Task = connection.recv()
+            connection.send(_run(task))
+
+
+def _run(task: Task) -> Result:
+    try:
+        with ablations.planted(task.bug):
+            return run_seed(task.seed, nodes=task.nodes)
+    except Exception as fault:
+        at = traceback.extract_tb(fault.__traceback__)[-1]
+        return _failed(task, f"inv_52: the simulator raised in {at.filename}:{at.lineno}: {fault!r}")
+
+
+def _failed(task: Task, violation: str) -> Result:
+    summary = draw(task.seed, nodes=task.nodes).summary()
+    return Result(task.seed, "", [violation], Counter(), Counter(), 0.0, 0, summary, {})

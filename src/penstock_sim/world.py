@@ -1,0 +1,450 @@
+"""One seed from its plan to its verdict.
+
+Safety: nodes, clients and faults, all at once. Healing: no more faults, everything must work again
+within a bound. Then clients stop, fresh consumers read everything back, perhaps once more after a
+power loss of all nodes, and the checkers look at what was seen. Nothing here is part of a node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import traceback
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from penstock.client.asking import PeerUnavailable
+from penstock.model.errors import Refusal
+from penstock_sim import admin, snapshots, tables
+from penstock_sim.availability import Availability
+from penstock_sim.checkers import check
+from penstock_sim.checkers.tables import compacted_away
+from penstock_sim.client import Client, Lost, Shared, Unavailable
+from penstock_sim.consumers import Consumer, read_back
+from penstock_sim.disk import Crashed
+from penstock_sim.faults import Faults
+from penstock_sim.history import History
+from penstock_sim.host import DATA, PORT, Host
+from penstock_sim.loop import Owner, SimLoop, Stuck
+from penstock_sim.members import Member, fetch_offsets
+from penstock_sim.network import Hub, Weather
+from penstock_sim.observer import Observer
+from penstock_sim.plan import Plan, draw
+from penstock_sim.producers import IdempotentProducer, PlainProducer
+from penstock_sim.trace import Trace
+from penstock_sim.transactors import Transactor
+
+SUPERVISOR_S = 0.25
+CATCH_UP_S_MAX = 60.0
+STOP_S_MAX = 90.0
+
+
+@dataclass(slots=True)
+class Result:
+    seed: int
+    digest: str
+    violations: list[str]
+    faults: Counter[str]
+    sometimes: Counter[str]
+    simulated_s: float
+    steps: int
+    summary: str
+    tails: dict[str, list[str]]
+
+
+class _Complaints(logging.Handler):
+    """What nodes log with a traceback: nothing may raise where nobody expects it."""
+
+    def __init__(self, loop: SimLoop, found: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._loop = loop
+        self._found = found
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not _is_crash(error) and self._loop.current.alive:
+            self._found.append(f"inv_52: {self._loop.current.name}: {record.getMessage()}: {error!r}")
+
+
+def _reserve(seed: int, name: str) -> int:
+    """Enough for the metadata that is written while a disk is full; seldom next to nothing."""
+    return Random(f"{seed}:{name}:reserve").choice((40_000, 40_000, 40_000, 2_000))
+
+
+def _is_crash(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, Crashed):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class World:
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        seed = str(plan.seed)
+        self.loop = SimLoop(Random(f"{seed}:turns"))  # type: ignore[abstract]
+        self.trace = Trace(lambda: self.loop.now)
+        self.hub = Hub(self.loop, self.trace, Random(f"{seed}:net"))
+        self.history = History()
+        self.complaints: list[str] = []
+        self.random = Random(f"{seed}:world")
+        self.hosts = [self._host(index + 1) for index in range(plan.nodes)]
+        self.hosts[plan.seed % len(self.hosts)].may_lose = True
+        self.shared = Shared(
+            self.loop, self.hub, self.history, [host.address for host in self.hosts], self.complaints, seed
+        )
+        self.clients: list[Client] = []
+        self._working: list[asyncio.Task[Any]] = []
+        self.observer = Observer(self.hosts, self.trace, self.complaints)
+        self.availability = Availability(self)
+        self._back_at: dict[str, float] = {}
+        self.power_at_crash: dict[str, bool] = {}
+        self.rotten = self.observer.rotten
+        self.halted = False
+        self.places = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
+        self.tables = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
+        self.history.tables = {topic.name: plan.tombstone_s for topic in plan.tables}
+
+    def _host(self, node_id: int) -> Host:
+        name = f"node{node_id}"
+        chance = Random(f"{self.plan.seed}:{name}:journal")
+        settings = {
+            "node.id": str(node_id),
+            "log.dirs": DATA,
+            "cluster.id": "U2ltdWxhdGVkQ2x1c3RlcmE",
+            "listeners": f"PLAINTEXT://{name}:{PORT}",
+            "offsets.topic.num.partitions": "2",
+            "transaction.state.log.num.partitions": "2",
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "100",
+            "log.retention.check.interval.ms": "10000",
+            "log.flush.offset.checkpoint.interval.ms": "7000",
+            "log.segment.delete.delay.ms": "2000",
+            # Halves that are full after a few groups, or never; in use always, for a few logs at a time, or not at all.
+            "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
+            "log.journal.min.logs": str(chance.choice((0, 0, 2))),
+            "log.reserve.bytes": str(_reserve(self.plan.seed, name)),
+            "replica.lag.time.max.ms": str(self.plan.lag_ms),
+            "controller.quorum.voters": ",".join(
+                f"{index}@node{index}:{PORT}" for index in range(1, self.plan.nodes + 1)
+            ),
+            "metadata.log.max.record.bytes.between.snapshots": str(self.random.choice((300, 2000, 20_000))),
+            **self.plan.cleaning,
+        }
+        host = Host(
+            name=name,
+            node_id=node_id,
+            seed=str(self.plan.seed),
+            loop=self.loop,
+            hub=self.hub,
+            trace=self.trace,
+            settings=settings,
+        )
+        host.complaints = self.complaints
+        host.disk.sync_s = self.plan.sync_s
+        if self.plan.clock_rates:
+            host.clock_rate = self.random.choice((0.97, 1.0, 1.03))
+            host.skew_ms = self.random.randrange(-5_000, 5_000)
+        return host
+
+    # -- the run ---------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        logger = logging.getLogger("penstock")
+        handler = _Complaints(self.loop, self.complaints)
+        before = logger.level, logger.propagate
+        logger.addHandler(handler)
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+        gc_was_on = gc.isenabled()
+        gc.disable()
+        try:
+            self.loop.run(self._live())
+        except Stuck as stuck:
+            self.complaints.append(f"inv_57: the simulation got stuck: {stuck}")
+        except Exception as fault:
+            at = traceback.extract_tb(fault.__traceback__)[-1]
+            self.complaints.append(f"inv_52: the world itself failed in {at.filename}:{at.lineno}: {fault!r}")
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
+            if gc_was_on:
+                gc.enable()
+        for owner, message, error in self.loop.errors:
+            # A refusal that nobody waits for any more, because its process is gone, is no fault.
+            if not _is_crash(error) and not isinstance(error, Refusal | PeerUnavailable):
+                self.complaints.append(f"inv_52: {owner}: {message}: {error!r}")
+        self.complaints.extend(self.availability.late_writes())
+        violations = [*self.complaints, *(each for each in check(self.history) if not self._is_told_damage(each))]
+        return Result(
+            self.plan.seed,
+            self.trace.digest,
+            violations,
+            self.trace.faults,
+            self.trace.sometimes,
+            self.loop.now,
+            self.loop.steps,
+            self.plan.summary(),
+            {owner: self.trace.tail(owner) for owner in self.trace.owners()} if violations else {},
+        )
+
+    def _is_told_damage(self, violation: str) -> bool:
+        """A log without a second replica that has lost a marker to rot holds its readers back, and says so."""
+        return violation.startswith("inv_10") and any(f" {name}: " in violation for name in self.rotten)
+
+    async def _live(self) -> None:
+        background = [
+            asyncio.ensure_future(self._supervise()),
+            asyncio.ensure_future(self.observer.watch()),
+            asyncio.ensure_future(self.availability.watch()),
+        ]
+        for host in self.hosts:
+            host.start()
+        setup = Client(self.shared, "setup")
+        topics = [*self.plan.topics, *self.plan.tables]
+        if not await self._as(setup, admin.create_topics(setup, topics, replicas=min(self.plan.nodes, 3))):
+            self.complaints.append("inv_57: topics could not be made on a healthy cluster")
+            return
+        self._start_clients()
+        faults = Faults(self).start()
+        await asyncio.sleep(self.plan.safety_s)
+        for fault in faults:
+            fault.cancel()
+        self._heal()
+        await self._recover()
+        await self._stop_clients()
+        if not self.halted:
+            await self._look_back("reader")
+            if self.plan.last_power_loss:
+                for host in self.hosts:
+                    self._back_at[host.name] = 0.0
+                    host.lose_power()
+                await self._all_up(30.0)
+                await self._look_back("second-reader")
+            self.complaints.extend(snapshots.check_derived_state(self.hosts, self.rotten))
+            self.observer.compare_logs()
+        for task in background:
+            task.cancel()
+
+    async def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run something as a client and give back what it returns."""
+        done = self.loop.create_future()
+
+        async def run() -> None:
+            result = await work
+            self.loop.as_owner(self.loop.world, self.loop.settle, done, result)
+
+        self.loop.spawn(client.owner, run())
+        return await done
+
+    # -- clients ---------------------------------------------------------------------------
+
+    def _start_clients(self) -> None:
+        plan, places, shared = self.plan, self.places, self.shared
+        for index in range(plan.plain_producers):
+            acks = self.random.choice((-1, -1, 1, 0))
+            self.clients.append(PlainProducer(shared, f"plain{index}", places=places, acks=acks, pause_s=plan.pause_s))
+        for index in range(plan.idempotent_producers):
+            in_flight = self.random.choice((1, 2, 5))
+            self.clients.append(
+                IdempotentProducer(
+                    shared, f"idempotent{index}", places=places, pause_s=plan.pause_s, in_flight=in_flight
+                )
+            )
+        for index in range(plan.consumers):
+            self.clients.append(Consumer(shared, f"consumer{index}", places=places, committed_only=bool(index % 2)))
+        for index in range(plan.members):
+            self.clients.append(
+                Member(
+                    shared,
+                    f"member{index}",
+                    group="readers",
+                    places=places,
+                    session_s=self.random.choice((6.0, 10.0)),
+                    commit_s=self.random.choice((0.3, 1.5)),
+                    dawdles=plan.dawdles,
+                )
+            )
+        self._start_transactors()
+        if plan.trims:
+            self.clients.append(admin.Trimmer(shared, "trimmer", places=places))
+        if plan.churn:
+            self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
+        self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
+        for client in self.clients:
+            self._working.append(self.loop.spawn(client.owner, client.run()))  # type: ignore[attr-defined]
+
+    async def _stop_clients(self) -> None:
+        """Let everybody finish what is under way: nothing may be written behind the back of the readers."""
+        self.shared.stopping = True
+        deadline = self.loop.now + STOP_S_MAX
+        while not all(task.done() for task in self._working):
+            if self.loop.now > deadline:
+                busy = [
+                    client.name for client, task in zip(self.clients, self._working, strict=True) if not task.done()
+                ]
+                self.complaints.append(f"inv_59: requests of {', '.join(busy)} do not end")
+                break
+            await asyncio.sleep(0.5)
+        for client, task in zip(self.clients, self._working, strict=True):
+            if task.done() and not task.cancelled() and task.exception() is not None:
+                self.complaints.append(f"client {client.name} failed: {task.exception()!r}")
+
+    def _start_transactors(self) -> None:
+        # Trimmed inputs would be lost to whoever has not read them yet.
+        inputs = [] if self.plan.trims or self.random.random() < 0.4 else self.places[:1]
+        outputs = self.places[len(inputs) :] or self.places
+        for index in range(self.plan.transactors):
+            for copy in range(2 if self.plan.zombies else 1):
+                self.clients.append(
+                    Transactor(
+                        self.shared,
+                        f"transactor{index}.{copy}",
+                        transactional_id=f"id{index}",
+                        group=f"processors{index}",
+                        inputs=inputs if index == 0 and outputs != inputs else [],
+                        outputs=outputs,
+                        timeout_s=self.random.choice((3.0, 15.0)),
+                        abort_chance=self.random.choice((0.0, 0.3)),
+                        pause_s=self.plan.pause_s,
+                    )
+                )
+
+    # -- nodes that come back --------------------------------------------------------------
+
+    def down_for(self, host: Host, seconds: float) -> None:
+        """A node that goes down now is started again after so long."""
+        self._back_at[host.name] = self.loop.now + seconds
+
+    async def _supervise(self) -> None:
+        while True:
+            await asyncio.sleep(SUPERVISOR_S)
+            for host in self.hosts:
+                if self.power_at_crash.get(host.name) and host.state == "down":
+                    host.lose_power()
+                    self.power_at_crash[host.name] = False
+                if host.state == "down" and self._back_at.get(host.name, 0.0) <= self.loop.now:
+                    self._back_at[host.name] = self.loop.now + 1.0
+                    host.start()
+                elif host.state in ("up", "starting") and host.is_broken:
+                    # Its disk is offline for good: somebody starts it again by and by.
+                    self.trace.sometimes["data folder offline"] += 1
+                    self.down_for(host, 1.0 + self.random.random() * 3)
+                    host.kill()
+
+    def _heal(self) -> None:
+        self.trace.event("world", "heal")
+        self.hub.weather = Weather()
+        self.hub.set_blocked(set())
+        for host in self.hosts:
+            disk = host.disk
+            disk.crash_at, disk.capacity, disk.syncs_fail, disk.sync_s = None, None, False, self.plan.sync_s
+            disk.failing.clear()
+            self._back_at[host.name] = 0.0
+            host.owner.not_before = 0.0
+        for client in self.clients:
+            client.owner.not_before = 0.0
+
+    async def _all_up(self, within_s: float) -> bool:
+        deadline = self.loop.now + within_s
+        while not all(host.is_up for host in self.hosts):
+            if self.loop.now > deadline:
+                problems = ", ".join(f"{host.name} is {host.state}: {host.last_problem}" for host in self.hosts)
+                if not self.plan.beyond:
+                    self.complaints.append(f"inv_58: not all nodes are up again: {problems}")
+                self.halted = True
+                return False
+            await asyncio.sleep(0.5)
+        return True
+
+    async def _recover(self) -> None:
+        """Everything must work again: acknowledgements for all who write, all records for all who read."""
+        healed_at = self.loop.now
+        if not await self._all_up(30.0):
+            return
+        deadline = healed_at + self.plan.heal_s
+        waiting = self._unserved(healed_at)
+        while waiting and self.loop.now < deadline:
+            await asyncio.sleep(1.0)
+            waiting = self._unserved(healed_at)
+        if waiting and not self.plan.beyond:
+            self.complaints.append(
+                f"inv_57: {self.plan.heal_s:.0f} s after the last fault these are not served: {', '.join(waiting)}"
+            )
+        unequal = self.observer.unequal()
+        while unequal and self.loop.now < deadline:
+            await asyncio.sleep(1.0)
+            unequal = self.observer.unequal()
+        if unequal and not self.plan.beyond:
+            self.complaints.append(f"inv_58: {self.plan.heal_s:.0f} s after the last fault {'; '.join(unequal[:4])}")
+
+    def _unserved(self, since: float) -> list[str]:
+        waiting = []
+        for client in self.clients:
+            if isinstance(client, PlainProducer | IdempotentProducer) and getattr(client, "_acks", -1) != 0:
+                served = client.acked_at > since
+            elif isinstance(client, Member):
+                served = client.settled
+            elif isinstance(client, Transactor):
+                served = self._ended_at(client.transactional_id) > since
+            else:
+                served = True
+            if not served:
+                waiting.append(client.name)
+        return waiting
+
+    def _ended_at(self, transactional_id: str) -> float:
+        """When somebody with this id last ended a transaction, or had nothing to put into one."""
+        same = (each for each in self.clients if isinstance(each, Transactor))
+        return max(max(each.ended_at, each.idle_at) for each in same if each.transactional_id == transactional_id)
+
+    # -- the end ---------------------------------------------------------------------------
+
+    async def _look_back(self, name: str) -> None:
+        """Read everything with fresh clients, once all transactions are over."""
+        deadline = self.loop.now + CATCH_UP_S_MAX
+        for topic, partition in (*self.places, *self.tables):
+            reader = Client(self.shared, f"{name}.{topic}-{partition}")
+            view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
+            while not view.code and view.last_stable_offset < view.end and self.loop.now < deadline:
+                await asyncio.sleep(2.0)
+                reader = Client(self.shared, f"{name}.{topic}-{partition}.{self.loop.now:.0f}")
+                view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
+            if view.code and not (self.plan.beyond and f"{topic}-{partition}" in self.rotten):
+                self.complaints.append(f"inv_57: {topic}-{partition} cannot be read: error {view.code}")
+            self.history.views.append(view)
+            if topic in self.history.tables and compacted_away(self.history, view):
+                self.trace.sometimes["records compacted away"] += 1
+        for group in sorted({commit.group for commit in self.history.commits}):
+            reader_of_group = Consumer(self.shared, f"{name}.{group}", places=self.places, committed_only=True)
+            if not await self._as(reader_of_group, _offsets(reader_of_group, group, self.places)):
+                self.complaints.append(f"inv_57: the offsets of {group} cannot be fetched")
+
+
+async def _offsets(client: Consumer, group: str, places: list[tuple[str, int]]) -> bool:
+    for _ in range(100):
+        try:
+            await fetch_offsets(client, group, places)
+            return True
+        except (Lost, Unavailable):
+            await client.backoff()
+    return False
+
+
+def run_seed(
+    seed: int, *, nodes: int | None = None, prepare: Callable[[World], None] | None = None, plan: Plan | None = None
+) -> Result:
+    """Run one seed. `prepare` may change the world before it begins."""
+    world = World(plan or draw(seed, nodes=nodes))
+    if prepare is not None:
+        prepare(world)
+    return world.run()
+
+
+__all__ = ["Owner", "Result", "World", "run_seed"]
