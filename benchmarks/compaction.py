@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from benchmarks.frames import produce_frame
 from benchmarks.load import Load
 from benchmarks.targets import Target
-from penstock.ports.real_disk import RealDisk
+from penstock.ports.real.disk import RealDisk
 from penstock.storage.compaction.rewrite import compact
 from penstock.storage.compaction.task import CleanedGroup, Extent, Task
 from penstock.wire.records import Record, encode_batch

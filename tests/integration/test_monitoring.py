@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock.metrics.declared import DECLARED
-from penstock.ports import real_http
+from penstock.ports.real import http as real_http
 from penstock.testing import Broker
 from tests.integration.command import penstock_process
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock.cli.main import main
-from penstock.ports.real_disk import RealDisk, RealFile
+from penstock.ports.real.disk import RealDisk, RealFile
 
 MARKER_SUFFIX = ".full"
 

@@ -254,7 +254,7 @@ def _check_owner(folder: Path) -> Check:
 
 
 def _check_lock(folder: Path) -> Check:
-    from penstock.ports.folder_lock import is_folder_locked
+    from penstock.ports.real.folder_lock import is_folder_locked
 
     if is_folder_locked(str(folder)):
         return Check("lock", "ok", "a broker runs on the folder; a second one would be refused")

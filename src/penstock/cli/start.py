@@ -76,7 +76,7 @@ def start(
     import asyncio
 
     from penstock.config.settings import BrokerSettings
-    from penstock.ports.real_loop import NodeLoop
+    from penstock.ports.real.loop import NodeLoop
 
     loaded = BrokerSettings.load(file=file, overrides=overrides)
     _configure_logging(log_level, LogFormat(loaded.text("log.format")))
@@ -127,7 +127,7 @@ async def _serve(settings: "BrokerSettings") -> None:
         ThreadOffload,
         real_instruments,
     )
-    from penstock.ports.real_process import settle_memory
+    from penstock.ports.real.process import settle_memory
 
     _allow_many_files()
     asked_to_stop = asyncio.Event()

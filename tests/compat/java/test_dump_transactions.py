@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config.settings import default_topic_settings
 from penstock.model.ids import PartitionIndex, TopicId, TopicName, TopicPartition
-from penstock.ports.real_disk import RealDisk
+from penstock.ports.real.disk import RealDisk
 from penstock.storage.log import Log
 from penstock.wire.records import Record, encode_batch
 from tests.support.java_tools import JavaTools

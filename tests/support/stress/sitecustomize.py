@@ -50,7 +50,7 @@ class _WithoutRing(importlib.abc.MetaPathFinder):
     """Lets no node have an io_uring."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if name != "penstock.ports.real_ring":
+        if name != "penstock.ports.real.ring":
             return None
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)

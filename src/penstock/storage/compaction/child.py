@@ -4,8 +4,8 @@ Reads a task from a line, tells of each group and waits to hear that it was swap
 of the end, and waits for the next task. Ends with its parent.
 """
 
-from penstock.ports.real_child import Pace, ParentWatch, lines_from_parent, send_to_parent
-from penstock.ports.real_disk import RealDisk
+from penstock.ports.real.child import Pace, ParentWatch, lines_from_parent, send_to_parent
+from penstock.ports.real.disk import RealDisk
 from penstock.storage.compaction.inline import run_step
 from penstock.storage.compaction.rewrite import compact
 from penstock.storage.compaction.task import GO_ON, CleanedGroup, Task, encode_news

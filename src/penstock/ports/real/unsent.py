@@ -2,7 +2,7 @@
 
 A connection whose peer does not take its replies is not read from, so what it holds hardly grows; but there may be
 many such connections. Together they may hold no more than the budget: beyond that, those that hold most for the
-longest time without progress are closed. Pure; driven by real_network.py.
+longest time without progress are closed. Pure; driven by network.py.
 """
 
 from typing import Generic, Protocol, TypeVar

@@ -2,7 +2,7 @@
 
 All replies to the frames of one read leave in one `sendmsg`. A frame that does not fit in one read moves to a buffer
 of frame_memory.py. A peer that does not take its replies is not read from. A slice of a file that cannot be read is
-reported to the slice's owner, and the connection closes: part of the response may have left. Driven by real_network.py.
+reported to the slice's owner, and the connection closes: part of the response may have left. Driven by network.py.
 """
 
 import contextlib
@@ -15,12 +15,12 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Final, cast
 
-from penstock.ports.frame_memory import FrameBuffer
 from penstock.ports.network import FileSlice, KeptFrame, Part, Session, copied
-from penstock.ports.real_slices import ReadFailed, read_slice, send_slice
+from penstock.ports.real.frame_memory import FrameBuffer
+from penstock.ports.real.slices import ReadFailed, read_slice, send_slice
 
 if TYPE_CHECKING:
-    from penstock.ports.real_network import RealNetwork
+    from penstock.ports.real.network import RealNetwork
 
 log = logging.getLogger(__name__)
 

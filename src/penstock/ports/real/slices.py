@@ -1,11 +1,11 @@
-"""Sends slices of files; tells a file that cannot be read from a peer that is gone. Called by real_connection.py."""
+"""Sends slices of files; tells a file that cannot be read from a peer that is gone. Called by connection.py."""
 
 import errno
 import os
 from typing import Final, cast
 
 from penstock.ports.network import FileSlice
-from penstock.ports.real_disk import RealFile
+from penstock.ports.real.disk import RealFile
 
 # What sendfile raises for the file; anything else is the socket's.
 FILE_ERRORS: Final = frozenset(

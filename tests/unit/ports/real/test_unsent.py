@@ -1,6 +1,6 @@
 """Which connections are closed when replies that nobody reads hold too much memory."""
 
-from penstock.ports.unsent import UnsentBudget
+from penstock.ports.real.unsent import UnsentBudget
 
 
 class Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.ports.frame_memory import FIRST_SIZE_MIN, FREE_SIZE, PATIENCE_S, FrameBuffer, FrameMemory
+from penstock.ports.real.frame_memory import FIRST_SIZE_MIN, FREE_SIZE, PATIENCE_S, FrameBuffer, FrameMemory
 
 MIB = 1024 * 1024
 BUDGET = 512 * MIB

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports import folder_lock
-from penstock.ports.folder_lock import is_folder_locked, lock_folder
+from penstock.ports.real import folder_lock
+from penstock.ports.real.folder_lock import is_folder_locked, lock_folder
 
 # Kafka's lock: FileChannel.tryLock() is fcntl(F_SETLK) with a write lock on the whole file.
 POSIX = "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)"

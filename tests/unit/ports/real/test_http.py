@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from penstock.ports.instruments import HttpAnswer
-from penstock.ports.real_http import ANSWERS_MAX, HEADS_MAX, RealHttp, RealHttpListener
+from penstock.ports.real.http import ANSWERS_MAX, HEADS_MAX, RealHttp, RealHttpListener
 
 BIG = b"x" * 30_000_000
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.ports import real_disk
 from penstock.ports.disk import File
-from penstock.ports.real_disk import SyncThreads
+from penstock.ports.real import disk
+from penstock.ports.real.disk import SyncThreads
 
 
 class FakeFile:
@@ -77,7 +77,7 @@ async def test_what_is_asked_for_together_is_reported_together_each_with_its_own
 
 
 async def test_what_is_asked_for_meanwhile_is_the_next_group(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real_disk, "GROUP_WAIT_S_MAX", 60)
+    monkeypatch.setattr(disk, "GROUP_WAIT_S_MAX", 60)
     first, second, third = FakeFile(is_held=True), FakeFile(), FakeFile()
     asker.ask(first)
     await begun(first)

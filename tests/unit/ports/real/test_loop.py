@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.ports.real_loop import NodeLoop
+from penstock.ports.real.loop import NodeLoop
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports import real_connection
 from penstock.ports.network import Connection, FileSlice, Limits, Session
-from penstock.ports.real_connection import FRAMES_PER_TURN_MAX, SocketConnection
-from penstock.ports.real_disk import RealFile
-from penstock.ports.real_network import READ_SIZE, RealNetwork
+from penstock.ports.real import connection
+from penstock.ports.real.connection import FRAMES_PER_TURN_MAX, SocketConnection
+from penstock.ports.real.disk import RealFile
+from penstock.ports.real.network import READ_SIZE, RealNetwork
 
 
 class Echo:
@@ -119,7 +119,7 @@ class StoppedClock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, network: RealNetwork) -> None:
         self.seconds = 1000.0
         monkeypatch.setattr(network, "now", lambda: self.seconds)
-        monkeypatch.setattr(real_connection, "now_ns", lambda: int(self.seconds * 1e9))
+        monkeypatch.setattr(connection, "now_ns", lambda: int(self.seconds * 1e9))
 
 
 def framed(body: bytes) -> bytes:
@@ -176,7 +176,7 @@ async def test_a_paused_peer_may_have_sent_more_than_is_read_ahead(
 ) -> None:
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
-    monkeypatch.setattr(real_connection, "UNREAD_SIZE_MAX", 16)
+    monkeypatch.setattr(connection, "UNREAD_SIZE_MAX", 16)
     server.pause_after = 1
     bodies = [b"%04d" % number for number in range(20)]
     reader, writer = await server.client()

@@ -1,4 +1,4 @@
-"""Opens a socket to a peer without holding up the event loop. Called by real_network.py only."""
+"""Opens a socket to a peer without holding up the event loop. Called by network.py only."""
 
 import asyncio
 import socket

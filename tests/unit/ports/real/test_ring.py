@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.ports import real_ring
 from penstock.ports.disk import File
-from penstock.ports.real_disk import RealDisk
-from penstock.ports.real_ring import ENTRIES, Ring
+from penstock.ports.real import ring as ring_module
+from penstock.ports.real.disk import RealDisk
+from penstock.ports.real.ring import ENTRIES, Ring
 
 Answers = list[tuple[str, OSError | None]]
 
@@ -121,7 +121,7 @@ async def test_without_io_uring_threads_do_it(disk: RealDisk, tmp_path: Path, mo
     def refuse(*_: int) -> int:
         raise OSError(errno.EPERM, "not here")
 
-    monkeypatch.setattr(real_ring, "_call", refuse)
+    monkeypatch.setattr(ring_module, "_call", refuse)
     assert len(await synced(disk, opened(disk, tmp_path, 10), times=2)) == 20
     assert disk._ring is None
     disk.stop()
@@ -133,15 +133,15 @@ async def test_what_the_kernel_does_not_take_is_synced_by_threads(
     files = opened(disk, tmp_path, 10)
     await synced(disk, files)
     needs_a_ring(disk)
-    call, refused = real_ring._call, list[int]()
+    call, refused = ring_module._call, list[int]()
 
     def busy(number: int, *arguments: int) -> int:
-        if number == real_ring._ENTER and len(refused) < 2:
+        if number == ring_module._ENTER and len(refused) < 2:
             refused.append(number)
             raise OSError(errno.EAGAIN, "no memory")
         return call(number, *arguments)
 
-    monkeypatch.setattr(real_ring, "_call", busy)
+    monkeypatch.setattr(ring_module, "_call", busy)
     answers = await synced(disk, files, times=3)
     assert len(refused) == 2
     assert [error for _, error in answers] == [None] * 30
@@ -156,9 +156,9 @@ async def test_a_worker_that_was_interrupted_has_not_failed(disk: RealDisk, tmp_
     assert isinstance(ring, Ring)
     answered: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
     disk.sync_later(file, answered.set_result)
-    real_ring._call(real_ring._ENTER, ring._fd, 0, 1, real_ring._GET_EVENTS)
-    at = ring._answers_at + (ring._words[ring._answer_head_at] & ring._answer_mask) * real_ring._ANSWER.size
-    number, _, flags = real_ring._ANSWER.unpack_from(ring._memory, at)
-    real_ring._ANSWER.pack_into(ring._memory, at, number, -errno.EINTR, flags)
+    ring_module._call(ring_module._ENTER, ring._fd, 0, 1, ring_module._GET_EVENTS)
+    at = ring._answers_at + (ring._words[ring._answer_head_at] & ring._answer_mask) * ring_module._ANSWER.size
+    number, _, flags = ring_module._ANSWER.unpack_from(ring._memory, at)
+    ring_module._ANSWER.pack_into(ring._memory, at, number, -errno.EINTR, flags)
     assert await asyncio.wait_for(answered, 10) is None
     disk.stop()

@@ -1,7 +1,7 @@
 """The network port on raw sockets, `add_reader` and sendfile.
 
 Owns what the connections of one event loop share: the receive buffer, the memory for requests and replies, the timers
-that close connections which make no progress. Goes to real_connection.py, real_listener.py and dialing.py; who is
+that close connections which make no progress. Goes to connection.py, listener.py and dialing.py; who is
 closed when memory is short is decided in frame_memory.py and unsent.py.
 """
 
@@ -12,14 +12,14 @@ import time
 from collections import Counter
 from typing import Final
 
-from penstock.ports.dialing import dial
-from penstock.ports.frame_memory import PATIENCE_S, FrameBuffer, FrameMemory
 from penstock.ports.instruments import NetworkUsage, Watchdog
 from penstock.ports.network import Accept, Limits, Opened, Session
-from penstock.ports.real_connection import REASONS, SocketConnection
-from penstock.ports.real_listener import ServerSocket, bound_sockets
-from penstock.ports.real_loop import NodeLoop
-from penstock.ports.unsent import UnsentBudget
+from penstock.ports.real.connection import REASONS, SocketConnection
+from penstock.ports.real.dialing import dial
+from penstock.ports.real.frame_memory import PATIENCE_S, FrameBuffer, FrameMemory
+from penstock.ports.real.listener import ServerSocket, bound_sockets
+from penstock.ports.real.loop import NodeLoop
+from penstock.ports.real.unsent import UnsentBudget
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from penstock.ports.network import Accept, Limits
 
 if TYPE_CHECKING:
-    from penstock.ports.real_network import RealNetwork
+    from penstock.ports.real.network import RealNetwork
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The disk port on the operating system.
 
 Everything but what is asked for later happens in the caller's thread, on the page cache. Files are synced by the
-kernel (real_ring.py) where it can, otherwise in a few threads, as folders are; removals have a thread of their own.
+kernel (ring.py) where it can, otherwise in a few threads, as folders are; removals have a thread of their own.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from penstock.ports.disk import Buffer, File
-from penstock.ports.folder_lock import RealFolderLock, lock_folder
-from penstock.ports.real_ring import Ring
+from penstock.ports.real.folder_lock import RealFolderLock, lock_folder
+from penstock.ports.real.ring import Ring
 
 # Measured with 36 files: two leave the disk idle, sixteen cost more in wake-ups than they bring.
 SYNC_THREADS = 4

@@ -1,7 +1,7 @@
 import pytest
 
-from penstock.ports import real_child
-from penstock.ports.real_child import Pace, RealChildren
+from penstock.ports.real import child as child_module
+from penstock.ports.real.child import Pace, RealChildren
 
 
 class HandTime:
@@ -20,7 +20,7 @@ class HandTime:
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> HandTime:
     made = HandTime()
-    monkeypatch.setattr(real_child, "time", made)
+    monkeypatch.setattr(child_module, "time", made)
     return made
 
 
