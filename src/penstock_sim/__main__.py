@@ -54,7 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--keep-going", action="store_true", help="run all seeds whatever they find")
     parser.add_argument("--output", type=Path, default=None, help="append each result to this file; go on from it")
     parser.add_argument(
-        "--seed-timeout", type=float, default=SEED_S_MAX, help=f"a seed must end by then (default: {SEED_S_MAX:.0f} s)"
+        "--seed-timeout",
+        type=float,
+        default=SEED_S_MAX,
+        help=f"seconds of processor time a seed may take (default: {SEED_S_MAX:.0f})",
     )
     options = parser.parse_args(arguments)
     bugs = list(ablations.BUGS) if options.bug == ALL else [name for name in options.bug.split(",") if name]
