@@ -48,6 +48,7 @@ coverage: $(DEV_READY) ## Measure which branches the tests reach, and hold the f
 
 check: $(DEV_READY) ## Lint, type-check, and hold the layers
 	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
