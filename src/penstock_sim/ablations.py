@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 from penstock.coordinator.shard_runner import ShardRunner
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import snapshot as metadata_snapshot
 from penstock.metadata.records import PartitionRecord

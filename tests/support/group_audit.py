@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from penstock.groups.modern_records import ConsumerGroupCurrentMemberAssignmentKey
+from penstock.groups.consumer.records import ConsumerGroupCurrentMemberAssignmentKey
 from penstock.groups.records import GroupMetadataKey, OffsetCommitKey, decode
 
 INTERNAL_TOPIC = "__consumer_offsets"

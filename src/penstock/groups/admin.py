@@ -6,7 +6,7 @@ Reads every type of group through group.py; describes only classic ones.
 from collections.abc import Mapping
 
 from penstock.groups import offsets as offsets_module
-from penstock.groups.classic_group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, Member, State
 from penstock.groups.commands import (
     DeleteGroups,
     DescribedGroup,

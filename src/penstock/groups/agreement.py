@@ -3,8 +3,8 @@
 A group in the middle of a rebalance is not in the log as such; then only its past can be compared.
 """
 
-from penstock.groups.classic_group import ClassicGroup
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.classic.group import ClassicGroup
+from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.shard import GroupShard
 
 

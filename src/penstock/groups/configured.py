@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from penstock.config.group import GROUP
 from penstock.config.option import parse
 from penstock.config.settings import BrokerSettings
-from penstock.groups.consumer_commands import ConsumerSettings, MigrationPolicy
+from penstock.groups.consumer.commands import ConsumerSettings, MigrationPolicy
 from penstock.groups.settings import MINUTE_MS, GroupSettings
 from penstock.model.errors import InvalidConfig
 

@@ -22,7 +22,7 @@ from penstock.groups.commands import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
-from penstock.groups.consumer_errors import StaleMemberEpoch
+from penstock.groups.consumer.errors import StaleMemberEpoch
 from penstock.groups.errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,

@@ -2,7 +2,7 @@
 
 A key is the record's type (16 bits, big-endian) and its fields in the plain form; a value
 is its version and its fields. A null value is a tombstone. Written as Kafka 4.3 writes
-them; older versions are read. The KIP-848 types are in modern_records.py.
+them; older versions are read. The KIP-848 types are in consumer/records.py.
 Refuses malformed bytes: Corruption. Types it does not know are skipped, as newer releases write more.
 """
 
@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from penstock.groups import hot_offsets
-from penstock.groups import modern_records as modern
+from penstock.groups.consumer import records as modern
 from penstock.groups.fields import BYTES, INT32, INT64, NULLABLE_STRING, STRING, UUID_, Field, Schema, array
 from penstock.groups.record_types import (
     NO_TIMESTAMP,

@@ -17,8 +17,8 @@ from penstock.coordinator.led_shards import LedShards, answer_of
 from penstock.coordinator.shared import Done
 from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, OffsetCommit
 from penstock.groups.configured import consumer_settings, group_settings
-from penstock.groups.consumer_commands import ConsumerSettings
-from penstock.groups.consumer_topics import Topics
+from penstock.groups.consumer.commands import ConsumerSettings
+from penstock.groups.consumer.topics import Topics
 from penstock.groups.member_memory import MemberMemory
 from penstock.groups.shard import GroupShard
 from penstock.metadata.delta import Delta

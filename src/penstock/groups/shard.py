@@ -9,8 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.coordinator.decision import NO_TICKET, Decision, Expired, SharedDecision, Ticket
-from penstock.groups import admin, classic, offsets, rebalance, records
-from penstock.groups.classic_group import ClassicGroup, Member, State
+from penstock.groups import admin, offsets, records
+from penstock.groups.classic import rebalance
+from penstock.groups.classic import requests as classic
+from penstock.groups.classic.group import ClassicGroup, Member, State
 from penstock.groups.commands import (
     DeleteGroups,
     DescribeGroups,
@@ -26,14 +28,14 @@ from penstock.groups.commands import (
     SyncGroup,
     TxnOffsetCommit,
 )
-from penstock.groups.consumer import ConsumerGroups
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     CONSUMER_TIMERS,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerSettings,
 )
-from penstock.groups.consumer_topics import Topics
+from penstock.groups.consumer.groups import ConsumerGroups
+from penstock.groups.consumer.topics import Topics
 from penstock.groups.group import Group
 from penstock.groups.offsets import Offsets
 from penstock.groups.records import (

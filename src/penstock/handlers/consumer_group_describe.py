@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe, versions 0-1: groups of the consumer protocol, their members and assignments.
 
-v1 tells which protocol a member speaks. Goes to groups/consumer_describe.py.
+v1 tells which protocol a member speaks. Goes to groups/consumer/describe.py.
 Refuses: UNSUPPORTED_VERSION unless the feature group.version is at 1; per group INVALID_GROUP_ID,
 GROUP_ID_NOT_FOUND, and what every coordinator refuses.
 """
@@ -17,7 +17,7 @@ from kio.schema.consumer_group_describe.v1.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     ConsumerGroupDescribe,
     DescribedConsumerGroup,
     DescribedConsumerMember,

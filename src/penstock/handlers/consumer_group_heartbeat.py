@@ -2,13 +2,13 @@
 
 A member joins with epoch 0, goes on with the one it was given, leaves with -1, or with -2 if it is
 static and means to come back. A null field means: as before. v1 brought regular expressions, and has
-members make their own id. Read and written by wire/hot/consumer_group_heartbeat.py; goes to groups/consumer.py.
+members make their own id. Read and written by wire/hot/consumer_group_heartbeat.py; goes to groups/consumer/groups.py.
 Refuses: UNSUPPORTED_VERSION unless the feature group.version is at 1; INVALID_REQUEST,
 UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
 FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, and what every coordinator refuses.
 """
 
-from penstock.groups.consumer_commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
+from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from penstock.handlers.context import Context, Request
 from penstock.handlers.reply import Encoded
 from penstock.metadata.fields import ZERO_UUID

@@ -2,7 +2,7 @@
 
 v3 brought static members. While the group is being read from the log the answer is that all is
 well, as Kafka's: nobody's session runs yet. Read and written by wire/hot/heartbeat.py; goes to
-groups/classic.py. Refuses: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
+groups/classic/requests.py. Refuses: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
 FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every coordinator refuses.
 """
 

@@ -3,7 +3,7 @@
 Answered when the rebalance is over, so a reply may take as long as the slowest member has to
 join again. v1 brought the rebalance timeout, v4 sends a new member back to join with the id it is
 given (KIP-394), v5 static members (KIP-345), v7 the protocol type in the reply and a null protocol
-name, v8 the reason, v9 tells a leader to keep the assignment (KIP-814). Goes to groups/classic.py.
+name, v8 the reason, v9 tells a leader to keep the assignment (KIP-814). Goes to groups/classic/requests.py.
 Refuses: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
 MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every
 coordinator refuses.

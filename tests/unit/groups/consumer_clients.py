@@ -6,8 +6,8 @@ from uuid import UUID
 
 from penstock.coordinator.decision import Ticket
 from penstock.groups.commands import Heartbeat, JoinGroup, JoinReply, LeaveGroup, LeavingMember, SyncGroup, SyncReply
-from penstock.groups.consumer_embedded import read_assignment, read_subscription, write_assignment
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer.embedded_protocol import read_assignment, read_subscription, write_assignment
+from penstock.groups.consumer.group import ConsumerGroup
 from tests.unit.groups.groups_model import GROUP, GroupsModel
 
 Place = tuple[str, int]

@@ -5,19 +5,21 @@ from typing import Any
 from uuid import UUID
 
 from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
-from penstock.groups import classic, rebalance, records
-from penstock.groups.assignors import Assignment
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups import records
+from penstock.groups.classic import rebalance
+from penstock.groups.classic import requests as classic
+from penstock.groups.classic.group import ClassicGroup, State
 from penstock.groups.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from penstock.groups.consumer import ConsumerGroups
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.commands import (
     CONSUMER_TIMERS,
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerSettings,
 )
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_topics import Topics, describe
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.groups import ConsumerGroups
+from penstock.groups.consumer.topics import Topics, describe
 from penstock.groups.group import Group
 from penstock.groups.records import GroupMetadataKey, GroupRecord
 from penstock.groups.settings import GroupSettings

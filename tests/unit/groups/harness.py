@@ -6,7 +6,7 @@ from uuid import UUID
 
 from penstock.coordinator.decision import NO_TICKET, Decision, Expired, InTransaction, Ticket
 from penstock.groups.agreement import differences
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.commands import (
     Heartbeat,
     JoinGroup,

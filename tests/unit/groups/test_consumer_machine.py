@@ -9,8 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from penstock.groups.classic_group import ClassicGroup, State
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.classic.group import ClassicGroup, State
+from penstock.groups.consumer.group import ConsumerGroup
 from penstock.model.errors import Refusal
 from tests.unit.groups.consumer_clients import ClassicClient, Client, ConsumerClient, Place
 from tests.unit.groups.groups_model import GROUP, GroupsModel

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.groups import modern_records as modern
+from penstock.groups.consumer import records as modern
 from penstock.groups.records import (
     GroupMetadataKey,
     GroupMetadataValue,

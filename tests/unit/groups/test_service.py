@@ -18,7 +18,7 @@ from penstock.groups.commands import (
     TxnOffsetCommit,
 )
 from penstock.groups.configured import consumer_settings, group_settings
-from penstock.groups.consumer_commands import ConsumerGroupHeartbeat, MigrationPolicy
+from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, MigrationPolicy
 from penstock.groups.service import Groups
 from penstock.metadata.image import BROKER, GROUP
 from penstock.metadata.records import (

@@ -16,8 +16,8 @@ from penstock.groups.commands import (
     ListGroups,
     SyncGroup,
 )
-from penstock.groups.consumer_commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
-from penstock.groups.consumer_group import ConsumerGroup
+from penstock.groups.consumer.commands import ConsumerGroupDescribe, ConsumerGroupHeartbeat
+from penstock.groups.consumer.group import ConsumerGroup
 from penstock.groups.turn import SESSION, TimerKey
 from tests.unit.groups.harness import GROUP, Harness
 

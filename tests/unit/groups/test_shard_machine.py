@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from penstock.coordinator.decision import InTransaction
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic.group import ClassicGroup, State
 from penstock.groups.commands import (
     DeleteGroups,
     ForgetTopics,

@@ -15,7 +15,7 @@ from penstock.groups.commands import (
     OffsetToCommit,
     TxnOffsetCommit,
 )
-from penstock.groups.consumer_commands import ConsumerGroupHeartbeat
+from penstock.groups.consumer.commands import ConsumerGroupHeartbeat
 from penstock.groups.pending_offsets import PendingOffsets
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 from tests.unit.groups.harness import GROUP, Harness

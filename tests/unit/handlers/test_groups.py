@@ -44,7 +44,7 @@ from penstock.groups.commands import (
     SyncGroup,
     SyncReply,
 )
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     ConsumerGroupDescribe,
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,

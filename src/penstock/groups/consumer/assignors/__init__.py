@@ -8,9 +8,9 @@ do not count, as in Kafka 4.3. Refuses nothing; a topic without a count has no p
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.groups.assignors import range as range_assignor
-from penstock.groups.assignors import uniform
-from penstock.groups.assignors.values import (
+from penstock.groups.consumer.assignors import range as range_assignor
+from penstock.groups.consumer.assignors import uniform
+from penstock.groups.consumer.assignors.values import (
     NOTHING,
     Assignment,
     Assignor,

@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from penstock.groups.assignors import Assignment
-from penstock.groups.consumer_errors import FencedMemberEpoch
-from penstock.groups.consumer_member import Member, MemberState
-from penstock.groups.consumer_reconcile import Step, reconcile
-from penstock.groups.modern_records import AssignedPartitions, ConsumerGroupCurrentMemberAssignmentValue
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.errors import FencedMemberEpoch
+from penstock.groups.consumer.member import Member, MemberState
+from penstock.groups.consumer.reconciliation import Step, reconcile
+from penstock.groups.consumer.records import AssignedPartitions, ConsumerGroupCurrentMemberAssignmentValue
 
 FOO, BAR = UUID(int=1), UUID(int=2)
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState

@@ -2,7 +2,7 @@
 
 Pure: a member in, the member after the step out; the same object if there is nothing to do.
 A partition is taken only once nobody owns it, and given up only once the member no longer
-reports it: so it never has two owners. The states are explained in consumer_member.py.
+reports it: so it never has two owners. The states are explained in member.py.
 Refuses: FencedMemberEpoch to a member in a state that this release does not know.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from penstock.groups.assignors import Assignment
-from penstock.groups.consumer_errors import FencedMemberEpoch
-from penstock.groups.consumer_member import NO_PARTITIONS, Epochs, Member, MemberState
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.errors import FencedMemberEpoch
+from penstock.groups.consumer.member import NO_PARTITIONS, Epochs, Member, MemberState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

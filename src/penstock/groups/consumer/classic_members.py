@@ -2,13 +2,12 @@
 
 A group that changes protocol online (KIP-848) has both kinds. To a classic member its epoch is the
 generation and the coordinator is the leader: it joins whenever its target changes and fetches
-what it may own by syncing. Goes to consumer_update.py; the last other member replaced, the group
-becomes classic: consumer_migration.py. Refuses: what classic.py refuses, with the same codes.
+what it may own by syncing. Goes to update.py; the last other member replaced, the group
+becomes classic: migration.py. Refuses: what ../classic/requests.py refuses, with the same codes.
 """
 
 from dataclasses import replace
 
-from penstock.groups.assignors import Assignment
 from penstock.groups.commands import (
     NO_MEMBER_ID,
     Heartbeat,
@@ -20,13 +19,15 @@ from penstock.groups.commands import (
     SyncGroup,
     SyncReply,
 )
-from penstock.groups.consumer_commands import MigrationPolicy, join_timer, session_timer, sync_timer
-from penstock.groups.consumer_embedded import Malformed, Subscription, read_subscription, write_assignment
-from penstock.groups.consumer_fence import cancel_timers, fence
-from penstock.groups.consumer_heartbeat import check_size, kafka_id, known_instance
-from penstock.groups.consumer_member import Member, MemberState
-from penstock.groups.consumer_migration import becomes_classic_with, downgrade
-from penstock.groups.consumer_update import RegexChange, Update
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.commands import MigrationPolicy, join_timer, session_timer, sync_timer
+from penstock.groups.consumer.embedded_protocol import Malformed, Subscription, read_subscription, write_assignment
+from penstock.groups.consumer.fencing import cancel_timers, fence
+from penstock.groups.consumer.heartbeat import check_size, kafka_id, known_instance
+from penstock.groups.consumer.member import Member, MemberState
+from penstock.groups.consumer.migration import becomes_classic_with, downgrade
+from penstock.groups.consumer.records import ClassicMemberMetadata, ClassicProtocol
+from penstock.groups.consumer.update import RegexChange, Update
 from penstock.groups.errors import (
     IllegalGeneration,
     InconsistentGroupProtocol,
@@ -34,7 +35,6 @@ from penstock.groups.errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from penstock.groups.modern_records import ClassicMemberMetadata, ClassicProtocol
 from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from penstock.model.errors import NO_ERROR, Refusal
 

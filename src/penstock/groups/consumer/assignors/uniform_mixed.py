@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Final
 from uuid import UUID
 
-from penstock.groups.assignors.values import Assignment, GroupAssignment, MemberSubscription
+from penstock.groups.consumer.assignors.values import Assignment, GroupAssignment, MemberSubscription
 
 ROUNDS_MAX: Final = 16
 """Balancing one topic can unbalance another that shares some subscribers. Each round about halves what is left."""

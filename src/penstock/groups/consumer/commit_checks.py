@@ -9,8 +9,8 @@ protocol, StaleMemberEpoch to the others.
 from collections.abc import Callable
 from uuid import UUID
 
-from penstock.groups.consumer_errors import StaleMemberEpoch
-from penstock.groups.consumer_member import Member
+from penstock.groups.consumer.errors import StaleMemberEpoch
+from penstock.groups.consumer.member import Member
 from penstock.groups.errors import IllegalGeneration
 from penstock.model.errors import Refusal
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     DescribedConsumerGroup,
     DescribedConsumerMember,
     DescribedPartitions,
 )
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import Member
-from penstock.groups.consumer_topics import Topics
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import Member
+from penstock.groups.consumer.topics import Topics
 
 
 def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> DescribedConsumerGroup:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from penstock.coordinator.decision import NO_TICKET, Ticket
-from penstock.groups import rebalance
-from penstock.groups.classic_group import ClassicGroup, Member, State
+from penstock.groups.classic import rebalance
+from penstock.groups.classic.group import ClassicGroup, Member, State
 from penstock.groups.commands import (
     NO_MEMBER_ID,
     Heartbeat,

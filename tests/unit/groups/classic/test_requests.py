@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.groups.classic_group import TRANSITIONS, State
+from penstock.groups.classic.group import TRANSITIONS, State
 from penstock.groups.commands import DescribeGroups, LeaveGroup, LeavingMember, ListedGroup, ListGroups
 from tests.unit.groups.harness import GROUP, RANGE, REBALANCE_MS, SESSION_MS, Harness
 

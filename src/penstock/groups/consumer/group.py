@@ -2,7 +2,7 @@
 
 `apply` takes over one record, live and replayed alike; nothing else changes the group. What
 follows from the members (who owns what, who subscribes to what) is kept up with each record.
-consumer_update.py and its callers decide. Empty has no members; Assigning has a newer epoch than
+update.py and its callers decide. Empty has no members; Assigning has a newer epoch than
 its target assignment; Reconciling has members on their way to the target; Stable has none.
 Refuses, as Refusals: strangers, stale epochs, the deletion of a group that has members.
 """
@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from penstock.groups.assignors import NOTHING, Assignment
-from penstock.groups.consumer_checks import CommitCheck, commit_check, stale
-from penstock.groups.consumer_commands import CONSUMER_TYPE, FRESH, Volatile
-from penstock.groups.consumer_member import Epochs, Member, member_tombstones
-from penstock.groups.errors import NonEmptyGroup, UnknownMemberId
-from penstock.groups.modern_records import (
+from penstock.groups.consumer.assignors import NOTHING, Assignment
+from penstock.groups.consumer.commands import CONSUMER_TYPE, FRESH, Volatile
+from penstock.groups.consumer.commit_checks import CommitCheck, commit_check, stale
+from penstock.groups.consumer.member import Epochs, Member, member_tombstones
+from penstock.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -29,6 +28,7 @@ from penstock.groups.modern_records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from penstock.groups.errors import NonEmptyGroup, UnknownMemberId
 from penstock.groups.records import GroupRecord, OffsetCommitValue
 from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from penstock.model.errors import UnsupportedVersion

@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
-from penstock.groups.assignors import Assignment
-from penstock.groups.consumer_commands import LEAVE_EPOCH
-from penstock.groups.modern_records import (
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.commands import LEAVE_EPOCH
+from penstock.groups.consumer.records import (
     AssignedPartitions,
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentKey,

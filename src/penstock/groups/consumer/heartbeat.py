@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0-1: a member joins (epoch 0), goes on, or leaves (-1, and -2 for a while).
 
 A heartbeat says what the member owns and, if it changed, what it wants; the reply says what it
-may own. A null assignment means: as before. Goes to consumer_update.py; leaving to consumer_fence.py.
+may own. A null assignment means: as before. Goes to update.py; leaving to fencing.py.
 Refuses: InvalidRequest, UnsupportedAssignor, GroupIdNotFound, GroupMaxSizeReached, UnknownMemberId,
 FencedMemberEpoch, FencedInstanceId, UnreleasedInstanceId, InvalidRegularExpression.
 """
@@ -10,8 +10,8 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from uuid import UUID
 
-from penstock.groups.assignors import ASSIGNORS, Assignment
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.assignors import ASSIGNORS, Assignment
+from penstock.groups.consumer.commands import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -20,11 +20,11 @@ from penstock.groups.consumer_commands import (
     ConsumerSettings,
     session_timer,
 )
-from penstock.groups.consumer_errors import FencedMemberEpoch, UnreleasedInstanceId, UnsupportedAssignor
-from penstock.groups.consumer_fence import cancel_timers, fence
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import NO_PARTITIONS, Epochs, Member, with_epochs, without_epochs
-from penstock.groups.consumer_update import RegexChange, Update
+from penstock.groups.consumer.errors import FencedMemberEpoch, UnreleasedInstanceId, UnsupportedAssignor
+from penstock.groups.consumer.fencing import cancel_timers, fence
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import NO_PARTITIONS, Epochs, Member, with_epochs, without_epochs
+from penstock.groups.consumer.update import RegexChange, Update
 from penstock.groups.errors import FencedInstanceId, GroupMaxSizeReached, UnknownMemberId
 from penstock.model.errors import InvalidRequest
 

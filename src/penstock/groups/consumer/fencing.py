@@ -1,14 +1,14 @@
 """Members go: they left, were removed, or were not heard of in time.
 
 Their partitions are free at once and the group epoch rises. When only members of the classic
-protocol are left, the group becomes a classic one again: consumer_migration.py.
+protocol are left, the group becomes a classic one again: migration.py.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     CONSUMER_JOIN,
     CONSUMER_REVOKE,
     join_timer,
@@ -16,9 +16,9 @@ from penstock.groups.consumer_commands import (
     session_timer,
     sync_timer,
 )
-from penstock.groups.consumer_member import Member, MemberState, member_tombstones
-from penstock.groups.consumer_migration import becomes_classic, downgrade
-from penstock.groups.consumer_update import Update
+from penstock.groups.consumer.member import Member, MemberState, member_tombstones
+from penstock.groups.consumer.migration import becomes_classic, downgrade
+from penstock.groups.consumer.update import Update
 from penstock.groups.turn import TimerKey
 
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.groups.consumer_commands import CONSUMER_REGEX
-from penstock.groups.consumer_errors import InvalidRegularExpression
-from penstock.groups.consumer_group import ResolvedRegex
-from penstock.groups.consumer_regex import check_regex, matching
-from penstock.groups.modern_records import ConsumerGroupRegularExpressionKey
+from penstock.groups.consumer.commands import CONSUMER_REGEX
+from penstock.groups.consumer.errors import InvalidRegularExpression
+from penstock.groups.consumer.group import ResolvedRegex
+from penstock.groups.consumer.records import ConsumerGroupRegularExpressionKey
+from penstock.groups.consumer.regex import check_regex, matching
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import TimerKey
 from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.coordinator.decision import Decision
-from penstock.groups import consumer_classic, consumer_heartbeat
-from penstock.groups.classic_group import ClassicGroup
+from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -20,7 +19,8 @@ from penstock.groups.commands import (
     SyncGroup,
     SyncReply,
 )
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer import classic_members, heartbeat
+from penstock.groups.consumer.commands import (
     CONSUMER_REGEX,
     JOIN_EPOCH,
     ConsumerGroupDescribe,
@@ -31,17 +31,17 @@ from penstock.groups.consumer_commands import (
     revoke_timer,
     session_timer,
 )
-from penstock.groups.consumer_describe import describe
-from penstock.groups.consumer_fence import expire
-from penstock.groups.consumer_group import ConsumerGroup, ResolvedRegex
-from penstock.groups.consumer_member import MemberState
-from penstock.groups.consumer_migration import upgrade
-from penstock.groups.consumer_regex import matching
-from penstock.groups.consumer_topics import Topics
-from penstock.groups.consumer_update import Update
+from penstock.groups.consumer.describe import describe
+from penstock.groups.consumer.fencing import expire
+from penstock.groups.consumer.group import ConsumerGroup, ResolvedRegex
+from penstock.groups.consumer.member import MemberState
+from penstock.groups.consumer.migration import upgrade
+from penstock.groups.consumer.records import ConsumerGroupMetadataKey
+from penstock.groups.consumer.regex import matching
+from penstock.groups.consumer.topics import Topics
+from penstock.groups.consumer.update import Update
 from penstock.groups.errors import GroupIdNotFound, InvalidGroupId, InvalidSessionTimeout
 from penstock.groups.group import Group
-from penstock.groups.modern_records import ConsumerGroupMetadataKey
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import TimerKey, Turn
 from penstock.model.errors import Refusal
@@ -76,9 +76,9 @@ class ConsumerGroups:
     def heartbeat(self, command: ConsumerGroupHeartbeat, turn: Turn) -> None:
         """Any ConsumerGroupHeartbeat, to whatever type of group."""
         try:
-            consumer_heartbeat.check(command, self.settings_of(command.group_id))
+            heartbeat.check(command, self.settings_of(command.group_id))
             update = self._open(command, turn)
-            act = consumer_heartbeat.leave if command.member_epoch < JOIN_EPOCH else consumer_heartbeat.heartbeat
+            act = heartbeat.leave if command.member_epoch < JOIN_EPOCH else heartbeat.heartbeat
             reply = act(update, command)
             update.finish()
         except Refusal as refusal:
@@ -109,7 +109,7 @@ class ConsumerGroups:
             least, most = turn.settings.session_timeout_ms_min, turn.settings.session_timeout_ms_max
             if not least <= command.session_timeout_ms <= most:
                 raise InvalidSessionTimeout
-            reply = consumer_classic.join(update, command)
+            reply = classic_members.join(update, command)
             update.finish()
         except Refusal as refusal:
             turn.decision = Decision()
@@ -124,7 +124,7 @@ class ConsumerGroups:
     def sync(self, group: ConsumerGroup, command: SyncGroup, turn: Turn) -> None:
         update = self._update(group, turn)
         try:
-            reply = consumer_classic.sync(update, command)
+            reply = classic_members.sync(update, command)
             update.finish()
         except Refusal as refusal:
             reply = SyncReply(error=refusal.code)
@@ -133,7 +133,7 @@ class ConsumerGroups:
     def classic_heartbeat(self, group: ConsumerGroup, command: Heartbeat, turn: Turn) -> None:
         update = self._update(group, turn)
         try:
-            error = consumer_classic.heartbeat(update, command)
+            error = classic_members.heartbeat(update, command)
             update.finish()
         except Refusal as refusal:
             error = refusal.code
@@ -141,7 +141,7 @@ class ConsumerGroups:
 
     def leave(self, group: ConsumerGroup, command: LeaveGroup, turn: Turn) -> None:
         update = self._update(group, turn)
-        reply = consumer_classic.leave(update, command)
+        reply = classic_members.leave(update, command)
         update.finish()
         turn.answer(reply)
 
@@ -207,7 +207,7 @@ class ConsumerGroups:
     # -- the log -----------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:
-        """Take over a record of one of the types in modern_records.py."""
+        """Take over a record of one of the types in records.py."""
         key, value = record
         group = self.find(key.group_id)
         if value is None and isinstance(key, ConsumerGroupMetadataKey):

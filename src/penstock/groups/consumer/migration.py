@@ -1,7 +1,7 @@
 """Groups change protocol while they run (KIP-848): classic to consumer, and back.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins;
-the others stay, served by consumer_classic.py. It becomes a classic group again when the last of
+the others stay, served by classic_members.py. It becomes a classic group again when the last of
 them leaves. Either way the records of the one are buried and those of the other written in one
 batch, so there is no moment without the group. Refuses: GroupIdNotFound.
 """
@@ -10,25 +10,22 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from penstock.groups import rebalance
-from penstock.groups.assignors import Assignment
-from penstock.groups.classic_group import ClassicGroup, State
-from penstock.groups.classic_group import Member as ClassicMember
+from penstock.groups.classic import rebalance
+from penstock.groups.classic.group import ClassicGroup, State
+from penstock.groups.classic.group import Member as ClassicMember
 from penstock.groups.commands import JoinReply, SyncReply
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.assignors import Assignment
+from penstock.groups.consumer.commands import (
     ConsumerSettings,
     join_timer,
     revoke_timer,
     session_timer,
     sync_timer,
 )
-from penstock.groups.consumer_embedded import Malformed, read_assignment, read_subscription, write_assignment
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import Member, target_record, with_epochs, without_epochs
-from penstock.groups.consumer_topics import Topics
-from penstock.groups.consumer_update import Update
-from penstock.groups.errors import GroupIdNotFound, RebalanceInProgress
-from penstock.groups.modern_records import (
+from penstock.groups.consumer.embedded_protocol import Malformed, read_assignment, read_subscription, write_assignment
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import Member, target_record, with_epochs, without_epochs
+from penstock.groups.consumer.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupMetadataKey,
@@ -36,6 +33,9 @@ from penstock.groups.modern_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from penstock.groups.consumer.topics import Topics
+from penstock.groups.consumer.update import Update
+from penstock.groups.errors import GroupIdNotFound, RebalanceInProgress
 from penstock.groups.records import GroupMetadataKey, GroupRecord
 from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSubscription
+from penstock.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSubscription
 
 TOPICS = [UUID(int=number) for number in range(1, 6)]
 A, B, C, *_ = TOPICS

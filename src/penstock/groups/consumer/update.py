@@ -1,8 +1,8 @@
 """A change to one consumer group, step by step: the member, the epoch, the target, the member's own step.
 
-Shared by consumer_heartbeat.py and consumer_classic.py, whose members differ only in how they
+Shared by heartbeat.py and classic_members.py, whose members differ only in how they
 are spoken to. Writes records into the turn and changes nothing itself: what later steps need
-of earlier ones is handed from step to step. Calls go to assignors and consumer_reconcile.py.
+of earlier ones is handed from step to step. Calls go to assignors and reconciliation.py.
 """
 
 from dataclasses import replace
@@ -10,23 +10,23 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from penstock.groups.assignors import ASSIGNORS, Assignment, MemberSubscription
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.assignors import ASSIGNORS, Assignment, MemberSubscription
+from penstock.groups.consumer.commands import (
     ConsumerSettings,
     Describable,
     regex_timer,
     revoke_timer,
 )
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import Member, MemberState, member_tombstones, target_record
-from penstock.groups.consumer_reconcile import Step, reconcile
-from penstock.groups.consumer_regex import check_regex
-from penstock.groups.consumer_topics import Topics
-from penstock.groups.modern_records import (
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import Member, MemberState, member_tombstones, target_record
+from penstock.groups.consumer.reconciliation import Step, reconcile
+from penstock.groups.consumer.records import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from penstock.groups.consumer.regex import check_regex
+from penstock.groups.consumer.topics import Topics
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import Turn
 

@@ -3,7 +3,7 @@
 Empty has no members, perhaps offsets. PreparingRebalance waits for members to join. CompletingRebalance
 has given out a generation and waits for the leader's assignment. Stable has it. Dead is removed.
 Only Empty and Stable are ever in the log: what else a group is dies with its coordinator.
-classic.py and rebalance.py decide on copies; the shard adopts them. Refuses, as Refusals: strangers,
+requests.py and rebalance.py decide on copies; the shard adopts them. Refuses, as Refusals: strangers,
 fenced instances, other generations.
 """
 

@@ -8,8 +8,8 @@ are served here; otherwise calls go to uniform_mixed.py.
 from collections.abc import Mapping
 from uuid import UUID
 
-from penstock.groups.assignors import uniform_mixed
-from penstock.groups.assignors.values import Assignment, GroupAssignment, MemberSubscription
+from penstock.groups.consumer.assignors import uniform_mixed
+from penstock.groups.consumer.assignors.values import Assignment, GroupAssignment, MemberSubscription
 
 
 def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from penstock.groups.consumer_commands import ConsumerGroupHeartbeat
-from penstock.groups.consumer_member import MemberState
-from penstock.groups.modern_records import (
+from penstock.groups.consumer.commands import ConsumerGroupHeartbeat
+from penstock.groups.consumer.member import MemberState
+from penstock.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

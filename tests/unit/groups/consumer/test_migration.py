@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.groups.classic_group import ClassicGroup, State
+from penstock.groups.classic.group import ClassicGroup, State
 from penstock.groups.commands import (
     Heartbeat,
     HeartbeatReply,
@@ -18,10 +18,10 @@ from penstock.groups.commands import (
     SyncGroup,
     SyncReply,
 )
-from penstock.groups.consumer_commands import MigrationPolicy
-from penstock.groups.consumer_embedded import Malformed, read_assignment, read_subscription, write_assignment
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_member import MemberState
+from penstock.groups.consumer.commands import MigrationPolicy
+from penstock.groups.consumer.embedded_protocol import Malformed, read_assignment, read_subscription, write_assignment
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.member import MemberState
 from penstock.groups.records import GroupMetadataKey
 from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 

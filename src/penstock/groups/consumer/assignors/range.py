@@ -8,7 +8,7 @@ order of their instance ids: a restart, which changes the member id, moves nothi
 from collections.abc import Mapping
 from uuid import UUID
 
-from penstock.groups.assignors.values import Assignment, GroupAssignment, MemberSubscription
+from penstock.groups.consumer.assignors.values import Assignment, GroupAssignment, MemberSubscription
 
 
 def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:

@@ -1,13 +1,13 @@
 """The two phases of a classic rebalance: members join, then the leader's assignment is fetched.
 
-Works on a draft of the group and writes what follows into the turn. classic.py calls it for
+Works on a draft of the group and writes what follows into the turn. requests.py calls it for
 requests, `expire` is called for timers. Whoever is removed while it waits is answered.
 """
 
 from dataclasses import replace
 
 from penstock.coordinator.decision import NO_TICKET
-from penstock.groups.classic_group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, Member, State
 from penstock.groups.commands import NO_MEMBER_ID, JoinedMember, JoinReply, SyncReply
 from penstock.groups.errors import RebalanceInProgress, UnknownMemberId
 from penstock.groups.records import GroupMetadataKey, GroupRecord

@@ -4,10 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from penstock.groups.consumer_commands import ConsumerGroupDescribe, DescribedPartitions
-from penstock.groups.consumer_errors import StaleMemberEpoch
-from penstock.groups.consumer_group import ConsumerGroup
-from penstock.groups.consumer_topics import Topics, describe
+from penstock.groups.consumer.commands import ConsumerGroupDescribe, DescribedPartitions
+from penstock.groups.consumer.errors import StaleMemberEpoch
+from penstock.groups.consumer.group import ConsumerGroup
+from penstock.groups.consumer.topics import Topics, describe
 from penstock.groups.errors import NonEmptyGroup, UnknownMemberId
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from penstock.groups.assignors import Assignment
+from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.turn import TimerKey
 from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR
