@@ -106,23 +106,23 @@ spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and nodes of three
 	@$(BIN)/python -m tests.spark.chaos --kills $(SPARK_KILLS) --seed $(SEED)
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
-COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
 lock: $(DEV_READY) ## Compile the locks again after a change of dependencies (ARGS=--upgrade)
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra spark -c requirements/run.lock -o requirements/spark.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
 
 clean: ## Remove what was built; data stays
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info client/src/*.egg-info
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
 	@echo "Building .venv with $$("$(PYTHON)" --version), $(PYTHON)"
 	@"$(PYTHON)" -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
 
-$(RUN_READY): $(BIN)/python pyproject.toml requirements/run.lock
+$(RUN_READY): $(BIN)/python pyproject.toml client/pyproject.toml requirements/run.lock
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/run.lock
-	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@$(PIP_INSTALL) --no-deps --no-build-isolation --editable client --editable .
 	@touch $@
 
 $(SPARK_READY): $(RUN_READY) requirements/spark.lock

@@ -56,7 +56,7 @@ class ConnectServer:
         server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *words, "spark-internal"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable}
         # Data sources that a test registers are found by their module.
-        environment["PYTHONPATH"] = os.pathsep.join((str(CHECKOUT), str(CHECKOUT / "src")))
+        environment["PYTHONPATH"] = os.pathsep.join(str(CHECKOUT / folder) for folder in ("", "src", "client/src"))
         with (self._folder / "connect.log").open("wb") as log:
             self._process = subprocess.Popen(
                 [str(SPARK / "bin" / "spark-submit"), *server], stdout=log, stderr=log, env=environment

@@ -113,7 +113,7 @@ def connect(standalone: Standalone, project: Path, tmp_path_factory: pytest.Temp
     """A server whose executors are the standalone's, which the first run has given back."""
     from tests.spark.connect_server import ConnectServer
 
-    places = os.pathsep.join((str(CHECKOUT), str(CHECKOUT / "src")))
+    places = os.pathsep.join(str(CHECKOUT / folder) for folder in ("", "src", "client/src"))
     settings = {
         "spark.master": standalone.url,
         "spark.executor.memory": "512m",
