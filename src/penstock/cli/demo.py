@@ -38,16 +38,20 @@ def demo(
         int, typer.Option("--port", "-p", min=0, max=65535, help="Where to listen; 0: a free port.")
     ] = 9092,
     pipeline: Annotated[
-        Path, typer.Option("--pipeline", metavar="DIR", help="The pipeline to run, with a generate.py beside it.")
-    ] = Path("examples/pipelines/orders"),
+        Path | None,
+        typer.Option(
+            "--pipeline", metavar="DIR", help="Pipeline to run; the folder contains a generate.py. [default: orders]"
+        ),
+    ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.1, help="Orders a second.")] = 20.0,
     set_up: Annotated[
         str | None, typer.Option("--set-up", metavar="COMMAND", help="What installs Spark, if it is missing.")
     ] = None,
 ) -> None:
     """Show it all at work on this machine. More options go to the broker, as for penstock start."""
+    pipeline = pipeline or _orders_pipeline()
     if not (pipeline / "generate.py").is_file():
-        raise CommandError(f"{pipeline} is no demo: call this in a checkout, or name a pipeline with --pipeline.")
+        raise CommandError(f"{pipeline} contains no generate.py: pass the folder of a demo pipeline with --pipeline.")
     show = Demo(data, pipeline, rate)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: show.stop())
@@ -219,7 +223,7 @@ class Demo:
         for process in (self._set_up, self._orders, self._spark, self._broker):
             _end(process)
         if self._bootstrap:
-            say("stopped; 'make run' goes on where this ended")
+            say("stopped; start the demo again to continue with the same data")
 
     def _penstock(self, command: list[str], stdout: "int | IO[str] | None" = None) -> subprocess.Popen[str]:
         return self._process([sys.executable, "-m", "penstock.cli.main", *command], stdout)
@@ -242,6 +246,13 @@ def _end(process: subprocess.Popen[str] | None) -> None:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _orders_pipeline() -> Path:
+    """Return the folder of the example pipeline that is installed with the client."""
+    spec = find_spec("penstock_spark")
+    assert spec is not None and spec.origin is not None, "penstock depends on penstock-client"
+    return Path(spec.origin).parent / "examples" / "orders"
 
 
 def _drain(stream: IO[str]) -> None:
