@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs lock clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs lock release-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plan
 SPARK_KILLS ?= 60
 spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and nodes of three under a stream, and count its rows (SPARK_KILLS=, SEED=)
 	@$(BIN)/python -m tests.spark.chaos --kills $(SPARK_KILLS) --seed $(SEED)
+
+release-check: $(DEV_READY) ## Build both distributions, install them outside the clone, and use them
+	@$(BIN)/python scripts/release_check.py
 
 # A lock holds for every supported Python and names no registry, so it works behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
