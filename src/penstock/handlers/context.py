@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from penstock.controller.monitor import Monitor
     from penstock.groups.service import Groups
     from penstock.handlers.relay import Relay
+    from penstock.handlers.reply import Parked, Parts
     from penstock.membership.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
     from penstock.metrics.metrics import Metrics
@@ -92,3 +93,6 @@ class Request:
 
 ColdHandler = Callable[[Context, Request], Awaitable[Any]]
 """Answers with an entity of the API's latest version, which the codec writes in the version asked for, or `Encoded`."""
+
+HotHandler = Callable[["memoryview", "Header", str, "Connection | None"], "Parts | Parked"]
+"""Answers a frame itself; the others are the name of the listener and the connection that it came on."""

@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode
 
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_ERROR
-from penstock.handlers.relay import RELAYED
 from penstock.handlers.reply import Encoded
 from penstock.handlers.table import COLD
 from penstock.handlers.throttled import throttled
@@ -29,7 +28,8 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
     try:
         frame = memoryview(body.request_data)
         header = parse_header(frame)
-        if header.api_key not in RELAYED or not APIS[header.api_key].accepts(header.version):
+        api = APIS[header.api_key]
+        if not api.forwarded or not api.accepts(header.version):
             raise MalformedRequest("nothing that is relayed")
         inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
     except MalformedRequest:

@@ -22,6 +22,7 @@ from penstock.metadata.opening import METADATA_TOPIC_ID
 from penstock.model.errors import UNKNOWN_SERVER_ERROR, Corruption, OffsetNotAvailable, Refusal, StorageError
 from penstock.model.ids import NodeId
 from penstock.model.job import Job
+from penstock.ports.network import Connection
 from penstock.replication.fetch_session import FetchSession, FetchSessions
 from penstock.replication.isr import most_caught_up
 from penstock.replication.partition import Partition
@@ -65,7 +66,9 @@ class FetchHandler:
         )
         self.followers_serve_consumers = settings["replica.selector.class"] == RACK_AWARE
 
-    def handle(self, frame: memoryview, header: Header, listener: str = "PLAINTEXT") -> Parts | Parked:
+    def handle(
+        self, frame: memoryview, header: Header, listener: str = "PLAINTEXT", connection: Connection | None = None
+    ) -> Parts | Parked:
         request = read_request(frame, header.body_position, header.version)
         if request.replica_id >= 0:
             if request.partitions and request.partitions[0].topic == METADATA_TOPIC:

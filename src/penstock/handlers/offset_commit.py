@@ -20,6 +20,7 @@ from penstock.metadata.image import Image
 from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 from penstock.model.job import Job
+from penstock.ports.network import Connection
 from penstock.scheduling.scheduler import SLICE_COST
 from penstock.wire.frame import Header, MalformedRequest
 from penstock.wire.hot import offset_commit as wire
@@ -62,6 +63,7 @@ class _Remembered(NamedTuple):
 class ParkedCommit(Parked):
     """A commit that is decided and only waits for the log: requests behind it need not wait."""
 
+    holds_next = False
     __slots__ = ("_header", "_named", "_response", "_results")
 
     def __init__(
@@ -171,7 +173,9 @@ class OffsetCommitHandler:
         self._remembered: dict[tuple[int, bytes], _Remembered] = {}
         """By version, and by the request up to where it differs from the one before."""
 
-    def handle(self, frame: memoryview, header: Header) -> Parts | Parked:
+    def handle(
+        self, frame: memoryview, header: Header, listener: str = "PLAINTEXT", connection: Connection | None = None
+    ) -> Parts | Parked:
         version = header.version
         if len(frame) > LARGE_SIZE_MIN:
             return self._handle_large(frame, header)

@@ -56,6 +56,7 @@ HINTS_FROM = 10
 class ParkedProduce(Parked):
     """An acks=all request whose records are written but not yet durable everywhere."""
 
+    holds_next = False
     __slots__ = ("_deadline", "_handler", "_header", "_listener", "_outstanding", "_topics")
 
     def __init__(

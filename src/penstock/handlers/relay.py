@@ -13,32 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from penstock.client.asking import PeerUnavailable
 from penstock.client.channel import ControllerChannel, pause
 from penstock.metadata.image import BROKER_LOGGER
-from penstock.wire.api import ApiKey
+from penstock.wire.api import APIS, ApiKey
 
 if TYPE_CHECKING:
     from penstock.handlers.context import Request
     from penstock.metadata.quorum import Quorum
     from penstock.ports.clock import Clock
 
-RELAYED: Final = frozenset({
-    ApiKey.CREATE_TOPICS,
-    ApiKey.DELETE_TOPICS,
-    ApiKey.CREATE_PARTITIONS,
-    ApiKey.ALTER_CONFIGS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS,
-    ApiKey.ELECT_LEADERS,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    ApiKey.UNREGISTER_BROKER,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_QUORUM,
-    ApiKey.UPDATE_FEATURES,
-    ApiKey.ADD_RAFT_VOTER,
-    ApiKey.REMOVE_RAFT_VOTER,
-    ApiKey.UPDATE_RAFT_VOTER,
-})  # fmt: skip
-"""What only the active controller decides. APIs between nodes are not relayed: their askers look for it themselves."""
-_CHANGE_NOTHING: Final = frozenset({ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM})
 RELAY_S_MAX: Final = 30.0
 CATCH_UP_S_MAX: Final = 1.0
 LOOK_AGAIN_S: Final = 0.002
@@ -81,7 +62,7 @@ class Relay:
 
         envelope = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=client_address)
         try:
-            answer = await self.ask(ApiKey.ENVELOPE, envelope, changes=api_key not in _CHANGE_NOTHING)
+            answer = await self.ask(ApiKey.ENVELOPE, envelope, changes=APIS[api_key].changes_metadata)
         except PeerUnavailable:
             return None
         data: bytes | None = answer.response_data

@@ -55,6 +55,8 @@ def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Pa
 class ReplicaFetch(Parked):
     """One fetch of a follower, from its first attempt to its answer."""
 
+    # The follower's next fetch tells the leader to answer this one.
+    holds_next = False
     __slots__ = ("_by_id", "_feed", "_handler", "_header", "_request", "missing")
 
     def __init__(self, handler: "FetchHandler", header: Header, request: FetchRequest, feed: Feed) -> None:

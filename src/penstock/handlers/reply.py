@@ -6,6 +6,7 @@ handler that writes its reply itself returns it as `Encoded`.
 """
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 from penstock.ports.network import Part
 
@@ -23,7 +24,10 @@ class Encoded:
 
 
 class Parked:
-    """A reply to come. The session sets `on_ready`; whoever finishes it calls `ready` once."""
+    """A reply to come. The session sets `on_ready`; the handler calls `ready` once."""
+
+    holds_next: ClassVar[bool] = True
+    """The session handles no further request of the connection until this one is answered, as clients expect."""
 
     __slots__ = ("failed", "is_abandoned", "on_answered", "on_ready", "parts")
 

@@ -13,14 +13,14 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from math import ceil
 from types import coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
-from penstock.handlers.context import ColdHandler, Context, Request
+from penstock.handlers.context import ColdHandler, Context, HotHandler, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.offset_commit import OffsetCommitHandler
 from penstock.handlers.parts import answer_in_parts, is_long
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.relay import RELAYED, address_bytes, is_for_this_node
+from penstock.handlers.relay import address_bytes, is_for_this_node
 from penstock.handlers.reply import Encoded, Parked, Parts
 from penstock.handlers.table import COLD, is_loaded, loading
 from penstock.handlers.throttled import throttled, told_by
@@ -48,14 +48,32 @@ WHOLE_SIZE_MAX = 4 * 1024
 STEP_NS_TOLD = 1_000_000
 _SIZE_PREFIX = 4
 _UNMEASURED = 15
-"""Of sixteen writes, and of sixteen commits, so many are counted but not timed."""
-_PRODUCE = ApiKey.PRODUCE
-_FETCH = ApiKey.FETCH
-_OFFSET_COMMIT = ApiKey.OFFSET_COMMIT
-_SAMPLED = (_PRODUCE, _OFFSET_COMMIT)
-_PRODUCE_VERSIONS = range(APIS[_PRODUCE].accepted_from, APIS[_PRODUCE].max_version + 1)
-_OFFSET_COMMIT_VERSIONS = range(APIS[_OFFSET_COMMIT].min_version, APIS[_OFFSET_COMMIT].max_version + 1)
-_FETCH_VERSIONS = range(APIS[_FETCH].min_version, APIS[_FETCH].max_version + 1)
+"""Of sixteen requests of a sampled API, so many are counted but not timed."""
+
+
+class _Hot(NamedTuple):
+    """How a hot API is answered and measured."""
+
+    handle: HotHandler
+    is_sampled: bool
+    """One request in sixteen is timed and stands for the others: the clock would cost 4 % of a small write."""
+    is_timed_to_its_reply: bool
+    """The wait for a reply is timed for every request, also where the rest is sampled."""
+
+
+def _hot_handlers(produce: HotHandler, fetch: HotHandler, offset_commit: HotHandler) -> dict[tuple[int, int], _Hot]:
+    """Return the hot handlers by API key and version."""
+    by_key = {
+        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, is_timed_to_its_reply=True),
+        ApiKey.FETCH: _Hot(fetch, is_sampled=False, is_timed_to_its_reply=True),
+        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, is_timed_to_its_reply=False),
+    }
+    return {
+        (key, version): hot
+        for key, hot in by_key.items()
+        for version in range(APIS[key].max_version + 1)
+        if APIS[key].accepts(version)
+    }
 
 
 class Dispatcher:
@@ -68,9 +86,9 @@ class Dispatcher:
         self._now_ns = stopwatch.now_ns
         self._meters = context.metrics.requests
         self._fetch_handler = FetchHandler(context)
-        self._fetch = self._fetch_handler.handle
-        self._produce = ProduceHandler(context).handle
-        self._offset_commit = OffsetCommitHandler(context).handle
+        self._hot = _hot_handlers(
+            ProduceHandler(context).handle, self._fetch_handler.handle, OffsetCommitHandler(context).handle
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_held: Callable[[int, str, int], None] | None = None
         """Told of steps of requests that kept the event loop: API key, client id, nanoseconds."""
@@ -91,54 +109,37 @@ class Dispatcher:
         key = header.api_key
         meter = self._meters[key]
         meter.count = count = meter.count + 1
-        # Looking at the clock would cost 4 % of a small write: one in sixteen stands for the others.
-        if (
-            count & _UNMEASURED
-            and key == _PRODUCE
-            and header.version in _PRODUCE_VERSIONS
-            and self._throttle.table is None
-        ):
-            try:
-                reply = self._produce(frame, header, session.listener, session.connection)
-            except Exception as error:
-                self._failed(header, session, error)
-                raise CloseConnection from None
-            if type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
-                reply.on_answered = partial(self._answered, meter, self._stopwatch.turn_began)
-            return reply
-        if (
-            count & _UNMEASURED
-            and key == _OFFSET_COMMIT
-            and header.version in _OFFSET_COMMIT_VERSIONS
-            and self._throttle.table is None
-        ):
-            try:
-                return self._offset_commit(frame, header)
-            except Exception as error:
-                self._failed(header, session, error)
-                raise CloseConnection from None
-        return self._measured(frame, header, session, meter)
+        hot = self._hot.get((key, header.version))
+        if hot is None or not (hot.is_sampled and count & _UNMEASURED) or self._throttle.table is not None:
+            return self._measured(frame, header, session, meter, hot)
+        try:
+            reply = hot.handle(frame, header, session.listener, session.connection)
+        except Exception as error:
+            self._failed(header, session, error)
+            raise CloseConnection from None
+        if hot.is_timed_to_its_reply and type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
+            reply.on_answered = partial(self._answered, meter, self._stopwatch.turn_began)
+        return reply
 
     def _measured(
-        self, frame: memoryview, header: Header, session: ClientSession, meter: RequestMeter
+        self, frame: memoryview, header: Header, session: ClientSession, meter: RequestMeter, hot: _Hot | None
     ) -> Parts | Parked:
         # Requests that come in one read are handled one after the other.
         turn_began = self._stopwatch.turn_began
         began = self._now_ns()
         try:
             if self._throttle.table is None:
-                reply = self._handle(frame, header, session)
+                reply = self._handle(frame, header, session, hot)
             else:
-                reply = self._within_quotas(frame, header, session, self._throttle.table)
+                reply = self._within_quotas(frame, header, session, hot, self._throttle.table)
         except Exception as error:
             self._failed(header, session, error)
             raise CloseConnection from None
         ended = self._now_ns()
-        weight = 1 + _UNMEASURED if header.api_key in _SAMPLED and self._throttle.table is None else 1
+        weight = 1 + _UNMEASURED if hot is not None and hot.is_sampled and self._throttle.table is None else 1
         if isinstance(reply, Parked) and reply.parts is None:
             meter.parked_local.observe(ended - began, weight)
-            # Writes that wait are all timed to their answer.
-            until_answered = 1 if header.api_key == _PRODUCE else weight
+            until_answered = 1 if hot is not None and hot.is_timed_to_its_reply else weight
             reply.on_answered = partial(self._answered, meter, turn_began, until_answered)
         else:
             meter.local.observe(ended - began, weight)
@@ -160,17 +161,14 @@ class Dispatcher:
             fields = about(header, connection)
             log.error("closing the connection from %s:%d", *where, extra=fields, exc_info=error)
 
-    def _handle(self, frame: memoryview, header: Header, session: ClientSession) -> Parts | Parked:
-        key = header.api_key
-        if key == _PRODUCE and header.version in _PRODUCE_VERSIONS:
-            return self._produce(frame, header, session.listener, session.connection)
-        if key == _FETCH and header.version in _FETCH_VERSIONS:
-            return self._fetch(frame, header, session.listener)
-        if key == _OFFSET_COMMIT and header.version in _OFFSET_COMMIT_VERSIONS:
-            return self._offset_commit(frame, header)
-        return self._begin_cold(frame, header, session)
+    def _handle(self, frame: memoryview, header: Header, session: ClientSession, hot: _Hot | None) -> Parts | Parked:
+        if hot is None:
+            return self._begin_cold(frame, header, session)
+        return hot.handle(frame, header, session.listener, session.connection)
 
-    def _within_quotas(self, frame: memoryview, header: Header, session: ClientSession, table: Table) -> Parts | Parked:
+    def _within_quotas(
+        self, frame: memoryview, header: Header, session: ClientSession, hot: _Hot | None, table: Table
+    ) -> Parts | Parked:
         """Handle a request of a client that may have limits; the answer tells how long it is then muted.
 
         What a request costs is known once it is answered, so a debt of time shows in the next answer.
@@ -181,14 +179,14 @@ class Dispatcher:
         header.client = client
         now = self._clock.monotonic()
         wait = for_bytes = 0.0
-        if client.produce is not None and header.api_key == _PRODUCE:
+        if client.produce is not None and header.api_key == ApiKey.PRODUCE:
             wait = for_bytes = client.produce.take(len(frame) + _SIZE_PREFIX, now)
         # Nodes of the cluster are not held up for their time: everybody would wait for them.
         timed = None if header.client_id.startswith(NODES) else client.request
         if timed is not None:
             wait = max(for_bytes, min(timed.debt_s(now), TIME_THROTTLE_S_MAX))
         header.throttle_ms = ceil(wait * 1000)
-        reply = self._handle(frame, header, session)
+        reply = self._handle(frame, header, session, hot)
         if timed is not None:
             then = self._clock.monotonic()
             timed.take(then - now, then)
@@ -219,7 +217,7 @@ class Dispatcher:
 
     def _check_version(self, header: Header) -> None:
         api = APIS[header.api_key]
-        if not (header.api_key in COLD and api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
+        if (api.hot or not api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
             raise MalformedRequest(f"{api.name} has no version {header.version} here")
 
     def _read(self, frame: memoryview, header: Header) -> Any:
@@ -252,7 +250,7 @@ class Dispatcher:
 
     async def _answer(self, frame: memoryview, request: Request, parked: Parked) -> None:
         """Answer a request, here or where the active controller is."""
-        if request.header.api_key in RELAYED and self._relay.is_needed and not is_for_this_node(request):
+        if APIS[request.header.api_key].forwarded and self._relay.is_needed and not is_for_this_node(request):
             await self._forward(bytes(frame), request, parked)
         else:
             await self._answer_here(COLD[request.header.api_key], request, parked)

@@ -6,13 +6,12 @@ meanwhile is kept and answered when the gate opens; its connection is not read f
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.handlers.fetch import METADATA_TOPIC
-from penstock.handlers.relay import RELAYED
 from penstock.handlers.reply import Parked, Parts
 from penstock.handlers.verification import CloseConnection
-from penstock.wire.api import ApiKey
+from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import MalformedRequest, parse_header
 from penstock.wire.hot.fetch import read_request
 
@@ -20,21 +19,6 @@ if TYPE_CHECKING:
     from penstock.server.session import ClientSession
 
 Dispatch = Callable[[memoryview, "ClientSession"], Parts | Parked]
-
-BETWEEN_NODES: Final = RELAYED | {
-    ApiKey.API_VERSIONS,
-    ApiKey.VOTE,
-    ApiKey.BEGIN_QUORUM_EPOCH,
-    ApiKey.END_QUORUM_EPOCH,
-    ApiKey.FETCH_SNAPSHOT,
-    ApiKey.ENVELOPE,
-    ApiKey.ALTER_PARTITION,
-    ApiKey.BROKER_REGISTRATION,
-    ApiKey.BROKER_HEARTBEAT,
-    ApiKey.ALLOCATE_PRODUCER_IDS,
-    ApiKey.CONTROLLER_REGISTRATION,
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-}
 
 
 class Gate:
@@ -79,7 +63,9 @@ def _pass_on(reply: Parked, parked: Parked) -> None:
 def _is_between_nodes(frame: memoryview) -> bool:
     header = parse_header(frame)
     if header.api_key != ApiKey.FETCH:
-        return header.api_key in BETWEEN_NODES
+        api = APIS[header.api_key]
+        # Nodes ask for versions first, and forward what clients ask of the controller.
+        return api.between_nodes or api.forwarded or api.key == ApiKey.API_VERSIONS
     fetch = read_request(frame, header.body_position, header.version)
     asked = fetch.partitions
     return fetch.replica_id >= 0 and bool(asked) and asked[0].topic == METADATA_TOPIC

@@ -11,9 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.handlers.offset_commit import ParkedCommit
-from penstock.handlers.produce import ParkedProduce
-from penstock.handlers.replica_fetch import ReplicaFetch
 from penstock.handlers.reply import Parked, ParkedWrite
 from penstock.handlers.verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
@@ -29,8 +26,6 @@ log = logging.getLogger(__name__)
 PIPELINED_MAX = 128
 # Metadata of thousands of partitions: a client that asks again and again and does not read must not pile them up.
 LARGE_REPLY = 32 * 1024
-# A follower's fetch is one of them: the next one tells the leader to answer it.
-_APPLIED = (ParkedProduce, ParkedCommit, ReplicaFetch)
 
 
 class ClientSession:
@@ -77,10 +72,10 @@ class ClientSession:
     def _park(self, parked: Parked) -> None:
         parked.on_ready = self._release
         self._waiting.append(parked)
-        if type(parked) not in _APPLIED or len(self._waiting) >= PIPELINED_MAX:
+        if parked.holds_next or len(self._waiting) >= PIPELINED_MAX:
             self._paused = True
             self.connection.pause_frames()
-            if type(parked) is ParkedWrite:
+            if isinstance(parked, ParkedWrite):
                 parked.on_applied = self._applied
 
     def _applied(self) -> None:

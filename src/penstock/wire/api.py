@@ -1,10 +1,11 @@
-"""The table of APIs: key, versions, where the flexible encoding begins, and what is served.
+"""The declaration of each API that is served: one row, read by every layer.
 
-A row is a promise about semantics, so only what the handlers really do stands here; the
-ApiVersions handler advertises this table and nothing else. Ranges and flexible versions
-are those of Kafka 4.3. To serve another API, add its row.
+The ApiVersions handler advertises these rows and nothing else, so a version is declared only if its handler
+implements it. Ranges and flexible versions are those of Kafka 4.3. To serve another API, add its row here and its
+handler in `handlers/<name in snake case>.py`.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -88,11 +89,7 @@ class ApiKey:
 
 
 class Api(NamedTuple):
-    """One served API.
-
-    Hot ones have hand-written codecs in `wire/hot/`, and handlers that are called with the frame
-    itself. Hand-read ones have such codecs too, which `codec.py` knows of.
-    """
+    """One served API."""
 
     key: int
     name: str
@@ -100,8 +97,22 @@ class Api(NamedTuple):
     max_version: int
     flexible_from: int
     hot: bool = False
+    """Its handler is called with the frame itself and decodes it with a module of `wire/hot/`."""
     accepted_from: int = 0
+    """Lower versions are advertised and refused."""
     hand_read: bool = False
+    """`codec.py` decodes it with a module of `wire/hot/` instead of a schema."""
+    forwarded: bool = False
+    """Only the active controller decides on it: other nodes forward it there (KIP-590)."""
+    changes_metadata: bool = True
+    """After forwarding it, a node waits until it has applied the controller's changes."""
+    between_nodes: bool = False
+    """Only other nodes of the cluster send it. It is answered before the node is ready for clients."""
+
+    @property
+    def module(self) -> str:
+        """The module in `handlers/` that answers it: the name in snake case."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     def accepts(self, version: int) -> bool:
         return max(self.min_version, self.accepted_from) <= version <= self.max_version
@@ -129,8 +140,8 @@ _ROWS: Final = (
     # Security is not there yet: these are answered as Kafka does with it switched off, so that clients say why.
     Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, flexible_from=2),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
-    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5),
-    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, flexible_from=4),
+    Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5, forwarded=True),
+    Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, flexible_from=4, forwarded=True),
     Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, flexible_from=2),
     # v6 is the unstable two-phase commit: not advertised.
     Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
@@ -145,50 +156,58 @@ _ROWS: Final = (
     Api(ApiKey.CREATE_ACLS, "CreateAcls", 1, 3, flexible_from=2),
     Api(ApiKey.DELETE_ACLS, "DeleteAcls", 1, 3, flexible_from=2),
     Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, flexible_from=4),
-    Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2),
+    Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, flexible_from=2, forwarded=True),
     Api(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDirs", 1, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 5, flexible_from=2),
     Api(ApiKey.SASL_AUTHENTICATE, "SaslAuthenticate", 0, 2, flexible_from=2),
-    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, flexible_from=2),
+    Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, flexible_from=2, forwarded=True),
     Api(ApiKey.CREATE_DELEGATION_TOKEN, "CreateDelegationToken", 1, 3, flexible_from=2),
     Api(ApiKey.RENEW_DELEGATION_TOKEN, "RenewDelegationToken", 1, 2, flexible_from=2),
     Api(ApiKey.EXPIRE_DELEGATION_TOKEN, "ExpireDelegationToken", 1, 2, flexible_from=2),
     Api(ApiKey.DESCRIBE_DELEGATION_TOKEN, "DescribeDelegationToken", 1, 3, flexible_from=2),
     Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, flexible_from=2),
-    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, flexible_from=2),
-    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, flexible_from=1),
-    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, flexible_from=0),
-    Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, flexible_from=0),
+    Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, flexible_from=2, forwarded=True),
+    Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, flexible_from=1, forwarded=True),
+    Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, flexible_from=0, forwarded=True),
+    Api(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        "ListPartitionReassignments",
+        0,
+        0,
+        flexible_from=0,
+        forwarded=True,
+        changes_metadata=False,
+    ),
     # It has no flexible version.
     Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, flexible_from=1),
     Api(ApiKey.DESCRIBE_CLIENT_QUOTAS, "DescribeClientQuotas", 0, 1, flexible_from=1),
-    Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, flexible_from=1),
+    Api(ApiKey.ALTER_CLIENT_QUOTAS, "AlterClientQuotas", 0, 1, flexible_from=1, forwarded=True),
     Api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, "DescribeUserScramCredentials", 0, 0, flexible_from=0),
-    Api(ApiKey.VOTE, "Vote", 0, 2, flexible_from=0),
-    Api(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, flexible_from=1),
-    Api(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, flexible_from=1),
-    Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, flexible_from=0),
-    Api(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, flexible_from=0),
-    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0),
-    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, flexible_from=0),
-    Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, flexible_from=0),
+    Api(ApiKey.VOTE, "Vote", 0, 2, flexible_from=0, between_nodes=True),
+    Api(ApiKey.BEGIN_QUORUM_EPOCH, "BeginQuorumEpoch", 0, 1, flexible_from=1, between_nodes=True),
+    Api(ApiKey.END_QUORUM_EPOCH, "EndQuorumEpoch", 0, 1, flexible_from=1, between_nodes=True),
+    Api(ApiKey.DESCRIBE_QUORUM, "DescribeQuorum", 0, 2, flexible_from=0, forwarded=True, changes_metadata=False),
+    Api(ApiKey.ALTER_PARTITION, "AlterPartition", 2, 3, flexible_from=0, between_nodes=True),
+    Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, flexible_from=0, forwarded=True),
+    Api(ApiKey.ENVELOPE, "Envelope", 0, 0, flexible_from=0, between_nodes=True),
+    Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, flexible_from=0, between_nodes=True),
     Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, flexible_from=0),
     Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, flexible_from=0),
-    Api(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, flexible_from=0),
-    Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2, flexible_from=0),
-    Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, flexible_from=0),
+    Api(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, flexible_from=0, between_nodes=True),
+    Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 2, flexible_from=0, between_nodes=True),
+    Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, flexible_from=0, forwarded=True),
     Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
     Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, flexible_from=0),
-    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, flexible_from=0),
+    Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, flexible_from=0, between_nodes=True),
     Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_read=True),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
-    Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, flexible_from=0),
-    Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, flexible_from=0),
+    Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, flexible_from=0, between_nodes=True),
+    Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, flexible_from=0, between_nodes=True),
     Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, flexible_from=0),
     Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, flexible_from=0),
-    Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, flexible_from=0),
-    Api(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, flexible_from=0),
-    Api(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, flexible_from=0),
+    Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, flexible_from=0, forwarded=True),
+    Api(ApiKey.REMOVE_RAFT_VOTER, "RemoveRaftVoter", 0, 0, flexible_from=0, forwarded=True),
+    Api(ApiKey.UPDATE_RAFT_VOTER, "UpdateRaftVoter", 0, 0, flexible_from=0, forwarded=True),
 )
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType({row.key: row for row in _ROWS})

@@ -1,11 +1,24 @@
+import inspect
+
+import pytest
+
 from penstock.handlers.table import COLD
-from penstock.wire.api import APIS
+from penstock.wire.api import APIS, Api, ApiKey
 
 
-def test_every_api_that_is_advertised_has_a_handler_and_no_other() -> None:
-    assert set(COLD) == {api.key for api in APIS.values() if not api.hot}
+@pytest.mark.parametrize("api", [api for api in APIS.values() if not api.hot], ids=lambda api: api.name)
+def test_every_declared_api_has_a_handler(api: Api) -> None:
+    assert inspect.iscoroutinefunction(COLD[api.key])
 
 
 def test_a_handler_is_found_by_its_key_and_kept() -> None:
-    assert COLD[18] is COLD[18]
-    assert len(COLD) == len(list(COLD))
+    assert COLD[ApiKey.API_VERSIONS] is COLD[ApiKey.API_VERSIONS]
+
+
+def test_a_row_names_the_module_of_its_handler() -> None:
+    assert APIS[ApiKey.ALTER_PARTITION_REASSIGNMENTS].module == "alter_partition_reassignments"
+    assert APIS[ApiKey.OFFSET_FOR_LEADER_EPOCH].module == "offset_for_leader_epoch"
+
+
+def test_an_api_is_either_forwarded_or_sent_by_nodes_themselves() -> None:
+    assert not [api.name for api in APIS.values() if api.forwarded and api.between_nodes]
