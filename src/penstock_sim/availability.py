@@ -118,6 +118,7 @@ class Availability:
                     for disk, host in zip(disks, world.hosts, strict=True)) <= len(disks) // 3
             and not world.hub.blocked
             and world.hub.weather == Weather()
+            and now - world.hub.spikes_end_at > GRACE_S
             and all(kind == "disk full" or now - at > GRACE_S for kind, at in world.trace.fault_at.items())
         )  # fmt: skip
 

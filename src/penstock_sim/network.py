@@ -264,6 +264,8 @@ class Hub:
         self.random = random
         self.limits = Limits()
         self.weather = Weather()
+        self.spikes_end_at = 0.0
+        """When the last packet arrives that a spike delays; its connection delivers nothing behind it until then."""
         self.on_request: Callable[[SimConnection, bytes], None] | None = None
         """Told of what leaves from the end that dialled, one request or several."""
         self.blocked: set[tuple[str, str]] = set()
@@ -413,6 +415,7 @@ class Hub:
         delay = weather.latency_s + self.random.random() * weather.jitter_s
         if weather.spike_chance and self.random.random() < weather.spike_chance:
             delay += self.random.random() * weather.spike_s
+            self.spikes_end_at = max(self.spikes_end_at, self.loop.now + delay)
         return delay
 
     def _free_port(self) -> int:

@@ -7,6 +7,7 @@ active one is rolled before it goes. Files are renamed first and removed after
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, bisect_right
 from contextlib import suppress
 from functools import partial
@@ -19,6 +20,8 @@ from penstock.storage.segment import Damaged, Segment, file_name
 
 if TYPE_CHECKING:
     from penstock.storage.rolling import RollingLog
+
+logger = logging.getLogger(__name__)
 
 DELETED_SUFFIX = ".deleted"
 
@@ -63,7 +66,11 @@ def _drop_hidden_segments(log: RollingLog, now_ms: int, error: OSError | None) -
     del log.segments[: len(leaving)]
     del log.bases[: len(leaving)]
     for segment in leaving:
-        doom(log, segment, now_ms)
+        try:
+            doom(log, segment, now_ms)
+        except OSError as error:
+            # Nobody waits for an answer here, and the list of segments no longer names the file.
+            logger.warning("%s: cannot rename a deleted segment, the next start removes it: %s", log.folder, error)
 
 
 def _count_deletable(log: RollingLog, high_watermark: int, now_ms: int) -> int:
@@ -108,17 +115,25 @@ def _is_old(log: RollingLog, segment: Segment, now_ms: int) -> bool:
 
 
 def doom(log: RollingLog, segment: Segment, now_ms: int) -> None:
-    """Rename a segment's files out of the log; they are removed after the delay."""
+    """Rename a segment's files out of the log; they are removed after the delay. Raises OSError after trying all."""
     disk = log.directory.disk
     snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
-    renamed = []
+    renamed: list[str] = []
+    failure: OSError | None = None
     for path in (*segment.paths(), snapshot):
-        with suppress(FileNotFoundError):
+        try:
             disk.rename(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            failure = failure or error
+        else:
             renamed.append(path + DELETED_SUFFIX)
     log.flusher.drop(segment)
     log.directory.open_files.forget(segment.path)
     log.doomed.append((now_ms + log.settings.file_delete_delay_ms, tuple(renamed)))
+    if failure is not None:
+        raise failure
 
 
 def remove_doomed_files(log: RollingLog, now_ms: int) -> None:

@@ -28,6 +28,32 @@ def test_segments_leave_by_size_oldest_first() -> None:
     assert log.start_offset == log.bases[0]
 
 
+def test_a_deleted_segment_that_cannot_be_renamed_is_removed_at_the_next_start(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = SimDisk()
+    log = open_log(disk, retention_bytes=3000)
+    fill(log, [3] * 40)
+    rename, first = disk.rename, f"{log.segments[0].path}"
+
+    def fail_once(source: str, target: str) -> None:
+        if source == first:
+            raise OSError(5, "Input/output error", source)
+        rename(source, target)
+
+    monkeypatch.setattr(disk, "rename", fail_once)
+    log.delete_old_segments(high_watermark=log.end_offset, now_ms=NOW_MS)
+    start, left = log.start_offset, [header.base_offset for header in stored(log)]
+    assert start == log.bases[0] == left[0]
+    assert "cannot rename a deleted segment" in caplog.text
+    assert disk.exists(first)
+    log.close()
+    again = open_log(disk, retention_bytes=3000)
+    assert again.damage is None
+    assert (again.bases[0], [header.base_offset for header in stored(again)]) == (start, left)
+    assert not disk.exists(first)
+
+
 def test_the_active_segment_never_leaves_for_its_size() -> None:
     log = open_log(SimDisk(), retention_ms=-1, retention_bytes=0)
     fill(log, [3] * 40, timestamp=OLD_MS)
