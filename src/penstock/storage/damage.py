@@ -146,7 +146,7 @@ def quarantined_from(disk: Disk, folder: str) -> int | None:
         return int(disk.read_file(f"{folder}/{QUARANTINE_FILE}").split(b"\n")[1])
     except FileNotFoundError:
         return None
-    except (ValueError, IndexError):
+    except (OSError, ValueError, IndexError):
         return 0
 
 

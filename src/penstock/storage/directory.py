@@ -7,7 +7,22 @@ read-only until write_probe.py finds that it takes writes again: logs ask `refus
 """
 
 from collections.abc import Callable
-from errno import EDQUOT, EIO, ENOSPC, EROFS
+from errno import (
+    EACCES,
+    EBADMSG,
+    EDQUOT,
+    EIO,
+    EISDIR,
+    ELOOP,
+    ENOENT,
+    ENOSPC,
+    ENOTDIR,
+    ENXIO,
+    EPERM,
+    EREMOTEIO,
+    EROFS,
+    EUCLEAN,
+)
 from typing import Final, TypeVar
 
 from penstock.ports.disk import Disk, File
@@ -15,6 +30,10 @@ from penstock.storage.reserve import Reserve
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
+UNREADABLE: Final = frozenset({EIO, ENOENT, ENXIO, EBADMSG, EUCLEAN, EREMOTEIO})
+"""Errors that say that bytes are lost, not that the process has too many files open."""
+UNOPENABLE: Final = UNREADABLE | {EACCES, EPERM, EISDIR, ENOTDIR, ELOOP}
+"""Errors that say that a log cannot be opened, now or later, unless somebody repairs something."""
 _CANNOT_WRITE: Final = frozenset({ENOSPC, EDQUOT, EIO, EROFS})
 
 

@@ -110,6 +110,8 @@ class RollingLog:
         # Files that are changing places; whoever cuts the log has that finished first.
         self.swap: Swap | None = None
         self.is_abandoned = False
+        self.is_provisional = False
+        """Whether its files could not all be read when it was opened, so that it is damaged until they can be."""
         # Whether appends may use the reserved space of a full disk: those to the metadata log.
         self.has_reserve = False
         self.cut_count = 0
