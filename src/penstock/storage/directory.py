@@ -23,8 +23,9 @@ from errno import (
     EROFS,
     EUCLEAN,
 )
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
 from penstock.storage.reserve import Reserve
 
@@ -78,6 +79,7 @@ class LogDirectory:
         "read_failures",
         "refusal",
         "reserve",
+        "run",
     )
 
     def __init__(self, disk: Disk, path: str, monotonic: Callable[[], float] = lambda: 0.0) -> None:
@@ -92,6 +94,8 @@ class LogDirectory:
         """Why nothing is appended here: the folder is offline, or read-only for now."""
         self.on_refusal: Callable[[OSError], None] = lambda error: None
         self.reserve: Reserve | None = None
+        self.run: Callable[[Job[Any], Callable[[Any, BaseException | None], None]], None] = _run_now
+        """Runs long work of logs: in slices, under a node."""
         self.open_files = OpenFiles(disk)
         self.read_failures = 0
         """How many reads of logs have met an I/O error or a file that is too short."""
@@ -124,3 +128,12 @@ class LogDirectory:
     def accept_writes(self) -> None:
         """The folder takes writes again, unless it is offline."""
         self.refusal = self.failure
+
+
+def _run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    try:
+        value = finish(job)
+    except OSError as error:
+        done(None, error)
+    else:
+        done(value, None)
