@@ -8,10 +8,10 @@ import pytest
 from penstock.model.errors import StorageError
 from penstock.model.job import Job
 from penstock.scheduling.scheduler import Scheduler
-from penstock.sim.disk import SimDisk
 from penstock.storage import damage
 from penstock.storage.directory import LogDirectory
 from penstock.storage.log import Log
+from penstock_sim.disk import SimDisk
 from tests.unit.ports.ticking import TickingClock
 from tests.unit.storage.support import FOLDER, NOW_MS, PLACE, TOPIC_ID, append, batch, small_settings
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from penstock.model.errors import StorageError
-from penstock.sim.disk import SimDisk
 from penstock.storage.lenient_disk import SECTOR_SIZE, LenientFile
 from penstock.storage.log import Log
 from penstock.storage.store import LogStore
 from penstock.wire.batch import BatchHeader
+from penstock_sim.disk import SimDisk
 from tests.unit.storage.support import append, batch, stored
 from tests.unit.storage.test_accept_loss import ALL, accept, reopened
 from tests.unit.storage.test_accept_loss import stored as stored_records
