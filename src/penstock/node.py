@@ -171,6 +171,7 @@ class Node:
         bonds = self._join(store, quorum)
         self._context, marker_sender = self._compose(store, quorum, bonds)
         store.on_failure = self._storage_failed
+        store.directory.run = lambda job, done: self._scheduler.run(job, done, is_wanted=lambda: True)
         store.on_read_only = bonds.lifecycle.read_only_changed
         if store.is_read_only:
             bonds.lifecycle.read_only_changed(True)

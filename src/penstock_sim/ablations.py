@@ -21,7 +21,7 @@ from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusa
 from penstock.replication import follower
 from penstock.replication.marks import MarkedLog
 from penstock.replication.partition import Partition
-from penstock.storage import damage, recovery, snapshots, verified
+from penstock.storage import damage, epoch_recovery, recovery, snapshots, verified
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.held import HeldPartitions, Holding
@@ -178,8 +178,8 @@ def read_failures_ignored() -> list[Patch]:
 def stale_epochs_trusted() -> list[Patch]:
     """The file of epochs is believed as it is."""
     return [
-        patch.object(recovery, "_epoch_is_true", lambda *arguments: True),
-        patch.object(recovery, "_none_is_missing", lambda *arguments: True),
+        patch.object(epoch_recovery, "_epoch_is_true", lambda *arguments: True),
+        patch.object(epoch_recovery, "_none_is_missing", lambda *arguments: True),
     ]
 
 

@@ -18,7 +18,7 @@ from penstock_sim.world import Result
 LONG_CAMPAIGN = 500
 MUST_HAPPEN = (
     "kill", "power loss", "clean stop", "sync fails", "disk full", "rot", "late request", "clock jump",
-    "folder lost", "segment lost", "segment cut",
+    "folder lost", "segment lost", "segment cut", "log unreadable",
 )  # fmt: skip
 MUST_BE_REACHED = (
     "leader changed",

@@ -11,7 +11,7 @@ from penstock.controller.brokers import NO_BROKER_EPOCH
 from penstock.membership.lifecycle import Lifecycle
 from penstock.metadata import quorum_state
 from penstock.raft import leading, voting
-from penstock.replication import follower, partition, repair
+from penstock.replication import follower, partition, repair, replicas
 from penstock.replication.company import Company
 from penstock.replication.isr import Leadership
 from penstock.replication.partition import Partition
@@ -22,6 +22,12 @@ from penstock.transactions import partitions
 from penstock_sim.bugs import Patch, bug, replaced
 
 # -- replication ---------------------------------------------------------------------------
+
+
+@bug
+def unreadable_log_may_lead() -> list[Patch]:
+    """A log that cannot be read when its node starts is opened again for ever, and nobody hears of it."""
+    return [patch.object(replicas, "UNOPENABLE", frozenset())]
 
 
 @bug

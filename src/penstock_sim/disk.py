@@ -32,7 +32,7 @@ class _Bytes:
     def __init__(self) -> None:
         self.content = bytearray()
         self.unreadable: tuple[int, int] | None = None
-        """A range that the disk cannot read any more."""
+        """A range that the disk cannot read any more. One that begins below 0 keeps the file from being opened, too."""
         self.durable = bytearray()
         # Writes (position, bytes) and truncations (size, None), counted from the first one ever.
         self.pending: deque[tuple[int, bytes | None]] = deque()
@@ -222,7 +222,7 @@ class SimDisk:
         self.trace: list[tuple[str, str]] = []
         self._dead = False
         self._boots = 1
-        self._unreadable: list[_Bytes] = []
+        self._unreadable, self._unreadable_for_good = list[_Bytes](), list[_Bytes]()
         self._root = _Folder()
         self._locked: set[str] = set()
         self._syncs: deque[tuple[_Bytes | _Folder, int, Callable[[OSError | None], None]]] = deque()
@@ -279,18 +279,18 @@ class SimDisk:
         """Let a file have lost its end."""
         self.put_back(path, bytes(self._file(path).content[:size]))
 
-    def make_unreadable(self, path: str, start: int, end: int) -> None:
-        """Let a range of a file be unreadable until the process ends."""
+    def make_unreadable(self, path: str, start: int, end: int, *, lasting: bool = False) -> None:
+        """Let a range of a file be unreadable until the process ends, or with `lasting` as long as the file exists."""
         found = self._file(path)
         found.unreadable = (start, end)
-        self._unreadable.append(found)
+        (self._unreadable_for_good if lasting else self._unreadable).append(found)
 
     @property
     def has_unreadable(self) -> bool:
-        return bool(self._unreadable)
+        return bool(self._unreadable or self._unreadable_for_good)
 
     def read_well(self) -> None:
-        """Let everything be readable again."""
+        """Let everything be readable again that is not lasting."""
         for found in self._unreadable:
             found.unreadable = None
         self._unreadable.clear()
@@ -345,6 +345,8 @@ class SimDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if isinstance(entry, _Folder):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if entry.unreadable is not None and entry.unreadable[0] < 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
         return SimFile(self, path, entry)
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:

@@ -236,6 +236,22 @@ class Faults:
             self._note_loss(path)
         self._back_up(host)
 
+    async def log_unreadable(self, _: Host) -> None:
+        """Part of a log cannot be read any more, or a segment not be opened, when its node starts and from then on."""
+        host = await self._down_for_loss()
+        if host is None:
+            return
+        logs = [path for path in _logs(host) if _place_of(path).rpartition("-")[2].isdecimal()]
+        if logs:
+            path = self._random.choice(logs)
+            size = host.disk.size_of(path)
+            # Below 0 the file cannot be opened.
+            start = self._random.randrange(-size // 2 - 1, size)
+            self._trace.fault("log unreadable", host.name, path, start)
+            host.disk.make_unreadable(path, start, start + self._random.choice((1, 512, 1 << 20)), lasting=True)
+            self._note_loss(path)
+        self._back_up(host)
+
     async def _down_for_loss(self) -> Host | None:
         """Take down the node whose disk may lose something, and perhaps all others; None if it is down already."""
         # As with rot, one disk only.

@@ -47,6 +47,7 @@ LOSSES: Mapping[str, float] = MappingProxyType({"folder_lost": 12.0, "segment_lo
 """Files that are gone; all on one disk, as rot is."""
 
 LOSSES_CHANCE = 0.2
+UNREADABLE_CHANCE = 0.1
 TABLES_CHANCE = 0.25
 
 
@@ -90,7 +91,7 @@ class Plan:
 
     @property
     def beyond(self) -> bool:
-        return self.nodes == 1 and any(name in self.faults for name in ("rot", "bad_sector", *LOSSES))
+        return self.nodes == 1 and any(name in self.faults for name in ("rot", "bad_sector", "log_unreadable", *LOSSES))
 
     def summary(self) -> str:
         faults = " ".join(f"{name}={mean:.0f}s" for name, mean in self.faults.items()) or "none"
@@ -136,6 +137,8 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
     if (chosen := Random(f"{seed}:losses")).random() < LOSSES_CHANCE:
         for name in chosen.sample(sorted(LOSSES), chosen.choice((1, 1, 2, 3))):
             plan.faults[name] = LOSSES[name] * chosen.choice((0.4, 1.0, 2.0))
+    if (chosen := Random(f"{seed}:unreadable")).random() < UNREADABLE_CHANCE:
+        plan.faults["log_unreadable"] = 12.0 * chosen.choice((0.4, 1.0, 2.0))
     if (chosen := Random(f"{seed}:tables")).random() < TABLES_CHANCE:
         _draw_tables(plan, chosen)
     return plan

@@ -198,6 +198,15 @@ class Story(World):
             disk.lose(f"{DATA}/{place}")
         return "ok"
 
+    async def do_make_unreadable(self, node: str, place: str, segment: str, size: str = "") -> str:
+        """Let bytes of a stopped node's segment be unreadable, from byte 70 on; without `size` it cannot be opened."""
+        disk = self._losing(node, place)
+        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")]
+        path = logs[-1] if segment == "last" else logs[int(segment) - 1]
+        start, end = (70, 70 + int(size)) if size else (-1, 1 << 30)
+        disk.make_unreadable(path, start, end, lasting=True)
+        return "ok"
+
     async def do_fail_syncs(self, node: str) -> str:
         """Let syncs of a node fail until it is started again."""
         self._host_of(node).disk.syncs_fail = True

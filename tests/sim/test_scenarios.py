@@ -19,6 +19,7 @@ BUGS = {
     "a_paused_leader_is_not_believed_when_it_wakes": "divergence-ignored",
     "a_rotten_replica_never_leads": "damage-kept-to-itself",
     "all_nodes_lose_power_at_once": "new-folders-not-synced",
+    "an_unreadable_log_is_refilled": "unreadable-log-may-lead",
     "one_node_keeps_its_word_through_a_power_loss": "ack-before-fsync",
     "too_few_replicas_refuse_all_acks": "mark-with-too-few-in-sync",
     "two_full_disks_refuse_all_acks_and_keep_the_data": "full-follower-stays-in-sync",

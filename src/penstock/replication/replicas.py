@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
+from penstock.client.channel import pause
 from penstock.config.settings import BrokerSettings, TopicSettings, topic_settings
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, TOPIC, Image, PartitionImage, TopicImage
@@ -26,6 +27,8 @@ from penstock.replication.company import Company, Wiring
 from penstock.replication.feed import Feeds, Wakeups
 from penstock.replication.partition import Partition
 from penstock.replication.throttle import LEADER, Throttle
+from penstock.storage.directory import UNOPENABLE
+from penstock.storage.log import Log
 from penstock.storage.reserve import is_no_room
 from penstock.storage.store import LogStore
 
@@ -36,6 +39,19 @@ SWEEP_S: Final = 0.5
 SLICE_S: Final = 0.002
 """So long chores are done in a turn of the event loop: to open a log takes milliseconds."""
 CHORES_PER_SLICE: Final = 64
+
+
+UNREADABLE_S: Final = 2.0
+"""A log that cannot be read for so long is damaged; a disk may fail for a moment."""
+REOPEN_S: Final = 5.0
+REOPEN_S_MAX: Final = 300.0
+
+
+class _NextAttempt(NamedTuple):
+    """When a log that cannot be read is opened again, and how long after the attempt before."""
+
+    at: float
+    pause_s: float
 
 
 class HostedTopic:
@@ -111,8 +127,11 @@ class Replicas:
         self._sweep_timer: Timer | None = None
         self._look_at = self._checkpoint_at = 0.0
         self._is_late = True
-        self._unopened: dict[tuple[HostedTopic, int], None] = {}
-        """Logs that the disk has refused to open or make: they are tried again."""
+        self._unopened: dict[tuple[HostedTopic, int], float | None] = {}
+        """Logs that the disk has refused to open or make: they are tried again. Since when they cannot be read; None
+        if the disk is full, or the process short of something."""
+        self._provisional: dict[tuple[HostedTopic, int], _NextAttempt] = {}
+        """Logs that were opened as damaged ones, because they cannot be read: when that is tried again."""
         self.opened_late: list[Callable[[TopicName, int], None]] = []
         """Told of logs that are opened after the image has changed: who saw it change did not find them."""
 
@@ -125,6 +144,8 @@ class Replicas:
             if timer is not None:
                 timer.cancel()
         self.wakeups.stop()
+        self._unopened.clear()
+        self._provisional.clear()
         if self._company is not None:
             self._company.close()
         self._work(len(self._chores))
@@ -135,6 +156,10 @@ class Replicas:
         while self._chores:
             self._work(CHORES_PER_SLICE, within_s=SLICE_S)
             await asyncio.sleep(0)
+        while any(since is not None for since in self._unopened.values()):
+            # After UNREADABLE_S they count as damaged. Until then this node must not be elected for them.
+            await pause(self._clock, SWEEP_S)
+            self._open_again()
 
     async def losses_told(self) -> None:
         """Return once the controller knows which replicas are damaged here, and has them led by others."""
@@ -244,12 +269,10 @@ class Replicas:
             log.error("partition %s is offline: %s", place, error)
             return
         except (OSError, StorageError) as error:
-            if isinstance(error, OSError) and is_no_room(error):
-                self._store.directory.write_failed(error)
-            if (hosted, index) not in self._unopened:
-                log.error("partition %s is offline for now: %s", place, error)
-                self._unopened[hosted, index] = None
-            return
+            unreadable = self._not_opened(hosted, index, error)
+            if unreadable is None:
+                return
+            opened = unreadable
         partition = hosted.partitions[index] = Partition(
             hosted.name,
             hosted.id,
@@ -264,6 +287,48 @@ class Replicas:
         if self._is_late and is_internal(hosted.name):
             self._tell_opened(hosted.name, index)
 
+    def _not_opened(self, hosted: HostedTopic, index: int, error: OSError | StorageError) -> Log | None:
+        """Note that a log is to be opened again; return it as a damaged one if it cannot be read for `UNREADABLE_S`."""
+        place = TopicPartition(hosted.name, PartitionIndex(index))
+        if isinstance(error, OSError) and is_no_room(error):
+            self._store.directory.write_failed(error)
+        if (hosted, index) not in self._unopened:
+            log.error("partition %s is offline for now: %s", place, error)
+        now = self._clock.monotonic()
+        if not isinstance(error, OSError) or error.errno not in UNOPENABLE:
+            self._unopened[hosted, index] = None
+            return None
+        since = self._unopened.get((hosted, index))
+        self._unopened[hosted, index] = since = now if since is None else since
+        if now - since < UNREADABLE_S:
+            return None
+        opened = self._store.open_unreadable(place, hosted.id, self._topic_settings(hosted.name), str(error))
+        if opened is not None:
+            self._provisional[hosted, index] = _NextAttempt(now + REOPEN_S, REOPEN_S)
+        else:
+            # It had no records, so that nothing is missing when it is made at last.
+            self._unopened[hosted, index] = None
+        return opened
+
+    def _open_readable(self) -> None:
+        """Look whether logs that could not be read can be by now, less and less often: each look may take long."""
+        now = self._clock.monotonic()
+        for (hosted, index), attempt in list(self._provisional.items()):
+            partition = hosted.partitions.get(index)
+            if partition is None or not partition.log.is_provisional or partition.log.is_abandoned:
+                del self._provisional[hosted, index]
+            elif now >= attempt.at:
+                place = TopicPartition(hosted.name, PartitionIndex(index))
+                try:
+                    self._store.open(place, hosted.id, self._topic_settings(hosted.name))
+                except (OSError, StorageError, Corruption):
+                    pause_s = min(attempt.pause_s * 2, REOPEN_S_MAX)
+                    self._provisional[hosted, index] = _NextAttempt(now + pause_s, pause_s)
+                else:
+                    log.warning("partition %s can be read again", place)
+                    del self._provisional[hosted, index]
+                    self.open_anew(partition)
+
     def _tell_opened(self, name: TopicName, index: int) -> None:
         for opened in self.opened_late:
             opened(name, index)
@@ -274,13 +339,13 @@ class Replicas:
 
     def _open_again(self) -> None:
         """Try what a full or failing disk has refused; whoever depends on it is told."""
-        if self._store.directory.refusal is not None:
-            return
-        for hosted, index in list(self._unopened):
-            self._open(hosted, index)
+        takes_writes = self._store.directory.refusal is None
+        for (hosted, index), since in list(self._unopened.items()):
+            if takes_writes or since is not None:
+                self._open(hosted, index)
             if index in hosted.partitions or self._image.topics_by_id.get(hosted.id) is None:
                 del self._unopened[hosted, index]
-            if index in hosted.partitions:
+            if index in hosted.partitions and hosted.partitions[index].log.damage is None:
                 log.warning("partition %s-%d is online", hosted.name, index)
                 if not is_internal(hosted.name):
                     self._tell_opened(hosted.name, index)
@@ -363,6 +428,8 @@ class Replicas:
                 damaged.append(partition)
         if self._unopened:
             self._open_again()
+        if self._provisional:
+            self._open_readable()
         if damaged and self._company is not None:
             # Readers meet damage too.
             self._company.look_at_damage(damaged)

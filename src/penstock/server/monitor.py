@@ -1,7 +1,8 @@
 """The endpoint for those who watch: /metrics, /health and /ready, over the HTTP port.
 
-/health: the process is alive and its data folder works; restart it if not. /ready: it serves clients and the
-cluster lets it lead; send it no clients if not. Answers are written piece by piece, so that the event loop turns.
+/health: the process is alive and its data folder is not offline; restart it if not. /ready: it serves clients and the
+cluster lets it lead; send it no clients if not. A read-only data folder is a warning in both: a restart does not
+free space, and the node still serves reads. Answers are written piece by piece, so that the event loop turns.
 Watches the loop too: a timer that comes late is what every client waits for. Next: metrics/, sources.py.
 """
 
@@ -33,17 +34,24 @@ class Monitor:
         if path == "/metrics":
             return HttpAnswer(200, CONTENT_TYPE, _pieces(self._metrics.render()))
         if path == "/health":
-            return _verdict(self._ill())
+            return _verdict(self._ill(), self._warnings())
         if path == "/ready":
-            return _verdict(self._ill() or self._unready())
+            return _verdict(self._ill() or self._unready(), self._warnings())
         if path == "/":
             return HttpAnswer(200, "text/html; charset=utf-8", _pieces([PAGE]))
         return HttpAnswer(404, "text/plain; charset=utf-8", _pieces(["ask for /metrics, /health or /ready\n"]))
 
     def _ill(self) -> str | None:
         context = self._context()
-        failure = None if context is None else context.store.failure
-        return None if failure is None else f"the data folder failed: {failure}"
+        if context is None or context.store.failure is None:
+            return None
+        return f"the data folder {context.store.folder} is offline: {context.store.failure}"
+
+    def _warnings(self) -> list[str]:
+        context = self._context()
+        if context is None or not context.store.is_read_only:
+            return []
+        return [f"the data folder {context.store.folder} is read-only: {context.store.directory.refusal}"]
 
     def _unready(self) -> str | None:
         context = self._context()
@@ -57,8 +65,10 @@ class Monitor:
         return "the broker is fenced" if broker.fenced else None
 
 
-def _verdict(problem: str | None) -> HttpAnswer:
-    body = {"status": "ok"} if problem is None else {"status": "failed", "reason": problem}
+def _verdict(problem: str | None, warnings: list[str]) -> HttpAnswer:
+    body: dict[str, object] = {"status": "ok"} if problem is None else {"status": "failed", "reason": problem}
+    if warnings:
+        body["warnings"] = warnings
     return HttpAnswer(200 if problem is None else 503, "application/json", _pieces([json.dumps(body) + "\n"]))
 
 

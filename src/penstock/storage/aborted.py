@@ -170,7 +170,7 @@ def load_checkpoint(disk: Disk, folder: str, segments: Sequence[Segment]) -> Non
         version, bounds, *lines = body.decode().splitlines()
         start, end = map(int, bounds.split())
         entries = {int(base): (int(size), int(count), int(crc)) for base, size, count, crc in map(str.split, lines)}
-    except (FileNotFoundError, ValueError):
+    except (OSError, ValueError):
         return
     if version != _VERSION:
         return

@@ -17,6 +17,8 @@ from penstock.ports.disk import Disk, File
 from penstock.ports.entropy import Entropy
 from penstock.storage import damage
 from penstock.storage.compaction.batches import emptied
+from penstock.storage.directory import UNOPENABLE
+from penstock.storage.lenient_disk import LenientFile
 from penstock.storage.log import Log
 from penstock.storage.meta_properties import read_meta
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, find_valid_batch, walk
@@ -100,7 +102,14 @@ def _open(store: LogStore, place: TopicPartition) -> Log:
             f"{store.folder} has no folder {place} that says whose it is: start the node, which notes what is missing, "
             "and stop it again"
         )
-    return store.open(place, topic_id, default_topic_settings(flush_mode="fsync"))
+    settings = default_topic_settings(flush_mode="fsync")
+    try:
+        return store.open(place, topic_id, settings)
+    except OSError as error:
+        log = store.open_unreadable(place, topic_id, settings, str(error)) if error.errno in UNOPENABLE else None
+        if log is None:
+            raise
+        return log
 
 
 def _assess(log: Log) -> Assessment:
@@ -127,6 +136,9 @@ def _assess(log: Log) -> Assessment:
 
 def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
     """Yield the good parts of a segment, whatever lies between them."""
+    if not segment.size:
+        return
+    file = LenientFile(segment.path, segment.file)
     position: int | None = 0
     offset = base_offset = segment.base_offset
     while position is not None and position < segment.size:
@@ -134,7 +146,7 @@ def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
         begin, bad = position, None
         try:
             for at, header in walk(
-                segment.file, position, segment.size, offset=offset, base_offset=base_offset, check_crc=True,
+                file, position, segment.size, offset=offset, base_offset=base_offset, check_crc=True,
                 below=below,
             ):  # fmt: skip
                 headers = [*headers[:1], header]
@@ -148,9 +160,7 @@ def _stretches(segment: Segment, below: int) -> Iterator[Stretch]:
             yield Stretch(begin, position - begin, first, offset, headers[0][2], headers[-1][2])
         if bad is None:
             return
-        position = find_valid_batch(
-            segment.file, bad.position + 1, segment.size, offset=offset, base_offset=base_offset
-        )
+        position = find_valid_batch(file, bad.position + 1, segment.size, offset=offset, base_offset=base_offset)
 
 
 def _filled(segment: Segment, stretches: Sequence[Stretch], end: int) -> list[Stretch | Filler]:
@@ -170,10 +180,14 @@ def _filled(segment: Segment, stretches: Sequence[Stretch], end: int) -> list[St
 
 
 def _give_up(disk: Disk, log: Log, found: Assessment) -> None:
-    kept = {each.segment.base_offset for each in found.kept}
+    kept = {each.segment.path for each in found.kept}
     for segment in log.segments:
-        if segment.base_offset not in kept and disk.exists(segment.path):
+        if segment.path not in kept and disk.exists(segment.path):
             _keep_aside(disk, segment)
+    for name in disk.list(log.folder):
+        # Segments that cannot be opened: the log does not know them.
+        if name.endswith(".log") and f"{log.folder}/{name}" not in kept:
+            disk.rename(f"{log.folder}/{name}", f"{log.folder}/{name.removesuffix('.log')}{damage.CUT_SUFFIX}")
     listed = SegmentList(disk, log.folder)
     disk.remove(listed.path)
     listed.begins(found.kept[0].segment.base_offset if found.kept else found.end_offset)

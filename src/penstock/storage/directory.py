@@ -7,14 +7,34 @@ read-only until write_probe.py finds that it takes writes again: logs ask `refus
 """
 
 from collections.abc import Callable
-from errno import EDQUOT, EIO, ENOSPC, EROFS
-from typing import Final, TypeVar
+from errno import (
+    EACCES,
+    EBADMSG,
+    EDQUOT,
+    EIO,
+    EISDIR,
+    ELOOP,
+    ENOENT,
+    ENOSPC,
+    ENOTDIR,
+    ENXIO,
+    EPERM,
+    EREMOTEIO,
+    EROFS,
+    EUCLEAN,
+)
+from typing import Any, Final, TypeVar
 
+from penstock.model.job import Job, finish
 from penstock.ports.disk import Disk, File
 from penstock.storage.reserve import Reserve
 
 OPEN_FILES_MAX: Final = 256
 _T = TypeVar("_T")
+UNREADABLE: Final = frozenset({EIO, ENOENT, ENXIO, EBADMSG, EUCLEAN, EREMOTEIO})
+"""Errors that say that bytes are lost, not that the process has too many files open."""
+UNOPENABLE: Final = UNREADABLE | {EACCES, EPERM, EISDIR, ENOTDIR, ELOOP}
+"""Errors that say that a log cannot be opened, now or later, unless somebody repairs something."""
 _CANNOT_WRITE: Final = frozenset({ENOSPC, EDQUOT, EIO, EROFS})
 
 
@@ -59,6 +79,7 @@ class LogDirectory:
         "read_failures",
         "refusal",
         "reserve",
+        "run",
     )
 
     def __init__(self, disk: Disk, path: str, monotonic: Callable[[], float] = lambda: 0.0) -> None:
@@ -73,6 +94,8 @@ class LogDirectory:
         """Why nothing is appended here: the folder is offline, or read-only for now."""
         self.on_refusal: Callable[[OSError], None] = lambda error: None
         self.reserve: Reserve | None = None
+        self.run: Callable[[Job[Any], Callable[[Any, BaseException | None], None]], None] = _run_now
+        """Runs long work of logs: in slices, under a node."""
         self.open_files = OpenFiles(disk)
         self.read_failures = 0
         """How many reads of logs have met an I/O error or a file that is too short."""
@@ -105,3 +128,12 @@ class LogDirectory:
     def accept_writes(self) -> None:
         """The folder takes writes again, unless it is offline."""
         self.refusal = self.failure
+
+
+def _run_now(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    try:
+        value = finish(job)
+    except OSError as error:
+        done(None, error)
+    else:
+        done(value, None)

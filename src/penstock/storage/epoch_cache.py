@@ -17,10 +17,10 @@ FILE_NAME = "leader-epoch-checkpoint"
 class EpochCache:
     """The epochs of one log, oldest first."""
 
-    __slots__ = ("_disk", "_epochs", "_offsets", "_path", "dirty")
+    __slots__ = ("_epochs", "_offsets", "_path", "dirty", "disk")
 
     def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
+        self.disk = disk
         self._path = f"{folder}/{FILE_NAME}"
         self._epochs: list[int] = []
         self._offsets: list[int] = []
@@ -37,7 +37,7 @@ class EpochCache:
         """Read the file; Corruption when it is no list of rising epochs."""
         epochs: list[int] = []
         offsets: list[int] = []
-        for words in read_entries(self._disk, self._path, columns=2):
+        for words in read_entries(self.disk, self._path, columns=2):
             try:
                 epoch, offset = int(words[0]), int(words[1])
             except ValueError:
@@ -97,5 +97,5 @@ class EpochCache:
     def save(self) -> None:
         """Write the file if anything changed."""
         if self.dirty:
-            write_entries(self._disk, self._path, self.entries())
+            write_entries(self.disk, self._path, self.entries())
             self.dirty = False

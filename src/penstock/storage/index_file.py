@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
+from penstock.storage.directory import UNREADABLE
 
 
 class IndexFile:
@@ -24,7 +25,14 @@ class IndexFile:
         self._saved_size = 0
 
     def _read(self, disk: Disk) -> bytes:
-        content = disk.read_file(self.path)
+        try:
+            content = disk.read_file(self.path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            raise Corruption(f"{self.path} cannot be read: {error}") from error
         if len(content) % self.entry_size:
             raise Corruption(f"{self.path}: {len(content)} bytes are not whole entries of {self.entry_size}")
         self._unsaved = bytearray()

@@ -10,17 +10,19 @@ is cut, or rot, which is kept, reported and never served.
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import cast
 
 from penstock.config.settings import TopicSettings
-from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk, File
 from penstock.storage import aborted, damage
 from penstock.storage.compaction.swap import finish_swaps
 from penstock.storage.continuity import Loss, first_loss
 from penstock.storage.directory import LogDirectory
 from penstock.storage.epoch_cache import EpochCache
+from penstock.storage.epoch_recovery import load_epochs
+from penstock.storage.lenient_disk import LenientDisk
 from penstock.storage.producer_state import ProducerState
 from penstock.storage.scan import BLOCK_SIZE, OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment, file_name
@@ -129,6 +131,47 @@ def recover(
     aborted.load_checkpoint(disk, folder, state.segments)
     if state.damage is None:
         _list_segments(plan)
+    return state
+
+
+def recover_unreadable(
+    directory: LogDirectory, folder: str, settings: TopicSettings, *, now_ms: int, known: Known, why: str
+) -> Recovered | None:
+    """Return the state of a log that `recover` could not read, always damaged; nothing on disk is changed.
+
+    None for a log that had no records.
+    """
+    lenient = LenientDisk(directory.disk)
+    view = LogDirectory(cast(Disk, lenient), directory.path)
+    listed = SegmentList(view.disk, folder)
+    if view.disk.exists(f"{folder}/{SEGMENT_LIST}"):
+        with suppress(FileNotFoundError):
+            listed.load()
+    segments = _find_segments(view, folder, settings, now_ms)
+    state = Recovered(segments, EpochCache(view.disk, folder), ProducerState(), listed)
+    known = replace(known, held=known.held or lenient.has_hidden)
+    plan = _plan(view, folder, settings, now_ms, False, known, state)
+    # Nothing is cut, as if an earlier start had met damage.
+    marked = damage.quarantined_from(view.disk, folder)
+    plan.quarantined_from = OFFSET_MAX if marked is None else marked
+    if state.segments:
+        lost_from = OFFSET_MAX if plan.loss is None else plan.loss.offset
+        _scan(plan, min(lost_from, plan.quarantined_from, known.recovery_point))
+        if state.damage is None:
+            # What could not be read is no record, but nobody can say that it does not matter.
+            state.damaged_from = state.end_offset
+        state.damage = f"{state.damage} ({why})" if state.damage else why
+        _settle_start(plan)
+    elif plan.loss is not None:
+        _nothing_left(plan)
+        state.damage = f"{state.damage} ({why})"
+    else:
+        return None
+    for segment in state.segments:
+        segment.directory = directory
+    state.epochs.disk = listed.disk = directory.disk
+    state.folder_changed = state.list_changed = False
+    state.unflushed.clear()
     return state
 
 
@@ -303,7 +346,7 @@ def _trust_the_end(plan: _Plan) -> bool:
         state.end_offset = state.segments[-1].end_offset()
         if (plan.recovery_point and state.end_offset != plan.recovery_point) or state.end_offset < plan.known_end:
             return False
-        _load_epochs(plan, state.end_offset)
+        load_epochs(state.epochs, state.segments, state.end_offset, log_start=plan.log_start)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, state.end_offset, plan.now_ms)
     except (BadBatch, Damaged):
         return False
@@ -317,7 +360,7 @@ def _scan(plan: _Plan, scan_from: int) -> None:
     first = max(bisect_right([each.base_offset for each in state.segments], scan_from) - 1, 0)
     base_offset = state.segments[first].base_offset
     try:
-        _load_epochs(plan, base_offset)
+        load_epochs(state.epochs, state.segments, base_offset, log_start=plan.log_start)
         load_producers(plan.disk, plan.folder, state.segments, state.producers, base_offset, plan.now_ms)
     except (BadBatch, Damaged):
         # Damage before the part that needs a scan: scan everything, to find out where it is.
@@ -424,52 +467,3 @@ def _write_again(disk: Disk, segment: Segment) -> None:
         file.write((file.read(min(BLOCK_SIZE, segment.size - position), position),), position)
     file.sync()
     file.close()
-
-
-def _load_epochs(plan: _Plan, end: int) -> None:
-    """Read the epochs below an offset; from the headers if the file is missing or does not match the log."""
-    epochs = plan.state.epochs
-    try:
-        epochs.load()
-        epochs.truncate_end(end)
-        if all(_epoch_is_true(plan, epoch, offset) for epoch, offset in epochs.entries()) and _none_is_missing(
-            plan, epochs.latest, end
-        ):
-            return
-    except FileNotFoundError:
-        pass
-    except Corruption:
-        epochs.dirty = True
-    epochs.clear()
-    for segment in plan.state.segments:
-        if segment.base_offset >= end:
-            break
-        for _, header in segment.headers_from(0):
-            epochs.assign(header[2], header[0])
-    epochs.truncate_end(end)
-
-
-def _epoch_is_true(plan: _Plan, epoch: int, offset: int) -> bool:
-    """Whether an epoch begins where it is said to: with a batch of its own, behind one of an older epoch."""
-    header = _header_at(plan.state.segments, offset)
-    if header is None or header[2] != epoch:
-        return False
-    if offset <= max(plan.log_start, plan.state.segments[0].base_offset):
-        return True
-    before = _header_at(plan.state.segments, offset - 1)
-    return header[0] == offset and (before is None or before[0] >= offset or before[2] < epoch)
-
-
-def _none_is_missing(plan: _Plan, latest: int, end: int) -> bool:
-    """Whether the last epoch before an offset is the latest that is known: rot may have moved one behind the end."""
-    if end <= plan.state.segments[0].base_offset:
-        return True
-    last = _header_at(plan.state.segments, end - 1)
-    return latest >= 0 and (last is None or last[0] >= end or last[2] == latest)
-
-
-def _header_at(segments: Sequence[Segment], offset: int) -> HeaderTuple | None:
-    """Return the header of the batch that holds an offset or is the first behind it in its segment."""
-    slot = max(bisect_right([each.base_offset for each in segments], offset) - 1, 0)
-    position = segments[slot].find(offset)
-    return None if position is None else segments[slot].header_at(position)

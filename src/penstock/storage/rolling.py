@@ -11,6 +11,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from crc32c import crc32c
@@ -110,6 +111,8 @@ class RollingLog:
         # Files that are changing places; whoever cuts the log has that finished first.
         self.swap: Swap | None = None
         self.is_abandoned = False
+        self.is_provisional = False
+        """Whether its files could not all be read when it was opened, so that it is damaged until they can be."""
         # Whether appends may use the reserved space of a full disk: those to the metadata log.
         self.has_reserve = False
         self.cut_count = 0
@@ -401,24 +404,47 @@ class RollingLog:
         raise StorageError(self.damage or f"{self.directory.path} is {state}: {self.directory.refusal}")
 
     def _refuse_damage(self, segment: Segment, bad: BadBatch) -> NoReturn:
-        """Quarantine the log from the damage on: nothing is cut, nothing behind it is served."""
+        """Quarantine the log from the damage on: nothing is cut, nothing behind it is served.
+
+        While it is not known where the damage of a large segment begins, nothing of that segment is served.
+        """
         slot = bisect_right(self.bases, segment.base_offset)
-        bad, offset = damage.locate(segment, bad, below=self.bases[slot] if slot < len(self.bases) else self.end_offset)
-        self.quarantine(offset, damage.describe(segment, bad, offset))
+        job = damage.locate(segment, bad, below=self.bases[slot] if slot < len(self.bases) else self.end_offset)
+        try:
+            next(job)
+        except StopIteration as end:
+            bad, offset = end.value
+            self.quarantine(offset, damage.describe(segment, bad, offset))
+        else:
+            if self.damaged_from is None or segment.base_offset < self.damaged_from:
+                why = f"{segment.path} is damaged at position {bad.position}: {bad.why}; its beginning is being located"
+                self.quarantine(segment.base_offset, why, is_final=False)
+                self.directory.run(job, partial(self._located, segment, self.damage))
         self._refuse_storage()
+
+    def _located(
+        self, segment: Segment, said: str | None, found: tuple[BadBatch, int] | None, error: BaseException | None
+    ) -> None:
+        """Quarantine no more than what is damaged, unless something else has been met meanwhile."""
+        if found is None or self.damage != said or segment not in self.segments:
+            return
+        bad, offset = found
+        self.damage = self.damaged_from = None
+        self.quarantine(offset, damage.describe(segment, bad, offset))
 
     def _refuse_gap(self, segment: Segment, offset: int, next_offset: int) -> None:
         """Quarantine the log from an offset on that no batch holds: even compaction keeps the end of every segment."""
         self.quarantine(offset, f"{segment.path} ends before offset {offset}, and {next_offset} must follow it")
         self._refuse_storage()
 
-    def quarantine(self, offset: int, why: str) -> None:
+    def quarantine(self, offset: int, why: str, *, is_final: bool = True) -> None:
         """Serve nothing from an offset on, and take no records: something there is missing or cannot be read."""
         if self.damaged_from is None or offset < self.damaged_from:
             self.damaged_from = offset
             self.damage = why
             logger.error("%s is quarantined from offset %d on: %s", self.topic_partition, offset, why)
-            damage.save_quarantine(self.directory.disk, self.folder, offset, why)
+            if is_final:
+                damage.save_quarantine(self.directory.disk, self.folder, offset, why)
 
     def lift_quarantine(self) -> None:
         """Serve everything and take records again: what could not be read can be read."""

@@ -374,12 +374,12 @@ class Segment:
         """Return the position in the last entry of the index file without loading the rest; 0 if it is no good."""
         try:
             file = self.directory.disk.open(self.offset_index.path, writable=False)
-        except FileNotFoundError:
+            try:
+                entry = file.read(ENTRY.size, file.size() - ENTRY.size) if file.size() >= ENTRY.size else b""
+            finally:
+                file.close()
+        except OSError:
             return 0
-        try:
-            entry = file.read(ENTRY.size, file.size() - ENTRY.size) if file.size() >= ENTRY.size else b""
-        finally:
-            file.close()
         if len(entry) < ENTRY.size:
             return 0
         relative, position = ENTRY.unpack(entry)

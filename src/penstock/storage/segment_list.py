@@ -38,10 +38,10 @@ class Listed(NamedTuple):
 class SegmentList:
     """The closed segments of one log, oldest first, as far as they are known."""
 
-    __slots__ = ("_changes", "_disk", "_entries", "_path", "begins_at", "exists", "is_void", "may_be_empty")
+    __slots__ = ("_changes", "_entries", "_path", "begins_at", "disk", "exists", "is_void", "may_be_empty")
 
     def __init__(self, disk: Disk, folder: str) -> None:
-        self._disk = disk
+        self.disk = disk
         self._path = f"{folder}/{FILE_NAME}"
         self._entries: list[Listed] = []
         self._changes = 0
@@ -97,7 +97,7 @@ class SegmentList:
         del self._entries[:kept]
 
     def _append(self, base_offset: int, end_offset: int, kind: int) -> File:
-        file = self._disk.open(self._path, create=True)
+        file = self.disk.open(self._path, create=True)
         if self.is_void:
             file.truncate(0)
             self._changes, self.is_void = 0, False
@@ -111,7 +111,7 @@ class SegmentList:
 
     def load(self) -> None:
         """Read the file. A torn end is left out; a list that is damaged elsewhere is void."""
-        content = self._disk.read_file(self._path)
+        content = self.disk.read_file(self._path)
         self.exists = True
         whole = len(content) // _CHANGE.size
         for number in range(whole):
@@ -131,7 +131,7 @@ class SegmentList:
             if self.may_be_empty:
                 changes = [(base, end, RESTARTS) for base, end, _ in changes]
             changes += self._entries
-            self._disk.replace_file(self._path, b"".join(_encode(*each) for each in changes))
+            self.disk.replace_file(self._path, b"".join(_encode(*each) for each in changes))
             self._changes = len(changes)
 
     def _void(self) -> None:

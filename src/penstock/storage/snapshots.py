@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from penstock.model.errors import Corruption
 from penstock.ports.disk import Disk
+from penstock.storage.directory import UNREADABLE
 from penstock.storage.marker import read_marker
 from penstock.storage.producer_state import Ended, ProducerState
 from penstock.storage.scan import BadBatch
@@ -55,7 +56,9 @@ def load_producers(
         if offset <= end:
             try:
                 producers.decode(disk.read_file(f"{folder}/{file_name(offset, SUFFIX)}"), now_ms)
-            except (Corruption, FileNotFoundError):
+            except (Corruption, OSError) as error:
+                if isinstance(error, OSError) and error.errno not in UNREADABLE:
+                    raise
                 producers.clear()
                 continue
             start = offset

@@ -45,6 +45,7 @@ from penstock.storage.partition_folder import (
     suffixed,
     write_topic_id,
 )
+from penstock.storage.recovery import recover_unreadable
 from penstock.storage.reserve import Reserve
 from penstock.storage.retention_clock import RetentionClock
 from penstock.storage.write_probe import WriteProbe
@@ -205,7 +206,7 @@ class LogStore(LogKnowledge):
     def open(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings) -> Log:
         """Open a partition's log, or make it. Raises OSError."""
         log = self.logs.get(place)
-        if log is not None:
+        if log is not None and not log.is_provisional:
             assert log.topic_id == topic_id, f"{place} is open under another topic id"
             return log
         folder = self._path(str(place))
@@ -234,6 +235,31 @@ class LogStore(LogKnowledge):
         self._hold(log, holding, is_new=not exists, is_lost=is_lost)
         for note in log.recovery_notes:
             logger.warning("%s", note)
+        self._opened(log)
+        return log
+
+    def open_unreadable(self, place: TopicPartition, topic_id: UUID, settings: TopicSettings, why: str) -> Log | None:
+        """Open a log that `open` could not read as a damaged one, or return None if it had no records.
+
+        Nothing on disk is changed, and `open` may be tried again.
+        """
+        folder = self._path(str(place))
+        holding = self._held[topic_id, place.partition]
+        known = self._known(place, settings, held=holding is Holding.HELD)
+        now_ms = self._clock.wall_ms()
+        state = recover_unreadable(self.directory, folder, settings, now_ms=now_ms, known=known, why=why)
+        if state is None:
+            return None
+        if holding is Holding.UNKNOWN:
+            # Perhaps the folder is that of a deleted topic with the same name.
+            state.damaged_from = state.start_offset
+        log = Log(self.directory, folder, place, TopicId(topic_id), settings, state, self._clock.wall_ms)
+        log.is_provisional = True
+        self._opened(log)
+        return log
+
+    def _opened(self, log: Log) -> None:
+        place = log.topic_partition
         if log.damage is not None:
             logger.error(
                 "%s is damaged: offsets %d to %d are not served, and no records are taken: %s. With another replica "
@@ -245,7 +271,6 @@ class LogStore(LogKnowledge):
         log.when_start_saved = self.log_starts.when_saved
         log.on_truncating = partial(self._truncating, place)
         self.logs[place] = log
-        return log
 
     def _hold(self, log: Log, holding: Holding, *, is_new: bool, is_lost: bool) -> None:
         """Note what the data folder holds from now on, and have it synced with the first batch."""

@@ -15,13 +15,13 @@ log is refilled (replication/repair.py), whether its disk recovers or not. Calle
 
 from __future__ import annotations
 
-import errno
 import logging
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.model.errors import Corruption, StorageError
 from penstock.storage import verified
+from penstock.storage.directory import UNREADABLE
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD
 
@@ -38,8 +38,6 @@ FORGOTTEN_S: Final = 10.0
 SAID_AGAIN_S: Final = 10.0
 # So many offsets of a log are watched at once; one that lasts is enough.
 OFFSETS_MAX: Final = 16
-# What says that bytes are lost, not that the process has too many files open.
-LOST: Final = frozenset({errno.EIO, errno.ENOENT, errno.ENXIO, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO})
 
 
 class Unreadable:
@@ -82,7 +80,7 @@ def while_reading(log: Log, segment: Segment, offset: int, error: OSError) -> No
     if now - met.last >= FORGOTTEN_S:
         met.since = now
     met.last = now
-    if now - met.since >= LASTING_S and error.errno in LOST:
+    if now - met.since >= LASTING_S and error.errno in UNREADABLE:
         log.quarantine(offset, why)
         met.is_quarantined = log.damaged_from == offset
     raise StorageError(why) from error

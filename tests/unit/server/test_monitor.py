@@ -1,5 +1,6 @@
 """What health and readiness say, what is counted when leaders and in-sync sets change, and how late the loop is."""
 
+import errno
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -24,15 +25,24 @@ async def ask(monitor: Monitor, path: str) -> tuple[int, str]:
 
 
 def node(
-    *, failure: OSError | None = None, leader: int | None = 1, fenced: bool = False, registered: bool = True
+    *,
+    failure: OSError | None = None,
+    refusal: OSError | None = None,
+    leader: int | None = 1,
+    fenced: bool = False,
+    registered: bool = True,
 ) -> Any:
     records: list[Any] = [broker(1)] if registered else []
     if registered and not fenced:
         records.append(BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1))
     _, image = after(EMPTY, records)
-    return SimpleNamespace(
-        store=SimpleNamespace(failure=failure), quorum=SimpleNamespace(leader=leader, image=image), node_id=NodeId(1)
+    store = SimpleNamespace(
+        failure=failure,
+        folder="/data",
+        is_read_only=refusal is not None and failure is None,
+        directory=SimpleNamespace(refusal=failure or refusal),
     )
+    return SimpleNamespace(store=store, quorum=SimpleNamespace(leader=leader, image=image), node_id=NodeId(1))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +66,34 @@ async def test_health_is_about_the_process_and_readiness_about_its_clients(
     status, body = await ask(monitor, "/ready")
     assert status == ready
     assert ("reason" in json.loads(body)) is (ready == 503)
+
+
+async def test_a_read_only_folder_is_a_warning_and_no_reason_to_restart_the_node_or_to_send_clients_away() -> None:
+    context = node(refusal=OSError(errno.ENOSPC, "No space left on device"))
+    monitor = Monitor(Metrics({}), lambda: context)
+    for path in ("/health", "/ready"):
+        status, body = await ask(monitor, path)
+        assert (status, json.loads(body)) == (
+            200,
+            {
+                "status": "ok",
+                "warnings": ["the data folder /data is read-only: [Errno 28] No space left on device"],
+            },
+        )
+    assert "warnings" not in (await ask(Monitor(Metrics({}), node), "/health"))[1]
+
+
+async def test_a_failed_folder_is_named() -> None:
+    monitor = Monitor(Metrics({}), lambda: node(failure=OSError(errno.EIO, "Input/output error")))
+    _, body = await ask(monitor, "/health")
+    assert json.loads(body)["reason"] == "the data folder /data is offline: [Errno 5] Input/output error"
+
+
+async def test_a_node_that_is_not_ready_warns_too() -> None:
+    monitor = Monitor(Metrics({}), lambda: node(refusal=OSError("full"), fenced=True))
+    status, body = await ask(monitor, "/ready")
+    assert status == 503
+    assert json.loads(body)["warnings"] == ["the data folder /data is read-only: full"]
 
 
 async def test_unknown_paths_say_what_there_is() -> None:

@@ -1,0 +1,125 @@
+"""A view of a disk on which nothing fails to be read and nothing is changed: to find out what is left of a log.
+
+Sectors that cannot be read are zeros, so that the batches in them fail their checksums. Segments that cannot be opened,
+and the names in a folder that cannot be listed, are left out: they count as missing. Writes, renames and removals do
+nothing. recovery.py and accept_loss.py use it for logs that cannot be read as they are.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.ports.disk import Buffer, Disk, File
+
+SECTOR_SIZE: Final = 4096
+"""The unit in which an unreadable range is searched for what can be read: that of current disks."""
+
+
+class LenientFile:
+    """A file whose unreadable sectors are zeros, or no file at all."""
+
+    def __init__(self, path: str, file: File | None) -> None:
+        self.path = path
+        self._file = file
+
+    def read(self, size: int, position: int) -> bytes:
+        if self._file is None:
+            return b""
+        try:
+            return self._file.read(size, position)
+        except OSError:
+            return self._read_by_sector(self._file, size, position)
+
+    def _read_by_sector(self, file: File, size: int, position: int) -> bytes:
+        content = bytearray()
+        end = min(position + size, file.size())
+        while position < end:
+            wanted = min(SECTOR_SIZE - position % SECTOR_SIZE, end - position)
+            try:
+                content += file.read(wanted, position)
+            except OSError:
+                content += bytes(wanted)
+            position += wanted
+        return bytes(content)
+
+    def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
+        content = self.read(len(buffer), position)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def size(self) -> int:
+        return 0 if self._file is None else self._file.size()
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        return sum(map(len, buffers))
+
+    def truncate(self, size: int) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def write_out(self, position: int, size: int) -> None:
+        pass
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class LenientDisk:
+    """As much of the disk port as a recovery uses."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self.has_hidden = False
+        """Whether segments, or the names in a folder, were left out."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
+        try:
+            return LenientFile(path, self._disk.open(path, writable=False))
+        except OSError as error:
+            if create:
+                return LenientFile(path, None)
+            raise FileNotFoundError(*error.args[:2], path) from error
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path, writable=False)
+        try:
+            return file.read(file.size(), 0)
+        finally:
+            file.close()
+
+    def list(self, path: str) -> list[str]:
+        try:
+            return [name for name in self._disk.list(path) if self._opens(f"{path}/{name}")]
+        except OSError:
+            self.has_hidden = True
+            return []
+
+    def _opens(self, path: str) -> bool:
+        if not path.endswith(".log"):
+            return True
+        with suppress(OSError):
+            self._disk.open(path, writable=False).close()
+            return True
+        self.has_hidden = True
+        return False
+
+    def exists(self, path: str) -> bool:
+        return self._disk.exists(path)
+
+    def make_folder(self, path: str) -> None:
+        pass
+
+    def rename(self, source: str, target: str) -> None:
+        pass
+
+    def remove(self, path: str) -> None:
+        pass
+
+    def replace_file(self, path: str, content: bytes) -> None:
+        pass
+
+    def sync_folder(self, path: str) -> None:
+        pass

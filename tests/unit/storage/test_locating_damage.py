@@ -1,0 +1,151 @@
+"""Finding where the damage of a large segment begins, in slices, while the log serves nothing of that segment."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from penstock.model.errors import StorageError
+from penstock.model.job import Job
+from penstock.scheduling.scheduler import Scheduler
+from penstock.storage import damage
+from penstock.storage.directory import LogDirectory
+from penstock.storage.log import Log
+from penstock_sim.disk import SimDisk
+from tests.unit.ports.ticking import TickingClock
+from tests.unit.storage.support import FOLDER, NOW_MS, PLACE, TOPIC_ID, append, batch, small_settings
+
+BATCH = batch(value=b"v" * 100)
+COUNT = 40
+
+
+class Held:
+    """Jobs that somebody else is to run."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[Job[Any], Callable[[Any, BaseException | None], None]]] = []
+
+    def __call__(self, job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.jobs.append((job, done))
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "BATCHES_PER_SLICE", 4)
+
+
+def made(run: Callable[..., None] | None = None) -> tuple[SimDisk, Log]:
+    """A closed segment of 40 batches, and one of the batches behind it, neither of which is trusted."""
+    disk = SimDisk()
+    disk.make_folder("/data")
+    directory = LogDirectory(disk, "/data")
+    if run is not None:
+        directory.run = run
+    settings = small_settings(segment_bytes=COUNT * len(BATCH), index_interval_bytes=200)
+    log = Log.open(
+        disk, FOLDER, PLACE, TOPIC_ID, settings, clock_wall_ms=lambda: NOW_MS, clean=False, directory=directory
+    )
+    for _ in range(COUNT + 5):
+        append(log, BATCH)
+    log.distrust(0)
+    return disk, log
+
+
+def rot(disk: SimDisk, log: Log, index: int) -> None:
+    disk.flip(log.segments[0].path, index * len(BATCH) + 80)
+
+
+def refused(log: Log, offset: int) -> None:
+    with pytest.raises(StorageError):
+        log.read(offset, max_bytes=10, end=log.end_offset)
+
+
+def readable(log: Log, offset: int) -> bool:
+    return log.read(offset, max_bytes=10, end=log.end_offset) is not None
+
+
+def test_damage_near_the_beginning_is_found_at_once() -> None:
+    held = Held()
+    disk, log = made(held)
+    rot(disk, log, 2)
+    refused(log, 2)
+    assert (log.damaged_from, held.jobs) == (2, [])
+
+
+def test_nothing_of_the_segment_is_served_until_the_damage_is_found() -> None:
+    held = Held()
+    disk, log = made(held)
+    rot(disk, log, 31)
+    refused(log, 31)
+    assert log.damaged_from == 0
+    assert "is being located" in str(log.damage)
+    # A crash before the damage is located is one before it was met: nothing may be refused for good that is readable.
+    assert not disk.exists(f"{FOLDER}/quarantine")
+    refused(log, 0)
+    refused(log, 12)
+    ((job, done),) = held.jobs
+    steps = 0
+    with pytest.raises(StopIteration) as end:
+        while True:
+            assert next(job) is None
+            steps += 1
+    assert steps == 31 // 4 - 1
+    done(end.value.value, None)
+    assert log.damaged_from == 31
+    assert "offset 31" in str(log.damage)
+    assert readable(log, 30)
+    refused(log, 31)
+    assert disk.read_file(f"{FOLDER}/quarantine").split(b"\n")[1] == b"31"
+    assert len(held.jobs) == 1
+
+
+def test_earlier_damage_that_the_headers_have_hidden_counts() -> None:
+    held = Held()
+    disk, log = made(held)
+    rot(disk, log, 31)
+    rot(disk, log, 17)
+    refused(log, 31)
+    ((job, done),) = held.jobs
+    finish(job, done)
+    assert log.damaged_from == 17
+
+
+def test_a_log_that_was_given_up_meanwhile_is_left_alone() -> None:
+    held = Held()
+    disk, log = made(held)
+    rot(disk, log, 31)
+    refused(log, 31)
+    log.abandon()
+    said = log.damage
+    finish(*held.jobs[0])
+    assert (log.damaged_from, log.damage) == (0, said)
+
+
+def test_a_disk_that_fails_meanwhile_leaves_the_quarantine_as_it_is() -> None:
+    held = Held()
+    disk, log = made(held)
+    rot(disk, log, 31)
+    refused(log, 31)
+    job, done = held.jobs[0]
+    done(None, OSError("no"))
+    assert log.damaged_from == 0
+    job.close()
+
+
+def test_the_scheduler_needs_several_turns_for_it() -> None:
+    clock = TickingClock()
+    scheduler = Scheduler(clock)
+    disk, log = made(lambda job, done: scheduler.run(job, done, is_wanted=lambda: True))
+    rot(disk, log, 31)
+    refused(log, 31)
+    assert log.damaged_from == 0 and scheduler.unfinished_count == 1
+    clock.tick(1.0)
+    assert log.damaged_from == 31 and scheduler.unfinished_count == 0
+
+
+def finish(job: Job[Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    try:
+        while True:
+            next(job)
+    except StopIteration as end:
+        done(end.value, None)
