@@ -97,9 +97,17 @@ def install(folder: Path, files: list[Path], lock: str) -> Path:
     pip = [str(binaries / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--require-hashes", "--requirement", str(ROOT / f"requirements/{lock}.lock")], folder)
     if lock == "spark":
-        run([*pip, "--constraint", str(ROOT / "requirements/dev.lock"), "pytest", "pytest-asyncio"], folder)
+        run([*pip, "--constraint", str(versions(folder)), "pytest", "pytest-asyncio"], folder)
     run([*pip, "--no-deps", "--no-build-isolation", *map(str, files)], folder)
     return binaries
+
+
+def versions(folder: Path) -> Path:
+    """Write the versions of the lock for development without its hashes, which pip does not take as constraints."""
+    lines = (ROOT / "requirements/dev.lock").read_text().splitlines()
+    path = folder / "constraints.txt"
+    path.write_text("".join(line.removesuffix(" \\") + "\n" for line in lines if re.match(r"[\w.-]+==", line)))
+    return path
 
 
 def produce_and_consume(binaries: Path, folder: Path) -> None:

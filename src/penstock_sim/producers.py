@@ -224,8 +224,9 @@ class IdempotentProducer(Client):
                 send.leader_epoch = epoch
             answers = [self._post(link, address, send) for send in left]
             await asyncio.wait(answers)
-            # All are noted, also behind one that ends the producer's id.
-            if any([self._note(send, answer) for send, answer in zip(left, answers, strict=True)]):
+            # Every answer is noted, also behind one that ends the producer's id.
+            ended = [self._note(send, answer) for send, answer in zip(left, answers, strict=True)]
+            if any(ended):
                 break
             left = [send for send in left if send.outcome != OK]
             if left:
