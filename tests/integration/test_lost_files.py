@@ -1,4 +1,4 @@
-"""Three nodes as processes, one of which loses a partition's folder or a closed segment: nobody loses a record."""
+"""Three nodes as processes, one of which loses files of a partition or cannot open them: nobody loses a record."""
 
 import shutil
 import subprocess
@@ -40,11 +40,19 @@ def lose_segment(slot: int) -> Callable[[PenstockCluster, int, Topic], None]:
     return lose
 
 
+def make_unopenable(cluster: PenstockCluster, node_id: int, topic: Topic) -> None:
+    """Let opening a segment fail for everyone, root included."""
+    segment = sorted((cluster.data(node_id) / f"{topic.name}-0").glob("*.log"))[1]
+    segment.unlink()
+    segment.symlink_to(segment.name)
+
+
 LOSSES: dict[str, Callable[[PenstockCluster, int, Topic], None]] = {
     "folder": lose_folder,
     "first": lose_segment(0),
     "middle": lose_segment(1),
     "active": lose_segment(-1),
+    "unopenable": make_unopenable,
 }
 
 
