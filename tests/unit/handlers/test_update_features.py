@@ -1,56 +1,21 @@
-"""InitProducerId and UpdateFeatures."""
+"""UpdateFeatures through its handler."""
 
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.update_features.v2.request import FeatureUpdateKey, UpdateFeaturesRequest
 from kio.serial import entity_reader
 
-from penstock.handlers import init_producer_id, update_features
+from penstock.handlers import update_features
 from penstock.metadata.records import FeatureLevelRecord
 from penstock.metadata.voters import Voter
 from penstock.model.ids import NodeId
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
-
-SOON: Any = timedelta(seconds=30)
-
-
-async def init(node: FakeNode, *, version: int = 5, **fields: Any) -> tuple[int, int, int]:
-    values: dict[str, Any] = {"transactional_id": None, "transaction_timeout": SOON}
-    body = InitProducerIdRequest(**values | fields)
-    reply = await node.ask(init_producer_id.handle, ApiKey.INIT_PRODUCER_ID, body, version=version)
-    return reply.error_code, reply.producer_id, reply.producer_epoch
-
-
-async def test_every_producer_gets_an_id_of_its_own() -> None:
-    node = FakeNode()
-    assert [await init(node, version=version) for version in range(6)] == [(0, number, 0) for number in range(6)]
-    assert node.image.next_producer_id == 1000
-
-
-async def test_a_producer_that_had_an_id_gets_another() -> None:
-    node = FakeNode()
-    await init(node)
-    assert await init(node, producer_id=0, producer_epoch=4) == (0, 1, 0)
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"producer_id": 5}, 42),
-        ({"producer_epoch": 3}, 42),
-        ({"transactional_id": ""}, 42),
-    ],
-)
-async def test_what_cannot_be_answered_gets_no_id(fields: dict[str, Any], code: int) -> None:
-    node = FakeNode()
-    assert await init(node, **fields) == (code, -1, -1)
-    assert node.image.next_producer_id == 0
+from tests.unit.handlers.requests import SOON
 
 
 async def update(node: FakeNode, *updates: tuple[str, int, int], version: int = 2, **options: Any) -> Any:

@@ -1,0 +1,43 @@
+"""DescribeLogDirs through its handler."""
+
+from typing import Any
+
+from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
+
+from penstock.handlers import (
+    describe_log_dirs,
+)
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.requests import node_with_two_partitions
+
+
+async def log_dirs(node: FakeNode, *asked: tuple[str, tuple[int, ...]], everything: bool = False) -> Any:
+    listed: Any = tuple(DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in asked)  # type: ignore[arg-type]
+    body = DescribeLogDirsRequest(topics=None if everything else listed)
+    reply = await node.ask(describe_log_dirs.handle, ApiKey.DESCRIBE_LOG_DIRS, body)
+    (result,) = reply.results
+    return result
+
+
+async def test_the_folder_is_described_with_its_partitions_and_its_room() -> None:
+    result = await log_dirs(node_with_two_partitions(), everything=True)
+    assert (result.error_code, result.log_dir, result.total_bytes, result.usable_bytes) == (0, "/data", 1000, 400)
+    assert [
+        (topic.name, each.partition_index, each.partition_size, each.offset_lag, each.is_future_key)
+        for topic in result.topics
+        for each in topic.partitions
+    ] == [("a", 0, 300, 0, False), ("b", 1, 10, 0, False)]
+
+
+async def test_only_what_is_asked_for_and_here_is_described() -> None:
+    result = await log_dirs(node_with_two_partitions(), ("a", (0, 5)), ("b", (0,)), ("zz", (0,)))
+    assert [topic.name for topic in result.topics] == ["a"]
+    assert (await log_dirs(node_with_two_partitions())).topics == ()
+
+
+async def test_a_failed_folder_is_a_storage_error() -> None:
+    node = node_with_two_partitions()
+    node.store.directory.failure = OSError("gone")
+    result = await log_dirs(node, everything=True)
+    assert (result.error_code, result.topics, result.total_bytes) == (56, (), -1)

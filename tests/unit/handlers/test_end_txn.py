@@ -1,0 +1,33 @@
+"""EndTxn through its handler."""
+
+from typing import Any
+
+import pytest
+from kio.schema.end_txn.v5.request import EndTxnRequest
+
+from penstock.handlers import (
+    end_txn,
+)
+from penstock.transactions import commands
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.fakes import FakeNode
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_an_end_says_what_the_producer_goes_on_with(version: int) -> None:
+    node = FakeNode()
+    node.transactions.replies[commands.EndTxn] = commands.EndTxnReply(producer_id=7, epoch=4)
+    body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=True)  # type: ignore[arg-type]
+    reply = await node.ask(end_txn.handle, ApiKey.END_TXN, body, version=version)
+    assert reply.error_code == 0
+    assert (reply.producer_id, reply.producer_epoch) == ((7, 4) if version >= 5 else (-1, -1))
+    (asked,) = node.transactions.asked
+    assert (asked.is_commit, asked.client_version) == (True, 2 if version >= 5 else 0)
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, 47), (2, 90), (5, 90)])
+async def test_a_zombies_end_is_refused(version: int, code: int) -> None:
+    node = FakeNode()
+    node.transactions.replies[commands.EndTxn] = commands.EndTxnReply(error=90)
+    body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=False)  # type: ignore[arg-type]
+    assert (await node.ask(end_txn.handle, ApiKey.END_TXN, body, version=version)).error_code == code

@@ -1,0 +1,118 @@
+"""OffsetCommit through its handler."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.coordinator.errors import NotCoordinator
+from penstock.groups.commands import (
+    COMMITTED,
+    OffsetCommit,
+    OffsetCommitReply,
+)
+from penstock.groups.records import OffsetCommitValue
+from penstock.handlers import (
+    offset_commit,
+)
+from penstock.handlers.offset_commit import OffsetCommitHandler
+from penstock.metadata.records import RemoveTopicRecord
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.requests import ORDERS_ID, body_of, node_with_orders
+
+UNKNOWN_TOPIC_OR_PARTITION, NOT_COORDINATOR = 3, 16
+UNKNOWN_TOPIC_ID = 100
+
+
+def partition(index: int, offset: int) -> dict[str, Any]:
+    return {"partition_index": index, "committed_offset": offset, "committed_metadata": "n"}
+
+
+def value(offset: int, topic_id: UUID = ORDERS_ID) -> OffsetCommitValue:
+    return OffsetCommitValue(
+        offset=offset, leader_epoch=2, metadata="n", commit_timestamp=1, expire_timestamp=-1, topic_id=topic_id
+    )
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_a_commit_goes_on_with_what_exists(version: int) -> None:
+    world = node_with_orders()
+    world.groups.replies[OffsetCommit] = OffsetCommitReply((0, 12))
+    body = body_of(
+        ApiKey.OFFSET_COMMIT,
+        version,
+        group_id="g",
+        topics=[
+            {
+                "name": "orders",
+                "topic_id": ORDERS_ID,
+                "partitions": [partition(1, 5), partition(9, 1), partition(0, 6)],
+            },
+            {"name": "gone", "topic_id": UUID(int=99), "partitions": [partition(0, 1)]},
+        ],
+    )
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=version)
+    rows = [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in reply.topics]
+    unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC_OR_PARTITION
+    assert rows == [[(9, UNKNOWN_TOPIC_OR_PARTITION), (1, 0), (0, 12)], [(0, unknown)]]
+    (command,) = world.groups.asked
+    assert [(each.topic, each.topic_id, each.partition, each.offset) for each in command.offsets] == [
+        ("orders", ORDERS_ID, 1, 5),
+        ("orders", ORDERS_ID, 0, 6),
+    ]
+    assert command.knows_member_epochs == (version >= 9)
+
+
+async def test_a_commit_of_nothing_that_exists_bothers_nobody() -> None:
+    world = node_with_orders()
+    body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "gone", "partitions": [partition(0, 1)]}])
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
+    assert reply.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION and not world.groups.asked
+    world.groups.replies[OffsetCommit] = NotCoordinator()
+    body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "orders", "partitions": [partition(0, 1)]}])
+    reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
+    assert reply.topics[0].partitions[0].error_code == NOT_COORDINATOR
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_a_consumer_that_commits_again_is_understood_as_the_first_time(version: int) -> None:
+    """What is remembered of it must not show, whatever it commits and notes, and whatever it is told."""
+    world = node_with_orders()
+    handler = OffsetCommitHandler(world.context)
+    said = [COMMITTED, COMMITTED, OffsetCommitReply((12,)), NotCoordinator()]
+    for number, note in enumerate(["", "", None, "", "n", "\x01", "\x00", "", "\x00\x00\x01", None, "", ""]):
+        world.groups.replies[OffsetCommit] = said[number % len(said)]
+        row = {**partition(1, 1 << 8 * (number % 8)), "committed_metadata": note, "committed_leader_epoch": number - 1}
+        topics = [{"name": "orders", "topic_id": ORDERS_ID, "partitions": [row]}]
+        body = body_of(ApiKey.OFFSET_COMMIT, version, group_id="g", member_id="m", generation_id=3, topics=topics)
+        again, first = (
+            world.ask_hot(one.handle, ApiKey.OFFSET_COMMIT, body, version=version)
+            for one in (handler, OffsetCommitHandler(world.context))
+        )
+        assert again == first
+    asked = world.groups.asked
+    assert len(asked) == 24
+    for again, first in zip(asked[::2], asked[1::2], strict=True):
+        assert again._replace(offsets=list(again.offsets)) == first
+    assert len(handler._remembered) == (1 if version >= 8 else 0)
+
+
+async def test_what_is_remembered_of_a_consumer_ends_with_the_metadata_and_has_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = node_with_orders()
+    world.groups.replies[OffsetCommit] = COMMITTED
+    handler = OffsetCommitHandler(world.context)
+
+    def commit(group_id: str) -> int:
+        row = {**partition(1, 5), "committed_metadata": ""}
+        topics = [{"name": "orders", "partitions": [row]}]
+        body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id=group_id, topics=topics)
+        reply = world.ask_hot(handler.handle, ApiKey.OFFSET_COMMIT, body, version=9)
+        return int(reply.topics[0].partitions[0].error_code)
+
+    monkeypatch.setattr(offset_commit, "REMEMBERED_MAX", 3)
+    assert [commit(f"g{number}") for number in range(8)] == [0] * 8
+    assert len(handler._remembered) == 2
+    world.quorum.put([RemoveTopicRecord(topic_id=ORDERS_ID)])
+    assert commit("g7") == UNKNOWN_TOPIC_OR_PARTITION
