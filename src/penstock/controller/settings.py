@@ -60,6 +60,11 @@ class Result(NamedTuple):
     message: str | None
 
 
+def refused(requests: Sequence[ResourceChanges], refusal: Refusal) -> tuple[Result, ...]:
+    """Return the results of requests that were all refused for the same reason."""
+    return tuple(Result(request.resource, refusal.code, refusal.message) for request in requests)
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """What is needed to tell a good change from a bad one."""

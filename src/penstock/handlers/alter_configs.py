@@ -3,27 +3,31 @@
 What the request does not name goes back to its default, so clients read first and write all back;
 IncrementalAlterConfigs is the better way. Each resource succeeds or fails for itself. With
 validate_only nothing changes. Goes to controller/settings.py. Refuses, per resource, with what
-the controller says; loggers can be changed by the newer API alone.
+the controller says, or all of them: NOT_CONTROLLER, KAFKA_STORAGE_ERROR. Loggers can be changed by the newer API alone.
 """
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
 from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, AlterConfigsResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_alter
+from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_alter, refused
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_THROTTLE, int8
 from penstock.metadata.image import ConfigResource
+from penstock.model.errors import Refusal
 
 
 async def handle(context: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
     asked = [_wanted(resource) for resource in body.resources]
-    results = await context.controller.run(
-        lambda image: decide_alter(
-            Judge(image, context.settings, context.node_id), asked, validate_only=body.validate_only
+    try:
+        results = await context.controller.run(
+            lambda image: decide_alter(
+                Judge(image, context.settings, context.node_id), asked, validate_only=body.validate_only
+            )
         )
-    )
+    except Refusal as refusal:
+        results = refused(asked, refusal)
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(

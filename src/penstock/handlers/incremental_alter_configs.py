@@ -3,8 +3,11 @@
 Sets, deletes, appends to and subtracts from single settings; each resource succeeds or fails as a
 whole and for itself. With validate_only nothing changes. What is changed is live when the reply
 leaves. The levels of loggers change in this process alone and are not kept. Goes to
-controller/settings.py. Refuses, per resource, with what the controller says.
+controller/settings.py. Refuses, per resource, with what the controller says, or all that are kept: NOT_CONTROLLER,
+KAFKA_STORAGE_ERROR.
 """
+
+from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 from kio.schema.incremental_alter_configs.v1.request import AlterConfigsResource, IncrementalAlterConfigsRequest
@@ -14,7 +17,15 @@ from kio.schema.incremental_alter_configs.v1.response import (
 )
 
 from penstock.config.loggers import check_level, set_level
-from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, Result, decide_incremental_alter
+from penstock.controller.settings import (
+    Change,
+    Judge,
+    Operation,
+    ResourceChanges,
+    Result,
+    decide_incremental_alter,
+    refused,
+)
 from penstock.handlers.context import Context, Request
 from penstock.handlers.entities import NO_THROTTLE, int8
 from penstock.metadata.image import BROKER_LOGGER, ConfigResource
@@ -26,12 +37,7 @@ async def handle(context: Context, request: Request) -> IncrementalAlterConfigsR
     body: IncrementalAlterConfigsRequest = request.body
     asked = [_changes(resource) for resource in body.resources]
     kept = [changes for changes in asked if changes.resource.type != BROKER_LOGGER]
-    decided = await context.controller.run(
-        lambda image: decide_incremental_alter(
-            Judge(image, context.settings, context.node_id), kept, validate_only=body.validate_only
-        )
-    )
-    results = iter(decided)
+    results = iter(await _alter_kept(context, kept, validate_only=body.validate_only))
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -43,6 +49,20 @@ async def handle(context: Context, request: Request) -> IncrementalAlterConfigsR
             for changes in asked
         ),
     )
+
+
+async def _alter_kept(context: Context, kept: list[ResourceChanges], *, validate_only: bool) -> Sequence[Result]:
+    """Change what the metadata log keeps. Without such a change no controller is needed: this node need not be it."""
+    if not kept:
+        return ()
+    try:
+        return await context.controller.run(
+            lambda image: decide_incremental_alter(
+                Judge(image, context.settings, context.node_id), kept, validate_only=validate_only
+            )
+        )
+    except Refusal as refusal:
+        return refused(kept, refusal)
 
 
 def _changes(resource: AlterConfigsResource) -> ResourceChanges:

@@ -52,7 +52,7 @@ async def test_each_resource_succeeds_or_fails_by_itself(node: FakeNode) -> None
     assert [(code, kind, name) for code, _, kind, name in found] == [
         (0, TOPIC, "orders"),
         (3, TOPIC, "nope"),
-        (40, BROKER, "1"),
+        (42, BROKER, "1"),
     ]
     assert (await describe_config(node, TOPIC, "orders", "retention.ms")).configs[0].value == "5"
 

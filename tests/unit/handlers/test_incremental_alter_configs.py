@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from penstock.metadata.image import BROKER, BROKER_LOGGER, TOPIC
+from penstock.model.errors import StorageError
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import APPEND, DELETE, SET, alter_config, describe_config, node_with_orders
 

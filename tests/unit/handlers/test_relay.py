@@ -3,63 +3,18 @@
 import asyncio
 from typing import Any
 
-from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
 from kio.schema.describe_quorum.v2.response import DescribeQuorumResponse, PartitionData, TopicData
-from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
-from kio.schema.metadata.v12.request import MetadataRequest
 
 from penstock.client.peers import Peers
-from penstock.handlers import envelope
-from penstock.handlers.entities import milliseconds
 from penstock.handlers.relay import Relay, address_bytes
 from penstock.metadata.image import EMPTY, Image
 from penstock.model.ids import NodeId, Offset
-from penstock.wire import codec
 from penstock.wire.api import ApiKey
-from penstock.wire.frame import Header, parse_response_header, request_head
+from penstock.wire.frame import Header
 from tests.unit.client.wires import WireNetwork, WireServer, make_peers
-from tests.unit.handlers.fakes import FakeNode
 from tests.unit.metadata.world import TestClock, settle
-
-
-def frame_of(api_key: int, version: int, entity: Any) -> bytes:
-    body = codec.write_request(api_key, version, entity)
-    return request_head(api_key, version, 7, "client", len(body))[4:] + body
-
-
-def delete(name: str) -> DeleteTopicsRequest:
-    topic = DeleteTopicState(name=name, topic_id=None)  # type: ignore[arg-type]
-    return DeleteTopicsRequest(topics=(topic,), timeout=milliseconds(1000))
-
-
-def sealed(frame: bytes) -> EnvelopeRequest:
-    return EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=b"\x7f\0\0\1")
-
-
-async def test_an_envelope_is_answered_with_the_frame_that_the_client_gets() -> None:
-    frame = frame_of(ApiKey.DELETE_TOPICS, 6, delete("nothing"))
-    answer = await FakeNode().ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame))
-    assert answer.error_code == ErrorCode.none
-    correlation_id, position = parse_response_header(ApiKey.DELETE_TOPICS, 6, memoryview(answer.response_data))
-    inner = codec.read_response(ApiKey.DELETE_TOPICS, 6, answer.response_data[position:])
-    assert correlation_id == 7
-    assert [each.error_code for each in inner.responses] == [ErrorCode.unknown_topic_or_partition]
-
-
-async def test_an_envelope_is_refused_with_what_is_not_relayed() -> None:
-    metadata = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    for inside in (frame_of(ApiKey.METADATA, 12, metadata), b"x"):
-        answer = await FakeNode().ask(envelope.handle, ApiKey.ENVELOPE, sealed(inside))
-        assert answer.error_code == ErrorCode.invalid_request
-
-
-async def test_an_envelope_is_refused_where_the_controller_is_not() -> None:
-    node = FakeNode()
-    node.quorum.is_active = False
-    answer = await node.ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame_of(ApiKey.DELETE_TOPICS, 6, delete("t"))))
-    assert answer.error_code == ErrorCode.not_controller
 
 
 class FollowingQuorum:

@@ -26,7 +26,7 @@ class OpenedLog:
     start_offset = 0
     settings: Any = object()
 
-    def __init__(self, world: "World", index: int) -> None:
+    def __init__(self, world: "SlicedWrites", index: int) -> None:
         self.world = world
         self.index = index
         self.steps = 0
@@ -44,7 +44,7 @@ class OpenedLog:
 class OpenedPartition:
     high_watermark = 0
 
-    def __init__(self, world: "World", index: int) -> None:
+    def __init__(self, world: "SlicedWrites", index: int) -> None:
         self.world = world
         self.index = index
         self.log = OpenedLog(world, index)
@@ -74,11 +74,11 @@ class HostedTopic:
     internal = False
     bytes_out = 0
 
-    def __init__(self, world: "World") -> None:
+    def __init__(self, world: "SlicedWrites") -> None:
         self.partitions = {index: OpenedPartition(world, index) for index in range(400)}
 
 
-class World:
+class SlicedWrites:
     def __init__(self) -> None:
         self.node = FakeNode()
         self.log: list[str] = []
@@ -142,14 +142,14 @@ class World:
 
 
 def test_a_batch_that_is_opened_quickly_is_written_at_once() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[0].log.steps = 3
     assert world.codes(world.send(0)) == [0]
     assert world.log == ["step 0"] * 3 + ["write 0"]
 
 
 def test_a_batch_that_takes_long_is_written_later_and_nothing_of_the_request_before_it() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[1].log.steps = LONG
     reply = world.send(0, 1, 2)
     assert isinstance(reply, ParkedWrite)
@@ -163,7 +163,7 @@ def test_a_batch_that_takes_long_is_written_later_and_nothing_of_the_request_bef
 
 
 def test_no_turn_takes_more_than_its_share_of_a_long_job() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     world.send(0)
     most = 0
@@ -173,7 +173,7 @@ def test_no_turn_takes_more_than_its_share_of_a_long_job() -> None:
 
 
 def test_two_clients_with_long_batches_take_turns() -> None:
-    world = World()
+    world = SlicedWrites()
     for index in (0, 1):
         world.topic.partitions[index].log.steps = LONG
         world.send(index)
@@ -183,7 +183,7 @@ def test_two_clients_with_long_batches_take_turns() -> None:
 
 
 def test_what_opening_refuses_is_told_and_the_rest_is_written() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     world.topic.partitions[0].log.refusal = InvalidRecord("no")
     reply = world.send(0, 1)
@@ -192,7 +192,7 @@ def test_what_opening_refuses_is_told_and_the_rest_is_written() -> None:
 
 
 def test_settings_that_change_meanwhile_have_the_batch_opened_again() -> None:
-    world = World()
+    world = SlicedWrites()
     log = world.topic.partitions[0].log
     log.steps = LONG
     reply = world.send(0)
@@ -204,7 +204,7 @@ def test_settings_that_change_meanwhile_have_the_batch_opened_again() -> None:
 
 
 def test_a_client_that_left_has_its_batch_not_written() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     reply = world.send(0)
     world.turn()
@@ -215,7 +215,7 @@ def test_a_client_that_left_has_its_batch_not_written() -> None:
 
 
 def test_a_client_that_wants_no_answer_may_leave() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     reply = world.send(0, acks=0)
     world.turn()
@@ -225,7 +225,7 @@ def test_a_client_that_wants_no_answer_may_leave() -> None:
 
 
 def test_acks_all_is_answered_when_the_batches_of_all_slices_are_durable() -> None:
-    world = World()
+    world = SlicedWrites()
     world.topic.partitions[1].log.steps = LONG
     reply = world.send(0, 1, acks=-1)
     (first,) = world.topic.partitions[0].waiting
@@ -239,7 +239,7 @@ def test_acks_all_is_answered_when_the_batches_of_all_slices_are_durable() -> No
 
 
 def test_many_partitions_are_written_in_slices_without_being_opened() -> None:
-    world = World()
+    world = SlicedWrites()
     count = 2 * SLICE_SIZE // BATCH_COST
     reply = world.send(*range(count))
     assert isinstance(reply, ParkedWrite)
@@ -251,6 +251,6 @@ def test_many_partitions_are_written_in_slices_without_being_opened() -> None:
 
 @pytest.mark.parametrize("acks", (1, -1))
 def test_an_ordinary_request_is_not_parked_for_slices(acks: int) -> None:
-    world = World()
+    world = SlicedWrites()
     assert not isinstance(world.send(0, 1, acks=acks), ParkedWrite)
     assert isinstance(world.send(0, acks=-1), ParkedProduce)

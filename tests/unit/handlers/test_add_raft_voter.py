@@ -1,0 +1,51 @@
+"""AddRaftVoter through its handler."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.wire.api import ApiKey
+from tests.unit.handlers.quorum import ask, nodes
+from tests.unit.handlers.requests import SOON
+from tests.unit.metadata.many import Many
+
+LISTENERS = [{"name": "CONTROLLER", "host": "host", "port": 9}]
+
+
+async def add(world: Many, voter: int = 9, *, node: int = 1, **changes: Any) -> Any:
+    fields = {"voter_id": voter, "voter_directory_id": UUID(int=9), "listeners": LISTENERS, "timeout": SOON}
+    return await ask(world, ApiKey.ADD_RAFT_VOTER, node=node, **{**fields, **changes})
+
+
+@pytest.mark.parametrize(
+    ("voter", "changes", "error"),
+    [
+        (9, {"cluster_id": "another"}, ErrorCode.inconsistent_cluster_id),
+        (9, {"listeners": []}, ErrorCode.invalid_request),
+        (1, {}, ErrorCode.duplicate_voter),
+    ],
+)
+async def test_a_voter_that_cannot_be_added_is_refused(voter: int, changes: dict[str, Any], error: ErrorCode) -> None:
+    async with nodes(1) as world:
+        reply = await add(world, voter, **changes)
+        assert (reply.error_code, bool(reply.error_message)) == (error, True)
+        assert [each.id for each in world.quorums[1].book.present] == [1]
+
+
+async def test_a_node_that_does_not_catch_up_in_time_is_not_added() -> None:
+    async with nodes(1) as world:
+        asked = asyncio.ensure_future(add(world, timeout=timedelta(seconds=1)))
+        await world.pass_time(0.5)
+        assert not asked.done()
+        await world.pass_time(1)
+        assert (await asked).error_code == ErrorCode.request_timed_out
+        assert [each.id for each in world.quorums[1].book.present] == [1]
+
+
+async def test_only_the_active_controller_adds_voters() -> None:
+    async with nodes(3) as world:
+        assert (await add(world)).error_code == ErrorCode.not_controller

@@ -1,0 +1,138 @@
+"""Fetch by followers through its handler, on real replicas."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from penstock.handlers.replica_fetch import ReplicaFetch
+from penstock.model.ids import NodeId
+from tests.unit.handlers.hot import batch, fetch, fetched, leader, produce, replicated, reply_of
+from tests.unit.replication.replicated_partition import ReplicatedPartition
+
+OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER, STORAGE_ERROR = 1, 3, 6, 56
+FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 74, 75, 100
+
+
+def as_follower(world: ReplicatedPartition, *rows: dict[str, Any], follower: int = 2, **fields: Any) -> Any:
+    """Ask the leader as a follower does that begins a new session; time and network stand still."""
+    epoch = world.image.brokers[NodeId(follower)].epoch if NodeId(follower) in world.image.brokers else 1
+    asked = tuple({"current_leader_epoch": 0, "last_fetched_epoch": -1, **row} for row in rows or ({},))
+    return fetch(leader(world), *asked, version=12, replica_id=follower, replica_epoch=epoch, max_wait=500, **fields)
+
+
+async def test_a_follower_reads_up_to_the_end_of_the_log() -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+        row = fetched(as_follower(world), 12)
+        assert (int(row.error_code), row.high_watermark, bool(row.records)) == (0, 0, True)
+
+
+async def test_what_a_follower_asks_for_counts_as_what_it_holds() -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+        for follower in (2, 3):
+            as_follower(world, {"fetch_offset": 1, "last_fetched_epoch": 0}, follower=follower)
+        assert leader(world).partition.high_watermark == 1
+
+
+async def test_a_node_that_is_no_replica_moves_no_mark() -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+        row = fetched(as_follower(world, {"fetch_offset": 1, "last_fetched_epoch": 0}, follower=9), 12)
+        assert int(row.error_code) == NOT_LEADER
+        assert leader(world).partition.high_watermark == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"partition": 9}, UNKNOWN_TOPIC_OR_PARTITION),
+        ({"current_leader_epoch": 1}, UNKNOWN_EPOCH),
+        ({"fetch_offset": 5}, OFFSET_OUT_OF_RANGE),
+    ],
+)
+async def test_a_wrong_request_is_refused_and_moves_no_mark(row: dict[str, int], error: int) -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+        found = fetched(as_follower(world, row), 12)
+        assert int(found.error_code) == error
+        assert leader(world).partition.high_watermark == 0
+        if error == OFFSET_OUT_OF_RANGE:
+            assert found.log_start_offset == 0, "says where to begin"
+
+
+async def test_an_unknown_topic_id_is_refused() -> None:
+    async with replicated() as world:
+        reply = fetch(
+            leader(world), {"current_leader_epoch": 0}, version=13, replica_id=2, topic_id=UUID(int=5), max_wait=500
+        )
+        assert int(fetched(reply, 13).error_code) == UNKNOWN_TOPIC_ID
+
+
+async def test_a_follower_of_an_older_epoch_is_told_the_present_one() -> None:
+    async with replicated() as world:
+        world.elect(2)
+        world.elect(1)
+        await world.settle()
+        row = fetched(as_follower(world), 12)
+        assert (int(row.error_code), row.current_leader.leader_id, row.current_leader.leader_epoch) == (
+            FENCED_EPOCH,
+            1,
+            2,
+        )
+
+
+async def test_a_follower_with_another_history_is_told_where_it_parts() -> None:
+    async with replicated() as world:
+        produce(leader(world), (0, batch()))
+        await world.settle(seconds=0.5)
+        world.elect(2)
+        world.elect(1)
+        await world.settle(seconds=0.5)
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+        row = fetched(as_follower(world, {"fetch_offset": 4, "current_leader_epoch": 2, "last_fetched_epoch": 0}), 12)
+        assert (int(row.error_code), row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(("failure", "error"), [(OSError(5, "bad sector"), STORAGE_ERROR), (RuntimeError("bug"), -1)])
+async def test_a_log_that_cannot_be_read_is_an_error_of_its_partition(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception, error: int
+) -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        produce(leader(world), (0, batch()))
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise failure
+
+        monkeypatch.setattr(type(leader(world).partition), "read_for_replica", fail)
+        assert int(fetched(as_follower(world), 12).error_code) == error
+
+
+async def test_a_session_waits_for_news_and_the_next_request_ends_the_wait() -> None:
+    async with replicated() as world:
+        world.network.cut = {(1, 2), (1, 3)}
+        first = reply_of("fetch", 12, as_follower(world, session_epoch=0))
+        assert first.session_id > 0
+        session = {"session_id": first.session_id, "topics": []}
+        waiting = as_follower(world, session_epoch=1, **session)
+        assert isinstance(waiting, ReplicaFetch)
+        waiting.on_ready = lambda: None
+        follow = as_follower(world, session_epoch=2, **session)
+        assert waiting.parts is not None
+        follow.on_ready = lambda: None
+        produce(leader(world), (0, batch()))
+        (row,) = reply_of("fetch", 12, follow).responses[0].partitions
+        assert bool(row.records)
+
+
+async def test_a_session_that_is_unknown_refuses_the_whole_request() -> None:
+    async with replicated() as world:
+        reply = reply_of("fetch", 12, as_follower(world, session_id=99, session_epoch=1, topics=[]))
+        assert (int(reply.error_code), reply.responses) == (70, ())
