@@ -7,7 +7,6 @@ UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, and what the coordinator re
 """
 
 from collections.abc import Iterable, Mapping
-from itertools import groupby
 from typing import Any, Final
 
 from kio.schema.add_partitions_to_txn.v3.response import (
@@ -78,8 +77,10 @@ async def handle(context: Context, request: Request) -> Any:
 
 
 def _by_topic(errors: Errors) -> Iterable[tuple[str, Iterable[tuple[int, ErrorCode]]]]:
-    for name, rows in groupby(errors.items(), key=lambda row: row[0].topic):
-        yield name, [(partition.partition, ErrorCode(error)) for partition, error in rows]
+    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+    for partition, error in errors.items():
+        topics.setdefault(partition.topic, []).append((partition.partition, ErrorCode(error)))
+    return topics.items()
 
 
 async def _errors(context: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Errors:

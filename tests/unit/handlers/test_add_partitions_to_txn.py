@@ -21,7 +21,7 @@ from penstock.transactions import commands
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
-from tests.unit.handlers.requests import place
+from tests.unit.handlers.requests import body_of, place
 
 
 async def node_with_topic(name: str, partitions: int = 2) -> FakeNode:
@@ -95,3 +95,25 @@ async def test_a_broker_adds_to_many_transactions_or_has_them_verified() -> None
             for result in reply.results_by_transaction
         } == {"a": [0, 0], "b": [0, 120]}
     assert node.transactions.asked[0].client_version == 2
+
+
+async def test_a_partition_that_is_named_twice_is_added_once() -> None:
+    node = await node_with_topic("t")
+    node.transactions.replies[commands.AddPartitions] = 0
+    assert await add_as_client(node, 3, t=(1, 1, 0)) == {("t", 1): 0, ("t", 0): 0}
+    (asked,) = node.transactions.asked
+    assert len(asked.partitions) == 2
+
+
+async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
+    node = await node_with_topic("t")
+    await create_by_themselves(node.context, [TopicName("u")])
+    node.transactions.replies[commands.AddPartitions] = 0
+    topics = [{"name": name, "partitions": (index,)} for name, index in (("t", 0), ("u", 0), ("t", 1))]
+    fields = {"transactional_id": "tx", "producer_id": 7, "producer_epoch": 3, "verify_only": False, "topics": topics}
+    body = body_of(ApiKey.ADD_PARTITIONS_TO_TXN, 5, transactions=[fields])
+    reply = await node.ask(add_partitions_to_txn.handle, ApiKey.ADD_PARTITIONS_TO_TXN, body, version=5)
+    (result,) = reply.results_by_transaction
+    assert [
+        (topic.name, [each.partition_index for each in topic.results_by_partition]) for topic in result.topic_results
+    ] == [("t", [0, 1]), ("u", [0])]

@@ -9,8 +9,11 @@ from penstock.handlers import (
     find_coordinator,
 )
 from penstock.model.topic import CONSUMER_OFFSETS, TRANSACTION_STATE
+from penstock.wire import codec
 from penstock.wire.api import ApiKey
+from tests.unit.controller.cluster import broker
 from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.requests import body_of, put_topic
 
 COORDINATOR_NOT_AVAILABLE = 15
 INVALID_REQUEST = 42
@@ -66,3 +69,40 @@ async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_made
     assert [(each.key, each.node_id, each.error_code) for each in reply.coordinators] == [("tx", 1, 0)]
     assert len(node.image.topics[TRANSACTION_STATE].partitions) == 50
     assert node.image.topic_config(TRANSACTION_STATE)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_old_versions_ask_for_one_key(version: int) -> None:
+    node = FakeNode()
+    written = codec.write_request(
+        ApiKey.FIND_COORDINATOR, version, body_of(ApiKey.FIND_COORDINATOR, version, key="g", key_type=0)
+    )
+    body = codec.read_request(ApiKey.FIND_COORDINATOR, version, written)
+    reply = await find_coordinator.handle(node.context, node.request(ApiKey.FIND_COORDINATOR, version, body))
+    assert (reply.error_code, reply.node_id, reply.host, reply.port) == (0, 1, "host1", 9092)
+    if version >= 1:
+        assert reply.error_message == "NONE"
+
+
+async def test_no_keys_get_no_coordinators() -> None:
+    node = FakeNode()
+    body = body_of(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=())
+    assert (await node.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)).coordinators == ()
+
+
+@pytest.mark.parametrize("leader", [2, 3, 9, -1])
+async def test_a_partition_whose_leader_cannot_be_reached_has_no_coordinator(leader: int) -> None:
+    node = FakeNode(brokers=[broker(1), broker(2, fenced=True), broker(3)])
+    put_topic(node, CONSUMER_OFFSETS, 1, leader=leader)
+    body = body_of(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=("g",))
+    request = node.request(ApiKey.FIND_COORDINATOR, 6, body, listener="PLAINTEXT" if leader != 3 else "EXTERNAL")
+    (found,) = (await find_coordinator.handle(node.context, request)).coordinators
+    assert (found.error_code, found.node_id, found.host, found.port) == (COORDINATOR_NOT_AVAILABLE, -1, "", -1)
+
+
+async def test_the_leader_of_the_keys_partition_coordinates() -> None:
+    node = FakeNode(brokers=[broker(1), broker(2)])
+    put_topic(node, CONSUMER_OFFSETS, 1, leader=2)
+    body = body_of(ApiKey.FIND_COORDINATOR, 6, key_type=0, coordinator_keys=("g", "g"))
+    reply = await node.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
+    assert [(each.key, each.node_id, each.host) for each in reply.coordinators] == [("g", 2, "host2")] * 2
