@@ -70,10 +70,14 @@ def main() -> int:
         code = _coverage("run", "-m", "tests", *(rest or PARTS))
         _coverage("combine", "--quiet")
     found = CHECKOUT / ".cache" / "coverage.json"
-    _coverage("json", "--quiet", "-o", str(found))
+    # The figures of an earlier run must not stand in for those that cannot be had.
+    found.unlink(missing_ok=True)
+    code = _coverage("json", "--quiet", "-o", str(found)) or code
+    if not found.exists():
+        return code or 1
     rows = table(json.loads(found.read_text()))
     print(formatted(rows))
-    below = [row.name for row in rows if row.is_below_floor]
+    below = below_floor(rows)
     if below:
         print(f"below the floor: {', '.join(below)}")
     return code or int(bool(below))
@@ -89,6 +93,12 @@ def table(figures: Any) -> list[Row]:
         rows[name].add(file["summary"])
         overall.add(file["summary"])
     return [*sorted(rows.values(), key=lambda row: row.percent), overall]
+
+
+def below_floor(rows: list[Row]) -> list[str]:
+    """Return the names of what is below its floor; a package with a floor and without figures is below it."""
+    measured = {row.name for row in rows}
+    return [row.name for row in rows if row.is_below_floor] + [name for name in FLOORS if name not in measured]
 
 
 def package_of(path: str) -> str:

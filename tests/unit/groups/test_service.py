@@ -315,3 +315,14 @@ def test_settings_come_from_the_broker_and_the_group_stays_within_its_bounds() -
     assert (settings.session_timeout_ms, settings.heartbeat_interval_ms) == (60_000, 5_000)
     assert (settings.migration_policy, settings.classic_size_max) == (MigrationPolicy.UPGRADE, 5)
     assert settings.assignors == ("range",)
+
+
+async def test_all_that_is_committed_is_listed_with_pauses() -> None:
+    node = GroupsNode()
+    await node.lead()
+    await node.put("g", offset=7)
+    await node.put("h", offset=9)
+    found = list(node.groups.committed())
+    assert sorted(each for each in found if each is not None) == [("g", "orders", 0, 7), ("h", "orders", 0, 9)]
+    assert found.count(None) == 2
+    node.groups.close()

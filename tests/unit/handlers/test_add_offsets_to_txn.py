@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
 
 from penstock.handlers import (
@@ -31,3 +32,12 @@ async def test_offsets_cannot_be_added_while_nobody_can_keep_them() -> None:
     node = FakeNode({"offsets.topic.replication.factor": "3"})
     body: Any = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, group_id="g")  # type: ignore[arg-type]
     assert (await node.ask(add_offsets_to_txn.handle, ApiKey.ADD_OFFSETS_TO_TXN, body)).error_code == 15
+
+
+@pytest.mark.parametrize(("version", "code"), [(0, 47), (1, 47), (2, 90), (4, 90)])
+async def test_a_fenced_producer_gets_the_error_that_its_version_knows(version: int, code: int) -> None:
+    node = FakeNode()
+    node.transactions.replies[commands.AddPartitions] = 90
+    body: Any = AddOffsetsToTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, group_id="g")  # type: ignore[arg-type]
+    reply = await node.ask(add_offsets_to_txn.handle, ApiKey.ADD_OFFSETS_TO_TXN, body, version=version)
+    assert reply.error_code == code

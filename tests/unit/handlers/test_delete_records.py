@@ -89,3 +89,46 @@ async def test_records_are_deleted_up_to_what_was_acknowledged_before_the_disk_h
     (done,) = partition.parked
     done(0)
     assert await answer == [("a", 0, 10, 0)]
+
+
+class Lagging(FakePartition):
+    """A replica elsewhere has not moved its log start yet."""
+
+    replica_start = 2
+
+    @property
+    def low_watermark(self) -> int:
+        return min(self.replica_start, self.log.start_offset)
+
+
+async def lagging() -> tuple[FakeNode, Lagging, Any]:
+    """Return a deletion that waits for a replica."""
+    node = node_with_records()
+    held = node.replicas.partitions["a", 0]
+    partition = Lagging("a", log=held.log, high_watermark=9)
+    node.replicas.put(partition)
+    answer = asyncio.ensure_future(delete(node, ("a", 0, 5)))
+    await node.clock.awaited.wait()
+    assert not answer.done()
+    return node, partition, answer
+
+
+async def test_the_answer_waits_until_every_replica_has_moved_its_start() -> None:
+    node, partition, answer = await lagging()
+    partition.replica_start = 5
+    node.clock.ring()
+    assert await answer == [("a", 0, 5, 0)]
+
+
+async def test_a_leader_that_is_replaced_meanwhile_says_so() -> None:
+    node, partition, answer = await lagging()
+    partition.is_leader = False
+    node.clock.ring()
+    assert await answer == [("a", 0, -1, 6)]
+
+
+async def test_a_replica_that_does_not_follow_in_time_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    node, _, answer = await lagging()
+    monkeypatch.setattr(node.clock, "monotonic", lambda: 31.0)
+    node.clock.ring()
+    assert await answer == [("a", 0, 2, 7)]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
 
 from penstock.handlers import (
@@ -41,3 +42,14 @@ async def test_a_failed_folder_is_a_storage_error() -> None:
     node.store.directory.failure = OSError("gone")
     result = await log_dirs(node, everything=True)
     assert (result.error_code, result.topics, result.total_bytes) == (56, (), -1)
+
+
+async def test_a_folder_whose_size_cannot_be_found_out_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = node_with_two_partitions()
+
+    def fail(path: str) -> tuple[int, int]:
+        raise OSError(5, "bad sector")
+
+    monkeypatch.setattr(node.context.disk, "space", fail)
+    result = await log_dirs(node, everything=True)
+    assert (result.error_code, result.log_dir, result.topics) == (56, "/data", ())

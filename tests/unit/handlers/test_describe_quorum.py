@@ -15,6 +15,7 @@ from penstock.model.ids import NodeId, Offset
 from penstock.raft.roles import Leader, Progress
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
+from tests.unit.handlers.requests import body_of
 
 HERE, FETCHING, SILENT = NodeId(1), NodeId(2), NodeId(3)
 DISK = UUID(int=2)
@@ -73,3 +74,28 @@ async def test_tools_find_the_only_controller_by_its_listener() -> None:
     assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [(1, "host1", 9093)]
     described = await describe(node, quorum((Voter(id=HERE),), {}))
     assert [each.name for each in described.nodes[0].listeners] == ["CONTROLLER"]
+
+
+async def ask(node: FakeNode, *topics: tuple[str, tuple[int, ...]]) -> Any:
+    listed = [
+        {"topic_name": name, "partitions": [{"partition_index": index} for index in indexes]}
+        for name, indexes in topics
+    ]
+    body = body_of(ApiKey.DESCRIBE_QUORUM, 2, topics=listed)
+    return await node.ask(describe_quorum.handle, ApiKey.DESCRIBE_QUORUM, body)
+
+
+async def test_other_partitions_than_the_metadata_logs_are_unknown() -> None:
+    node = FakeNode()
+    node.context.quorum = quorum((Voter(id=HERE),), {})
+    reply = await ask(node, ("orders", (0,)))
+    assert [(topic.topic_name, row.error_code) for topic in reply.topics for row in topic.partitions] == [("orders", 3)]
+
+
+async def test_a_follower_names_the_leader() -> None:
+    node = FakeNode()
+    known = quorum((Voter(id=HERE),), {})
+    known.core.role, known.leader = None, FETCHING
+    node.context.quorum = known
+    (row,) = (await ask(node, ("__cluster_metadata", (0,)))).topics[0].partitions
+    assert (row.error_code, row.leader_id, row.current_voters) == (6, FETCHING, ())

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.end_txn.v5.request import EndTxnRequest
 
+from penstock.coordinator.errors import NotCoordinator
 from penstock.handlers import (
     end_txn,
 )
@@ -31,3 +32,11 @@ async def test_a_zombies_end_is_refused(version: int, code: int) -> None:
     node.transactions.replies[commands.EndTxn] = commands.EndTxnReply(error=90)
     body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=False)  # type: ignore[arg-type]
     assert (await node.ask(end_txn.handle, ApiKey.END_TXN, body, version=version)).error_code == code
+
+
+async def test_a_coordinator_that_is_elsewhere_is_told() -> None:
+    node = FakeNode()
+    node.transactions.replies[commands.EndTxn] = NotCoordinator()
+    body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=True)  # type: ignore[arg-type]
+    reply = await node.ask(end_txn.handle, ApiKey.END_TXN, body)
+    assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (16, -1, -1)

@@ -115,11 +115,12 @@ async def test_the_brokers_limit_holds_for_everybody() -> None:
         assert count_of(row) == 3
 
 
-async def test_only_the_first_partition_may_exceed_the_limit() -> None:
+@pytest.mark.parametrize(("max_bytes", "counts"), [(1, [1, 0]), (400, [2, 0]), (600, [2, 1]), (10_000, [2, 2])])
+async def test_partitions_share_the_limit_and_only_the_first_may_exceed_it(max_bytes: int, counts: list[int]) -> None:
     async with replicated() as world:
         await write(world, 2, size=100)
-        reply = reply_of("fetch", 17, fetch(leader(world), {}, {}, max_bytes=1))
-        assert [count_of(row) for row in reply.responses[0].partitions] == [1, 0]
+        reply = reply_of("fetch", 17, fetch(leader(world), {}, {}, max_bytes=max_bytes))
+        assert [count_of(row) for row in reply.responses[0].partitions] == counts
 
 
 # -- waiting ---------------------------------------------------------------------------------
@@ -256,8 +257,8 @@ async def test_many_partitions_wait_for_news_too(monkeypatch: pytest.MonkeyPatch
 # -- followers and racks (KIP-392) -----------------------------------------------------------
 
 
-async def in_racks(world: ReplicatedPartition) -> None:
-    """Put nodes 1, 2 and 3 into racks a, b and c, and write five records."""
+async def in_racks(world: ReplicatedPartition, racks: str = "abc") -> None:
+    """Put each node into a rack, and write five records."""
     for node in world.nodes.values():
         broker = world.image.brokers[node.id]
         world.commit(
@@ -266,7 +267,7 @@ async def in_racks(world: ReplicatedPartition) -> None:
                 incarnation_id=broker.incarnation_id,
                 broker_epoch=broker.epoch,
                 end_points=broker.end_points,
-                rack="abc"[node.id - 1],
+                rack=racks[node.id - 1],
                 fenced=False,
                 log_dirs=broker.log_dirs,
             )
@@ -294,6 +295,13 @@ async def test_a_consumer_is_sent_to_the_replica_in_its_rack(rack: str, preferre
         await in_racks(world)
         row = fetched(fetch(leader(world), rack_id=rack))
         assert (row.preferred_read_replica, count_of(row)) == (preferred, 5 if preferred < 0 else 0)
+
+
+async def test_the_leader_serves_the_consumers_of_its_own_rack() -> None:
+    async with replicated(replica_selector_class=RACK_AWARE) as world:
+        await in_racks(world, "aab")
+        row = fetched(fetch(leader(world), rack_id="a"))
+        assert (row.preferred_read_replica, count_of(row)) == (-1, 5)
 
 
 async def test_without_a_selector_the_leader_serves_everybody() -> None:

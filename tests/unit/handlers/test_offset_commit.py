@@ -16,8 +16,12 @@ from penstock.handlers import (
     offset_commit,
 )
 from penstock.handlers.offset_commit import OffsetCommitHandler
+from penstock.handlers.reply import ParkedWrite
 from penstock.metadata.records import RemoveTopicRecord
+from penstock.wire import codec
 from penstock.wire.api import ApiKey
+from penstock.wire.frame import MalformedRequest, parse_header, request_head
+from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import ORDERS_ID, body_of, node_with_orders
 
 UNKNOWN_TOPIC_OR_PARTITION, NOT_COORDINATOR = 3, 16
@@ -116,3 +120,78 @@ async def test_what_is_remembered_of_a_consumer_ends_with_the_metadata_and_has_a
     assert len(handler._remembered) == 2
     world.quorum.put([RemoveTopicRecord(topic_id=ORDERS_ID)])
     assert commit("g7") == UNKNOWN_TOPIC_OR_PARTITION
+
+
+# -- many partitions in one request ----------------------------------------------------------
+
+
+def large(world: FakeNode, count: int) -> Any:
+    """Commit offsets of many partitions of orders, one that does not exist and a topic that does not."""
+    rows = [partition(index, index) for index in range(count)]
+    topics = [
+        {"name": "orders", "partitions": [partition(count + 5, 0), *rows]},
+        {"name": "gone", "partitions": [partition(0, 1)]},
+    ]
+    body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id="g", member_id="m", generation_id=3, topics=topics)
+    written = codec.write_request(ApiKey.OFFSET_COMMIT, 9, body)
+    frame = memoryview(request_head(ApiKey.OFFSET_COMMIT, 9, 7, "client", len(written)) + written)[4:]
+    assert len(frame) > offset_commit.LARGE_SIZE_MIN
+    parked = OffsetCommitHandler(world.context).handle(frame, parse_header(frame))
+    assert isinstance(parked, ParkedWrite)
+    while parked.parts is None and world.clock.timers:
+        world.clock.ring()
+    return parked
+
+
+def codes_of(parked: Any) -> dict[str, dict[int, int]]:
+    reply = FakeNode._read(ApiKey.OFFSET_COMMIT, 9, parked.parts)
+    return {
+        topic.name: {row.partition_index: int(row.error_code) for row in topic.partitions} for topic in reply.topics
+    }
+
+
+class Shards:
+    """Answers each part of a commit with one of these, in turn."""
+
+    def __init__(self, *replies: Any) -> None:
+        self.replies = list(replies)
+        self.sizes: list[int] = []
+
+    def commit(self, command: Any, done: Any) -> None:
+        self.sizes.append(len(command.offsets))
+        reply = self.replies[(len(self.sizes) - 1) % len(self.replies)]
+        if isinstance(reply, NotCoordinator):
+            raise reply
+        if isinstance(reply, Exception):
+            done(None, reply)
+        else:
+            done(OffsetCommitReply((reply,) * len(command.offsets)), None)
+
+
+@pytest.mark.parametrize(
+    ("replies", "codes"),
+    [
+        ((0,), {0}),
+        ((0, 12), {0, 12}),
+        ((0, NotCoordinator()), {0, NOT_COORDINATOR}),
+        ((0, RuntimeError("bug")), {0, -1}),
+    ],
+)
+async def test_a_long_commit_is_decided_in_parts_and_answered_once(replies: tuple[Any, ...], codes: set[int]) -> None:
+    count = 3000
+    world = node_with_orders(partitions=count)
+    shards: Any = Shards(*replies)
+    world.context.groups = shards
+    found = codes_of(large(world, count))
+    assert found["gone"] == {0: UNKNOWN_TOPIC_OR_PARTITION}
+    assert found["orders"].pop(count + 5) == UNKNOWN_TOPIC_OR_PARTITION
+    assert sorted(found["orders"]) == list(range(count))
+    assert set(found["orders"].values()) == codes
+    assert sum(shards.sizes) == count
+    assert max(shards.sizes) < 200
+
+
+async def test_a_commit_longer_than_any_client_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_commit, "LARGE_SIZE_MAX", 1)
+    with pytest.raises(MalformedRequest):
+        large(node_with_orders(), 3000)

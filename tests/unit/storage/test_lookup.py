@@ -1,10 +1,14 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from penstock.sim.disk import SimDisk
 
+from penstock.model.errors import StorageError
 from penstock.model.job import finish
+from penstock.storage import lookup
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.disk import SimDisk
-from tests.unit.storage.support import NOW_MS, append, batch, open_log
+from tests.unit.storage.support import NOW_MS, append, batch, fill, open_log
 
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=3), min_size=1, max_size=25)
 
@@ -67,3 +71,39 @@ def test_what_is_hidden_by_the_start_is_not_the_largest() -> None:
     append(log, batch(timestamp=100))
     log.advance_start(1)
     assert finish(log.max_timestamp())[:2] == (100, 1)
+
+
+def test_a_lookup_through_many_batches_pauses_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "HEADERS_PER_SLICE", 2)
+    log = open_log(SimDisk(), segment_bytes=1_000_000, index_interval_bytes=1_000_000)
+    for number in range(10):
+        append(log, batch(timestamp=100 + number))
+    job = log.lookup_time(109)
+    pauses = 0
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(job)
+            pauses += 1
+    assert ended.value.value == (109, 9, 0)
+    assert pauses >= 4
+
+
+def test_an_entry_of_the_time_index_that_names_no_batch_is_not_believed() -> None:
+    log = open_log(SimDisk(), segment_bytes=1_000_000)
+    fill(log, [1] * 20, timestamp=500)
+    append(log, batch(timestamp=900))
+    finish(log.max_timestamp())
+    index = log.segments[0].time_index
+    assert len(index) > 0
+    index.timestamps[0], index.offsets[0] = 600, 15
+    assert finish(log.lookup_time(700)) == (900, 20, 0)
+
+
+def test_a_damaged_batch_on_the_way_is_reported() -> None:
+    disk = SimDisk()
+    log = open_log(disk, segment_bytes=1_000_000)
+    append(log, batch(timestamp=500))
+    disk.flip(log.segments[0].path, 70)
+    with pytest.raises(StorageError):
+        finish(log.lookup_time(0))
+    assert log.damage is not None

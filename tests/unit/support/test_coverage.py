@@ -1,0 +1,43 @@
+from typing import Any
+
+from tests.coverage import FLOORS, OVERALL, below_floor, formatted, table
+
+
+def figures(**packages: tuple[int, int]) -> Any:
+    """Return what `coverage json` writes, with (branches, covered) of one file in each package of penstock."""
+    return {
+        "files": {
+            f"src/penstock/{name}/module.py": {
+                "summary": {
+                    "num_branches": branches,
+                    "covered_branches": covered,
+                    "num_statements": 10,
+                    "covered_lines": 10,
+                }
+            }
+            for name, (branches, covered) in packages.items()
+        }
+    }
+
+
+GOOD = {name.removeprefix("penstock/"): (100, 95) for name in FLOORS if name != OVERALL}
+
+
+def test_floors_that_are_reached_are_reached() -> None:
+    assert below_floor(table(figures(**GOOD))) == []
+
+
+def test_each_package_is_held_to_its_floor_and_all_of_src_to_its_own() -> None:
+    rows = table(figures(**GOOD | {"storage": (100, 94), "cli": (1000, 800)}))
+    assert below_floor(rows) == ["penstock/storage", OVERALL]
+
+
+def test_a_package_without_figures_is_below_its_floor() -> None:
+    rest = {name: counts for name, counts in GOOD.items() if name != "raft"}
+    assert below_floor(table(figures(**rest))) == ["penstock/raft"]
+
+
+def test_the_table_names_each_package_worst_first() -> None:
+    lines = formatted(table(figures(storage=(100, 95), cli=(10, 5), wire=(0, 0)))).splitlines()
+    assert [line.split()[0] for line in lines[1:4]] == ["penstock/cli", "penstock/storage", "penstock/wire"]
+    assert lines[4].startswith(OVERALL)
