@@ -3,7 +3,7 @@
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 
 from penstock.coordinator.errors import NotCoordinator
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     ConsumerGroupDescribe,
     DescribedConsumerGroup,
     DescribedConsumerMember,

@@ -7,7 +7,7 @@ import pytest
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest, TopicPartitions
 
 from penstock.coordinator.errors import NotCoordinator
-from penstock.groups.consumer_commands import (
+from penstock.groups.consumer.commands import (
     ConsumerGroupHeartbeat,
     ConsumerGroupHeartbeatReply,
 )

@@ -1,7 +1,6 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from penstock.sim.disk import SimDisk
 
 from penstock.model.errors import StorageError
 from penstock.model.job import finish
