@@ -1,5 +1,6 @@
 """DescribeClientQuotas through its handler."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ ALICE, EVERYBODY, ALICE_C, ADDRESS = (
 )
 
 
-def quotas_of(*entities: dict[str, str | None]) -> FakeNode:
+def quotas_of(*entities: Mapping[str, str | None]) -> FakeNode:
     node = FakeNode()
     for number, entity in enumerate(entities, 1):
         parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity.items())

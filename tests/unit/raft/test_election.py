@@ -20,7 +20,15 @@ from penstock.raft.shape import LogShape
 from penstock.raft.state import Timing
 
 
-def core(*, voters: int = 3, epoch: int = 0, leader: int | None = None, voted: int | None = None, end: int = 0) -> Core:
+def core(
+    *,
+    voters: int = 3,
+    epoch: int = 0,
+    leader: int | None = None,
+    voted: int | None = None,
+    end: int = 0,
+    timing: Timing | None = None,
+) -> Core:
     log = LogShape()
     for offset in range(end):
         log.append(last_offset=Offset(offset), epoch=LeaderEpoch(epoch))
@@ -36,6 +44,7 @@ def core(*, voters: int = 3, epoch: int = 0, leader: int | None = None, voted: i
         election=election,
         log=log,
         random=Random(7),
+        timing=timing,
     )
 
 
