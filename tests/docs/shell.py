@@ -150,15 +150,17 @@ class Shell:
             words,
             cwd=self.folder,
             env=self._environment(),
-            capture_output=True,
+            # As a terminal shows it: both streams.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             timeout=COMMAND_S_MAX,
             check=False,
         )
-        assert done.returncode == 0, f"{what} ended with {done.returncode}: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{what} ended with {done.returncode}: {done.stdout}"
         for line in command.output:
             shown = self._substituted(line)
-            assert shown in done.stdout, f"{what} does not print {shown!r}: {done.stdout}{done.stderr}"
+            assert shown in done.stdout, f"{what} does not print {shown!r}: {done.stdout}"
 
     def _substituted(self, text: str) -> str:
         return re.sub(r"\b(9092|9093|9094|9404)\b", lambda port: str(self._ports[port[0]]), text)

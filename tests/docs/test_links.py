@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,13 +32,19 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in anchors(str(target.relative_to(ROOT))), f"{page} links to {link}: no such heading"
 
 
+@cache
+def _files() -> frozenset[str]:
+    """Return the paths of all files and folders that are part of the project."""
+    kept = (each for root in _ROOTS for each in (ROOT / root).rglob("*") if "__pycache__" not in each.parts)
+    return frozenset({*(str(each.relative_to(ROOT)) for each in kept), *(root.rstrip("/") for root in _ROOTS)})
+
+
 def is_there(path: str) -> bool:
-    """Whether a path exists, from the root, from a package of src/, or as the name of a module of a package."""
-    if any(ROOT.glob(path)):
+    """Whether a path exists, from the root or as the end of a path below src/ or examples/."""
+    if (ROOT / path).exists():
         return True
-    if "/" in path:
-        return any(ROOT.glob(f"src/*/{path}")) or any(ROOT.glob(f"src/*/*/{path}"))
-    return any(ROOT.glob(f"src/**/{path}")) or any(ROOT.glob(f"examples/**/{path}"))
+    pattern = re.compile(rf"(src/(.+/)?|examples/(.+/)?)?{fnmatch.translate(path)}")
+    return any(pattern.match(each) for each in _files())
 
 
 def named_paths(page: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 import tomllib
 
 from penstock.metrics.declared import DECLARED
-from penstock.sim.ablations import BUGS
+from penstock_sim.ablations import BUGS
 from tests.docs.markdown import ROOT, inline_code, text_of, written_pages
 
 

@@ -14,7 +14,7 @@ RUN_ELSEWHERE = {
     "docs/spark-tutorial.md": "tests/spark/test_tutorial.py",
     "docs/spark.md": "tests/spark/test_page.py",
 }
-SLOW = {"README.md", "docs/operations.md", "docs/guides/consuming.md", "docs/guides/compacted-topics.md"}
+QUICK = {"docs/guides/monitoring.md"}
 
 
 def pages_to_run() -> list[str]:
@@ -27,7 +27,7 @@ def pages_to_run() -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in pages_to_run()]
+    "page", [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page in pages_to_run()]
 )
 def test_what_a_page_shows_works(page: str, tmp_path: Path) -> None:
     with Shell(tmp_path) as shell:

@@ -1,0 +1,126 @@
+"""Build the documentation site into site/: gather the pages, fetch Mermaid once, run MkDocs.
+
+The pages stay where readers of the repository expect them, so they link to files outside docs/. This script copies every
+page and every file that a page links to into .cache/docs-site/pages, with the same relative paths. Files that are
+not Markdown become pages that show their source. The site needs no network to be viewed, and none to be built again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STAGED = ROOT / ".cache" / "docs-site" / "pages"
+DOWNLOADS = ROOT / ".cache" / "docs-site"
+MERMAID = "11.17.2"
+MERMAID_SHA512 = "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
+CSS = """
+.md-grid { max-width: 76rem; }
+.md-typeset table:not([class]) { font-size: .66rem; }
+.md-typeset pre.mermaid { text-align: center; }
+"""
+LANGUAGES = {".py": "python", ".yml": "yaml", ".json": "json", ".sql": "sql", ".service": "ini"}
+_LINK = re.compile(r"(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))")
+_ITEM = re.compile(r"\s*([-*]|\d+\.) ")
+
+
+def main() -> int:
+    shutil.rmtree(STAGED, ignore_errors=True)
+    waiting = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/README.md"]
+    seen = set(waiting)
+    while waiting:
+        for target in stage(waiting.pop()):
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    assets = STAGED / "assets"
+    assets.mkdir(parents=True)
+    (assets / "site.css").write_text(CSS)
+    shutil.copy(mermaid(), assets / "mermaid.min.js")
+    return subprocess.call(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", str(ROOT / "mkdocs.yml")],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+
+
+def stage(path: Path) -> list[Path]:
+    """Copy a file, and return the files that it links to."""
+    relative = path.relative_to(ROOT)
+    if path.suffix in (".png", ".svg"):
+        _write(relative, path.read_bytes())
+        return []
+    if path.suffix != ".md":
+        source = f"# {relative}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{path.read_text()}\n````\n"
+        _write(relative.with_name(f"{relative.name}.md"), source.encode())
+        return []
+    targets: list[Path] = []
+
+    def relink(match: re.Match[str]) -> str:
+        target = (path.parent / match[1]).resolve()
+        if target.is_file():
+            targets.append(target)
+        shown = match[1] if target.suffix in (".md", ".png", ".svg") else f"{match[1]}.md"
+        return shown + (match[2] or "")
+
+    _write(relative, _LINK.sub(relink, as_python_markdown(path.read_text())).encode())
+    return targets
+
+
+def as_python_markdown(text: str) -> str:
+    """Add what Python-Markdown needs and GitHub does not: blank lines before lists and tables, four spaces in items."""
+    out: list[str] = []
+    fence = ""
+    in_list = False
+    for line in text.splitlines():
+        bare = line.lstrip()
+        before = out[-1] if out else ""
+        if not fence and before.strip():
+            starts_list = _ITEM.match(line) and not in_list
+            starts_table = bare.startswith("|") and not before.lstrip().startswith("|")
+            if starts_list or starts_table or (bare.startswith("```") and not in_list):
+                out.append("")
+        if not fence:
+            in_list = bool(_ITEM.match(line)) or (in_list and (not bare or line.startswith("  ") or bool(before.strip())))
+            in_list = in_list and not bare.startswith("#")
+        out.append(re.sub(r"^ {2,3}(?=\S)", "    ", line) if in_list else line)
+        if bare.startswith("```"):
+            fence = "" if fence else "```"
+    return "\n".join(out) + "\n"
+
+
+def _write(relative: Path, content: bytes) -> None:
+    target = STAGED / relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(content)
+
+
+def mermaid() -> Path:
+    """Return the JavaScript of Mermaid, from its npm package."""
+    found = DOWNLOADS / f"mermaid-{MERMAID}.min.js"
+    if not found.exists():
+        if shutil.which("npm") is None:
+            raise SystemExit("The documentation site needs Mermaid from its npm package: install Node.js and npm.")
+        DOWNLOADS.mkdir(parents=True, exist_ok=True)
+        subprocess.check_call(["npm", "pack", "--silent", f"mermaid@{MERMAID}"], cwd=DOWNLOADS, stdout=subprocess.DEVNULL)
+        package = DOWNLOADS / f"mermaid-{MERMAID}.tgz"
+        digest = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
+        if digest != MERMAID_SHA512:
+            raise SystemExit(f"{package} is not the package that was expected: its SHA-512 is {digest}.")
+        with tarfile.open(package) as archive:
+            file = archive.extractfile("package/dist/mermaid.min.js")
+            assert file is not None, "the package has the file"
+            found.write_bytes(file.read())
+        package.unlink()
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
