@@ -1,8 +1,8 @@
 """Build the documentation site into site/: gather the pages, fetch Mermaid once, run MkDocs.
 
-The pages stay where readers of the repository expect them, so they link to files outside docs/. This script copies every
-page and every file that a page links to into .cache/docs-site/pages, with the same relative paths. Files that are
-not Markdown become pages that show their source. The site needs no network to be viewed, and none to be built again.
+The pages stay where readers of the repository expect them, so they link to files outside docs/. This script copies
+every page, and every file that a page links to, into .cache/docs-site/pages with the same relative paths. Files that
+are not Markdown become pages that show their source. The site can be viewed and rebuilt without a network.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / ".cache" / "docs-site" / "pages"
 DOWNLOADS = ROOT / ".cache" / "docs-site"
+PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "tests/README.md")
 MERMAID = "11.17.2"
 MERMAID_SHA512 = "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
 CSS = """
@@ -34,7 +35,12 @@ _ITEM = re.compile(r"\s*([-*]|\d+\.) ")
 
 def main() -> int:
     shutil.rmtree(STAGED, ignore_errors=True)
-    waiting = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md"), ROOT / "tests/README.md"]
+    waiting = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *ROOT.glob("examples/**/README.md"),
+        ROOT / "tests/README.md",
+    ]
     seen = set(waiting)
     while waiting:
         for target in stage(waiting.pop()):
@@ -77,23 +83,26 @@ def stage(path: Path) -> list[Path]:
 def as_python_markdown(text: str) -> str:
     """Add what Python-Markdown needs and GitHub does not: blank lines before lists and tables, four spaces in items."""
     out: list[str] = []
-    fence = ""
-    in_list = False
+    in_fence = in_list = False
     for line in text.splitlines():
-        bare = line.lstrip()
-        before = out[-1] if out else ""
-        if not fence and before.strip():
-            starts_list = _ITEM.match(line) and not in_list
-            starts_table = bare.startswith("|") and not before.lstrip().startswith("|")
-            if starts_list or starts_table or (bare.startswith("```") and not in_list):
+        before = out[-1].strip() if out else ""
+        is_item = _ITEM.match(line) is not None
+        if not in_fence:
+            is_table = line.lstrip().startswith("|") and not before.startswith("|")
+            ends_fence = is_item and before == "```"
+            if before and (is_table or ends_fence or (not in_list and (is_item or _is_fence(line)))):
                 out.append("")
-        if not fence:
-            in_list = bool(_ITEM.match(line)) or (in_list and (not bare or line.startswith("  ") or bool(before.strip())))
-            in_list = in_list and not bare.startswith("#")
+            # An item goes on until text that is not indented follows a blank line.
+            goes_on = in_list and (not line.strip() or line.startswith("  ") or bool(before))
+            in_list = is_item or (goes_on and not line.startswith("#"))
         out.append(re.sub(r"^ {2,3}(?=\S)", "    ", line) if in_list else line)
-        if bare.startswith("```"):
-            fence = "" if fence else "```"
+        if _is_fence(line):
+            in_fence = not in_fence
     return "\n".join(out) + "\n"
+
+
+def _is_fence(line: str) -> bool:
+    return line.lstrip().startswith("```")
 
 
 def _write(relative: Path, content: bytes) -> None:
@@ -109,7 +118,8 @@ def mermaid() -> Path:
         if shutil.which("npm") is None:
             raise SystemExit("The documentation site needs Mermaid from its npm package: install Node.js and npm.")
         DOWNLOADS.mkdir(parents=True, exist_ok=True)
-        subprocess.check_call(["npm", "pack", "--silent", f"mermaid@{MERMAID}"], cwd=DOWNLOADS, stdout=subprocess.DEVNULL)
+        pack = ["npm", "pack", "--silent", f"mermaid@{MERMAID}"]
+        subprocess.check_call(pack, cwd=DOWNLOADS, stdout=subprocess.DEVNULL)
         package = DOWNLOADS / f"mermaid-{MERMAID}.tgz"
         digest = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
         if digest != MERMAID_SHA512:

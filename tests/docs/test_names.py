@@ -7,7 +7,7 @@ import tomllib
 
 from penstock.metrics.declared import DECLARED
 from penstock_sim.ablations import BUGS
-from tests.docs.markdown import ROOT, inline_code, text_of, written_pages
+from tests.docs.markdown import ROOT, inline_code, pages, text_of, written_pages
 
 
 def test_every_test_that_a_page_names_exists() -> None:
@@ -41,5 +41,13 @@ def test_the_table_of_layers_is_that_of_the_linter() -> None:
     expected = [[name for name in re.findall(r"\w+", layer) if name in here] for layer in layers]
     text = text_of("docs/internals/README.md")
     table = text[text.index("| layer, from the top") : text.index("Results travel up")]
-    rows = [re.findall(r"`(\w+?)(?:\.py)?`", row.split("|")[1]) for row in table.splitlines()[2:] if row.startswith("|")]
+    cells = [row.split("|")[1] for row in table.splitlines()[2:] if row.startswith("|")]
+    rows = [re.findall(r"`(\w+?)(?:\.py)?`", cell) for cell in cells]
     assert rows == expected
+
+
+def test_the_site_lists_every_page() -> None:
+    navigation = text_of("mkdocs.yml")
+    for page in pages():
+        if not re.fullmatch(r"docs/decisions/\d+.*|CODE_OF_CONDUCT.md", page):
+            assert f": {page}\n" in navigation, f"mkdocs.yml has no entry for {page}"
