@@ -45,8 +45,6 @@ def test_every_block_of_the_page_works(spark: SparkSession, tmp_path: Path) -> N
             clean = spark.read.format("penstock").option("kafka.bootstrap.servers", broker.bootstrap)
             written = clean.option("subscribe", "orders-clean").load
             eventually(lambda: written().count() == RECORDS, what="all rows in orders-clean", seconds_max=300)
-            for query in spark.streams.active:
-                query.processAllAvailable()
             lake = spark.read.format("lake").option("format", "delta").load(f"{tmp_path}/lake/orders")
             assert lake.count() == RECORDS
         finally:
