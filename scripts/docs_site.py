@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 STAGED = ROOT / ".cache" / "docs-site" / "pages"
 DOWNLOADS = ROOT / ".cache" / "docs-site"
-PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "tests/README.md")
+PAGES = ("*.md", "docs/**/*.md", "client/README.md", "tests/README.md", "examples/README.md", "examples/*/*/README.md")
 MERMAID = "11.17.2"
 MERMAID_SHA512 = "V6K3C8EBdEsPFZXSKMJe6ppQOENxuHARr9GvHX4hh47lAbhMRD9qf4oEK7LoaRQxULMa80/qt5gHO73aCleBBg=="
 CSS = """
@@ -70,7 +70,8 @@ def stage(path: Path) -> list[Path]:
     targets: list[Path] = []
 
     def relink(match: re.Match[str]) -> str:
-        target = (path.parent / match[1]).resolve()
+        # Not resolved: a page that is linked into a second folder stays there.
+        target = Path(os.path.normpath(path.parent / match[1]))
         if target.is_file():
             targets.append(target)
         shown = match[1] if target.suffix in (".md", ".png", ".svg") else f"{match[1]}.md"

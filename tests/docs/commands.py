@@ -116,12 +116,15 @@ def _check_make(words: list[str]) -> None:
 
 
 def _check_install(words: list[str]) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for word in words:
-        for named in re.findall(r"penstock\[([\w,]+)\]", word):
-            for extra in named.split(","):
-                if extra not in extras:
-                    raise Unknown(f"pyproject.toml has no extra {extra}")
+        named = re.fullmatch(r"(penstock|penstock-client)\[([\w,]+)\]", word)
+        if named is None:
+            continue
+        path = ROOT / ("client/pyproject.toml" if named[1] == "penstock-client" else "pyproject.toml")
+        extras = tomllib.loads(path.read_text())["project"]["optional-dependencies"]
+        for extra in named[2].split(","):
+            if extra not in extras:
+                raise Unknown(f"{path} has no extra {extra}")
 
 
 def _check_python(words: list[str]) -> None:

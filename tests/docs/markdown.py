@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PAGES = ("*.md", "docs/**/*.md", "client/README.md", "tests/README.md", "examples/README.md", "examples/*/*/README.md")
 GENERATED = ("docs/configuration.md", "docs/metrics.md")
 LANGUAGES = frozenset({"console", "python", "sql", "text", "mermaid", "yaml", "json", "properties"})
 MARKS = frozenset({"not run", "given", "fragment"})
@@ -68,7 +69,7 @@ class Block:
 
 def pages() -> list[str]:
     """Every page that people read first: README and its neighbours, docs/, and the READMEs of folders."""
-    found = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests/README.md", *ROOT.glob("examples/**/*.md")]
+    found = [path for pattern in PAGES for path in ROOT.glob(pattern)]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
 

@@ -13,7 +13,7 @@ from tests.docs.markdown import ROOT, anchors, inline_code, pages, prose, writte
 
 SOURCES = ROOT / "src" / "penstock"
 _LINK = re.compile(r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(([^)\s]+)\)")
-_ROOTS = ("src/", "tests/", "docs/", "examples/", "ops/", "benchmarks/", "scripts/", "requirements/")
+_ROOTS = ("src/", "client/", "tests/", "docs/", "examples/", "ops/", "benchmarks/", "scripts/", "requirements/")
 # Files of other projects, and files that readers write.
 _ELSEWHERE = frozenset({"pyspark/daemon.py"})
 
@@ -40,10 +40,10 @@ def _files() -> frozenset[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether a path exists, from the root or as the end of a path below src/ or examples/."""
+    """Whether a path exists, from the root or as the end of a path below src/, client/src/ or examples/."""
     if (ROOT / path).exists():
         return True
-    pattern = re.compile(rf"(src/(.+/)?|examples/(.+/)?)?{fnmatch.translate(path)}")
+    pattern = re.compile(rf"((client/)?src/(.+/)?|examples/(.+/)?)?{fnmatch.translate(path)}")
     return any(pattern.match(each) for each in _files())
 
 
