@@ -17,7 +17,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs lock release-check clean
+.PHONY: abuse chaos failover fuzz crash diff sim help run setup test test-all flaky coverage check format bench bench-cluster bench-spark spark-chaos docs docs-site lock release-check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ docs: $(DEV_READY) ## Write docs/configuration.md and docs/metrics.md again from
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
 	@$(BIN)/python -m penstock.metrics.reference > docs/metrics.md
 
+docs-site: .venv-docs/ready ## Build the documentation site into site/; it needs no network to be viewed (the first build needs npm)
+	@.venv-docs/bin/python scripts/docs_site.py
+	@echo "open site/index.html"
+
 FRAMES ?= 200000
 SEED ?= 1
 fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=)
@@ -114,9 +118,10 @@ lock: $(DEV_READY) ## Compile the locks again after a change of dependencies (AR
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra spark -c requirements/run.lock -o requirements/spark.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
+	$(COMPILE) $(ARGS) requirements/docs.in -o requirements/docs.lock
 
 clean: ## Remove what was built; data stays
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info client/src/*.egg-info
+	rm -rf .venv .venv-docs site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info client/src/*.egg-info
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
@@ -134,4 +139,10 @@ $(SPARK_READY): $(RUN_READY) requirements/spark.lock
 
 $(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.lock
+	@touch $@
+
+# Apart from .venv: the site's tools and the broker's dependencies do not have to agree.
+.venv-docs/ready: $(BIN)/python requirements/docs.lock
+	@$(BIN)/python -m venv --clear .venv-docs
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock
 	@touch $@

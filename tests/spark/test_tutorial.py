@@ -28,11 +28,12 @@ def test_every_block_of_the_tutorial_works(spark: SparkSession, tmp_path: Path) 
     pytest.importorskip("matplotlib", reason="the tutorial draws: pip install matplotlib")
     images = Path(os.environ.get("PENSTOCK_TUTORIAL_IMAGES", tmp_path))
     with BrokerProcess() as broker:
-        space: dict[str, Any] = {"images": str(images), "__name__": "tutorial"}
+        space: dict[str, Any] = {"__name__": "tutorial"}
         for number, code in enumerate(blocks(), start=1):
             # The session is there already; the broker and the folder are the test's own.
             code = code.replace("localhost:9092", broker.bootstrap).replace("/tmp/penstock-tutorial", str(tmp_path))
             exec(compile(code, f"{PAGE.name} block {number}", "exec"), space)
+            space["images"] = str(images)
         assert (len(space["good"]), len(space["bad"])) == (3588, 12)
         assert space["stored"].count() == space["stored"].distinct().count() == 3588
         assert len(space["written"]) >= 6 * 18 and set(space["written"]["n"]) <= {29, 30}

@@ -21,6 +21,19 @@ def free_ports(count: int) -> list[int]:
     return [each.number for each in found]
 
 
+def adjacent_ports(count: int) -> list[int]:
+    """Return free ports that follow each other, for a command that is given the first one only."""
+    for _ in range(1000):
+        first = ReservedPort(HOST)
+        try:
+            found = [first, *(ReservedPort(HOST, first.number + distance) for distance in range(1, count))]
+        except OSError:
+            continue
+        _reserved.extend(found)
+        return [each.number for each in found]
+    raise AssertionError(f"no {count} adjacent ports are free")
+
+
 def answers(port: int, *, host: str = HOST) -> bool:
     """Say whether a Kafka broker answers ApiVersions (version 0) on this port."""
     request = bytes.fromhex("0000000a0012000000000001ffff")

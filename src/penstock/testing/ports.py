@@ -5,9 +5,11 @@ client may get it as its own, even by connecting to itself, and then the broker 
 from outside that range, and reserved: no other process that asks here is given it.
 """
 
+import errno
 import os
 import socket
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from random import SystemRandom
 
@@ -19,8 +21,9 @@ _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 class ReservedPort:
     """A port of a host that nothing listens on, reserved until `release`, or until this object is gone."""
 
-    def __init__(self, host: str) -> None:
-        self.number, reservation = _reserve(host)
+    def __init__(self, host: str, number: int = 0) -> None:
+        """Reserve this port, or any if it is 0. Raises OSError if the port is taken."""
+        self.number, reservation = _reserve_port(host, number) if number else _reserve(host)
         self._release = weakref.finalize(self, os.close, reservation) if reservation is not None else None
 
     def release(self) -> None:
@@ -33,14 +36,19 @@ def _reserve(host: str) -> tuple[int, int | None]:
     candidates = _outside_of_clients()
     random = SystemRandom()
     for _ in range(_TRIES if candidates else 0):
-        port = random.choice(candidates)
-        reservation = _reservation(port)
-        if reservation is not None and _is_free(host, port):
-            return port, reservation
-        if reservation is not None:
-            os.close(reservation)
+        with suppress(OSError):
+            return _reserve_port(host, random.choice(candidates))
     with socket.create_server((host, 0)) as server:
         return int(server.getsockname()[1]), None
+
+
+def _reserve_port(host: str, port: int) -> tuple[int, int | None]:
+    reservation = _reservation(port)
+    if reservation is not None and _is_free(host, port):
+        return port, reservation
+    if reservation is not None:
+        os.close(reservation)
+    raise OSError(errno.EADDRINUSE, f"port {port} is taken")
 
 
 def _outside_of_clients() -> range:

@@ -1,0 +1,217 @@
+"""Runs the blocks of a page in order, in a folder and beside a broker made for them.
+
+The documented ports are replaced by free ones, in commands and in the output that is shown. Commands that run until
+Ctrl-C stay up until the end of their block, and are then interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from penstock.testing import BrokerProcess
+from tests.docs.markdown import ROOT, Block, Command
+from tests.support.eventually import eventually
+from tests.support.ports import adjacent_ports, free_ports
+
+# Far longer than any of them takes: a command that needs it hangs.
+COMMAND_S_MAX = 240
+ENDLESS: Final = re.compile(r"penstock (cluster )?start\b|--follow\b|--watch\b")
+SERVERS: Final = re.compile(r"penstock (cluster )?start\b")
+INTERRUPTED: Final = (0, 128 + signal.SIGINT, -signal.SIGINT)
+
+
+class Endless:
+    """A command that runs until it is interrupted."""
+
+    def __init__(self, words: Sequence[str], folder: Path, environment: dict[str, str], what: str) -> None:
+        self._what = what
+        self._path = folder / f"output-{len(list(folder.glob('output-*')))}"
+        with self._path.open("wb") as output:
+            # Its own process group gets the signal, as from a terminal.
+            self._process = subprocess.Popen(
+                words, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def output(self) -> str:
+        return self._path.read_text()
+
+    def wait_for(self, lines: Sequence[str]) -> None:
+        """Wait for what is shown; if nothing is, for any output at all."""
+
+        def is_there() -> bool:
+            assert self._process.poll() is None, f"{self._what} ended: {self.output}"
+            return bool(self.output.strip()) and all(line in self.output for line in lines)
+
+        eventually(is_there, what=f"the output of {self._what}")
+
+    def interrupt(self) -> None:
+        try:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGINT)
+            code = self._process.wait(COMMAND_S_MAX)
+        finally:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait()
+        assert code in INTERRUPTED, f"{self._what} ended with {code}: {self.output}"
+
+
+class Shell:
+    """What a reader has who follows one page from top to bottom."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._broker: BrokerProcess | None = None
+        self._stack = ExitStack()
+        first, second, third = adjacent_ports(3)
+        (metrics,) = free_ports(1)
+        self._ports = {"9092": first, "9093": second, "9094": third, "9404": metrics}
+        for name in ("examples", "ops"):
+            (folder / name).symlink_to(ROOT / name)
+        (folder / "server.properties").write_text("log.retention.check.interval.ms=60000\n")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def broker(self) -> BrokerProcess:
+        if self._broker is None:
+            # The documented address is that of one node with the documented port.
+            self._broker = self._stack.enter_context(BrokerProcess(host="localhost", port=self._ports["9092"]))
+        return self._broker
+
+    def run(self, block: Block) -> None:
+        starts_own = any(SERVERS.search(command.text) for command in block.commands_if_console)
+        if not starts_own:
+            assert self.broker.is_running
+        elif self._broker is not None:
+            # The same port is started by the block itself.
+            self._broker.stop()
+        try:
+            if given := block.marks.get("given"):
+                GIVEN[given](self.broker.bootstrap)
+            if block.language == "python":
+                self._run_python(block)
+            else:
+                self._run_console(block)
+        finally:
+            if starts_own and self._broker is not None:
+                self._broker.start()
+
+    def _run_console(self, block: Block) -> None:
+        with ExitStack() as endless:
+            for command in block.commands:
+                words = ["bash", "-c", self._substituted(command.text)]
+                what = f"{block}: $ {command.text}"
+                if ENDLESS.search(command.text):
+                    self._begin(words, what, endless, command.output)
+                else:
+                    self._check(words, what, command)
+
+    def _run_python(self, block: Block) -> None:
+        script = self.folder / f"test_block_{block.line}.py"
+        script.write_text(self._substituted(block.text))
+        if "def test_" in block.text:
+            words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(script)]
+        else:
+            words = [sys.executable, str(script)]
+        if ".run()" in block.text:
+            with ExitStack() as endless:
+                self._begin(words, str(block), endless, ())
+        else:
+            self._check(words, str(block), Command("", ()))
+
+    def _begin(self, words: list[str], what: str, endless: ExitStack, lines: Sequence[str]) -> None:
+        process = Endless(words, self.folder, self._environment(), what)
+        endless.callback(process.interrupt)
+        process.wait_for([self._substituted(line) for line in lines])
+
+    def _check(self, words: list[str], what: str, command: Command) -> None:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self._environment(),
+            # As a terminal shows it: both streams.
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=COMMAND_S_MAX,
+            check=False,
+        )
+        assert done.returncode == 0, f"{what} ended with {done.returncode}: {done.stdout}"
+        for line in command.output:
+            shown = self._substituted(line)
+            assert shown in done.stdout, f"{what} does not print {shown!r}: {done.stdout}"
+
+    def _substituted(self, text: str) -> str:
+        return re.sub(r"\b(9092|9093|9094|9404)\b", lambda port: str(self._ports[port[0]]), text)
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PENSTOCK_BOOTSTRAP": f"localhost:{self._ports['9092']}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def _topic(bootstrap: str, name: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    if name in admin.list_topics(timeout=30).topics:
+        admin.delete_topics([name])[name].result(30)
+    admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+
+
+def _produce(bootstrap: str, topic: str, records: Sequence[dict[str, Any]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for record in records:
+        producer.produce(topic, **record)
+    assert producer.flush(30) == 0
+
+
+def json_orders(bootstrap: str) -> None:
+    _topic(bootstrap, "orders", 3)
+    orders = [{"city": city, "amount": amount} for amount, city in enumerate(["Bern", "Oslo", "Bern"], start=1)]
+    orders.append({"city": "Rome"})
+    _produce(bootstrap, "orders", [{"key": each["city"], "value": json.dumps(each)} for each in orders])
+
+
+def a_group_and_dead_letters(bootstrap: str) -> None:
+    _produce(bootstrap, "orders", [{"value": "1", "partition": 0}])
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
+    try:
+        consumer.commit(offsets=[TopicPartition("orders", 0, 1)], asynchronous=False)
+    finally:
+        consumer.close()
+    _topic(bootstrap, "orders.dlq", 1)
+    headers = [
+        ("penstock.dlq.source.topic", b"orders"),
+        ("penstock.dlq.source.partition", b"0"),
+        ("penstock.dlq.source.offset", b"0"),
+    ]
+    _produce(bootstrap, "orders.dlq", [{"value": "1", "headers": headers}])
+
+
+GIVEN: Final[dict[str, Callable[[str], None]]] = {
+    "JSON records in orders": json_orders,
+    "a group billing and dead letters of orders": a_group_and_dead_letters,
+}
