@@ -69,6 +69,11 @@ class SharedDecision(NamedTuple, Generic[R]):
     timer: tuple[Hashable, int] | None = None
     """One to be set at once, whatever becomes of the records; in milliseconds."""
 
+    def alone(self, ticket: Ticket) -> Decision[R]:
+        """Return the same as a decision that is written on its own."""
+        timers: dict[Hashable, int | None] = {} if self.timer is None else dict([self.timer])
+        return Decision(self.records, replies=[(ticket, self.reply)], timers=timers)
+
 
 @dataclass(frozen=True, slots=True)
 class Expired:

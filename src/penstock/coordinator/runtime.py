@@ -1,65 +1,119 @@
-"""The shards of one internal topic on this node, each with its runner.
+"""The coordinators of one internal topic on this node: a shard for each partition that it leads.
 
-Hands commands to the runner of their partition and makes and stops runners as leaders change. Calls
-go to shard_runner.py. Refuses: NotCoordinator for what it does not lead, and what the runner refuses.
+Finds the shard of a key, starts and stops shards as the metadata image moves leaders, and hands commands to them.
+What groups and transactions have in common stands here; they tell their own shards what else they need of the image.
+Calls go to shard_runner.py. Refuses: NotCoordinator for keys of other nodes, CoordinatorLoadInProgress.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from penstock.coordinator.decision import Performer, TransactionEnd
-from penstock.coordinator.errors import NotCoordinator
+from penstock.coordinator.errors import CoordinatorLoadInProgress, NotCoordinator
+from penstock.coordinator.keys import partition_of
+from penstock.coordinator.partition_log import PartitionLog
 from penstock.coordinator.shard import Shard, ShardLog
 from penstock.coordinator.shard_runner import ShardRunner
 from penstock.coordinator.shared import Done, SharedTurn
+from penstock.metadata.delta import Delta
+from penstock.metadata.image import Image
 from penstock.model.errors import Refusal
+from penstock.model.ids import NodeId, TopicName
 from penstock.ports.clock import Clock
+from penstock.replication.replicas import Replicas
 from penstock.storage.verification import Verification
 
-R = TypeVar("R")
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=Shard[Any])
 
 
-class Coordinator(Generic[R]):
-    """All shards of one internal topic on this node, by partition index."""
-
-    def __init__(self, make_shard: Callable[[int], Shard[R]], clock: Clock, performer: Performer | None = None) -> None:
-        self._make_shard = make_shard
+class CoordinatorRuntime(Generic[S]):
+    def __init__(
+        self,
+        topic: TopicName,
+        *,
+        node_id: NodeId,
+        replicas: Replicas,
+        clock: Clock,
+        make_shard: Callable[[], S],
+        commit_timeout_ms: Callable[[], int],
+        performer: Performer | None = None,
+    ) -> None:
+        self._topic = topic
+        self._node_id = node_id
+        self._replicas = replicas
         self._clock = clock
+        self._make_shard = make_shard
+        self._commit_timeout_ms = commit_timeout_ms
         self._performer = performer
-        self._runners: dict[int, ShardRunner[R]] = {}
+        self.partition_count = 0
+        self.epochs: dict[int, int] = {}
+        """The partitions that this node leads, and in which leader epoch."""
+        self._runners: dict[int, ShardRunner[Any]] = {}
+        self._shards: dict[int, S] = {}
+        """Also those that are being loaded: they must not miss what changes meanwhile."""
         self._turn = SharedTurn()
+        self.on_taken: Callable[[int], None] = lambda index: None
+        """Called for a shard that is loaded later than the image asked for it."""
+        replicas.opened_late.append(self._opened_late)
 
-    def lead(self, index: int, shard_log: ShardLog) -> None:
-        """This node has become the leader of the partition: load its shard."""
-        self.resign(index)
-        self._runners[index] = ShardRunner(
-            index, lambda: self._make_shard(index), shard_log, self._clock, self._performer, self._turn
-        )
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._shards.values())
 
-    def resign(self, index: int) -> None:
-        """It no longer is: everybody who waits is sent to look for the new one."""
-        runner = self._runners.pop(index, None)
-        if runner is not None:
-            runner.stop()
+    def get(self, index: int) -> S | None:
+        return self._shards.get(index)
 
-    def close(self) -> None:
-        for index in list(self._runners):
-            self.resign(index)
+    def index_of(self, key: str) -> int:
+        if not self.partition_count:
+            raise NotCoordinator
+        return partition_of(key, self.partition_count)
 
-    def submit(self, index: int, command: Any) -> "asyncio.Future[Any]":
+    def _runner_of(self, key: str) -> ShardRunner[Any]:
+        """Return the runner of a key. Refuses with a retriable error while this node opens the log that it leads."""
+        index = self.index_of(key)
+        if index not in self.epochs and self._replicas.is_opening(self._topic, index):
+            state = self._replicas.image.partition(self._topic, index)
+            if state is not None and state.leader == self._node_id:
+                raise CoordinatorLoadInProgress
+        return self._runner(index)
+
+    def _runner(self, index: int) -> ShardRunner[Any]:
+        runner = self._runners.get(index)
+        if runner is None:
+            raise NotCoordinator
+        return runner
+
+    # -- commands about a key --------------------------------------------------------------
+
+    def submit(self, key: str, command: Any) -> "asyncio.Future[Any]":
+        """Run a command about a key; the future has its reply. Raises at once if the key is not served here."""
+        return self._runner_of(key).submit(command)
+
+    def share(self, key: str, command: Any, done: Done) -> None:
+        """Run a command whose records may be written with those of others.
+
+        `done` gets its reply, maybe before this returns. Raises at once if the key is not served here.
+        """
+        _share(self._runner_of(key), command, done)
+
+    async def loaded(self, key: str) -> None:
+        """Wait until the key's shard has been read, if it is being read here."""
+        if self.partition_count:
+            await self.partition_loaded(self.index_of(key))
+
+    # -- commands to a partition -----------------------------------------------------------
+
+    def submit_to(self, index: int, command: Any) -> "asyncio.Future[Any]":
         """Run a command; the future has its reply. Raises at once if the partition is not served here."""
         return self._runner(index).submit(command)
 
-    def share(self, index: int, command: Any, done: Done) -> None:
-        """Run a command that need not be written on its own; `done` gets its reply, maybe before this returns.
-
-        Raises at once if the partition is not served here.
-        """
-        runner = self._runner(index)
-        if not runner.share(command, done):
-            runner.submit(command).add_done_callback(partial(_hand_over, done))
+    def share_with(self, index: int, command: Any, done: Done) -> None:
+        """Run a command whose records may be written with those of others; see `share`."""
+        _share(self._runner(index), command, done)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
@@ -69,26 +123,104 @@ class Coordinator(Generic[R]):
         """Call before the transaction coordinator is asked; None if the transaction is open here already."""
         return self._runner(index).begin_verification(producer_id, producer_epoch)
 
-    def _runner(self, index: int) -> "ShardRunner[R]":
-        runner = self._runners.get(index)
-        if runner is None:
-            raise NotCoordinator
-        return runner
+    async def ask_all(self, command: Any) -> list[Any]:
+        """Return the joined replies of all shards here, each a list. Refuses while one of them is loaded."""
+        futures = []
+        for index in self.epochs:
+            try:
+                futures.append(self.submit_to(index, command))
+            except NotCoordinator:
+                continue
+        found: list[Any] = []
+        for answer in await asyncio.gather(*futures, return_exceptions=True):
+            if not isinstance(answer, BaseException):
+                found += answer
+            elif not isinstance(answer, NotCoordinator):
+                raise answer
+        return found
 
-    async def run(self, index: int, command: Any) -> Any:
-        return await self.submit(index, command)
-
-    def active(self) -> Iterator[tuple[int, Shard[R]]]:
-        """The shards that are loaded, to read or to give new settings."""
+    def active(self) -> Iterator[tuple[int, Shard[Any]]]:
+        """Return the shards that are loaded, to read or to give new settings."""
         for index, runner in list(self._runners.items()):
             if runner.is_active:
                 yield index, runner.shard
 
-    async def loaded(self, index: int) -> None:
+    async def partition_loaded(self, index: int) -> None:
         """Wait until the partition's load has ended, well or not."""
         runner = self._runners.get(index)
         if runner is not None:
             await runner.loaded()
+
+    # -- leaders ---------------------------------------------------------------------------
+
+    def image_changed(self, delta: Delta, image: Image) -> list[int]:
+        """Follow the leaders of the topic's partitions; returns those that are loaded from now on."""
+        if any(topic.name == self._topic for topic in delta.topics_deleted):
+            for index in list(self.epochs):
+                self._resign(index)
+        topic = image.topics.get(self._topic)
+        self.partition_count = 0 if topic is None else len(topic.partitions)
+        if topic is None:
+            return []
+        taken: list[int] = []
+        for index in sorted(delta.partitions_changed.get(topic.id, ())):
+            state = topic.partitions[index]
+            if state.leader != self._node_id:
+                self._resign(index)
+            # A new epoch may mean that another node has led in between.
+            elif self.epochs.get(index) != state.leader_epoch and self._take(index, state.leader_epoch):
+                taken.append(index)
+        return taken
+
+    def _opened_late(self, topic: TopicName, index: int) -> None:
+        state = self._replicas.image.partition(topic, index)
+        if topic != self._topic or state is None or state.leader != self._node_id:
+            return
+        if self.epochs.get(index) != state.leader_epoch and self._take(index, state.leader_epoch):
+            self.on_taken(index)
+
+    def _take(self, index: int, leader_epoch: int) -> bool:
+        partition = self._replicas.find(self._topic, index)
+        if partition is None:
+            if not self._replicas.is_opening(self._topic, index):
+                log.error("cannot coordinate %s-%d: its log is offline", self._topic, index)
+            return False
+        self.epochs[index] = leader_epoch
+        self.lead(index, PartitionLog(partition, self._clock, self._commit_timeout_ms))
+        return True
+
+    def lead(self, index: int, shard_log: ShardLog) -> None:
+        """Load the shard of a partition that this node has become the leader of."""
+        self._stop_runner(index)
+        self._runners[index] = ShardRunner(
+            index, partial(self._new_shard, index), shard_log, self._clock, self._performer, self._turn
+        )
+
+    def _new_shard(self, index: int) -> S:
+        shard = self._shards[index] = self._make_shard()
+        return shard
+
+    def _resign(self, index: int) -> None:
+        """Refuse all that waits for a shard: its clients look for the new coordinator."""
+        self._stop_runner(index)
+        self.epochs.pop(index, None)
+        self._shards.pop(index, None)
+
+    def _stop_runner(self, index: int) -> None:
+        runner = self._runners.pop(index, None)
+        if runner is not None:
+            runner.stop()
+
+    def close(self) -> None:
+        """Stop all shards; what waits for them is answered with NOT_COORDINATOR."""
+        self.epochs.clear()
+        for index in list(self._runners):
+            self._stop_runner(index)
+
+
+def _share(runner: ShardRunner[Any], command: Any, done: Done) -> None:
+    if not runner.share(command, done):
+        runner.submit(command).add_done_callback(partial(_hand_over, done))
 
 
 def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
@@ -97,3 +229,13 @@ def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
         done(future.result(), None)
     else:
         done(None, error if isinstance(error, Refusal) else Refusal(f"failed: {error!r}"))
+
+
+async def answer_of(reply: "asyncio.Future[Any]", command: Any) -> Any:
+    """Return the reply, or raise a Refusal: an error of one key, which is logged, must not cost a connection."""
+    try:
+        return await reply
+    except Refusal:
+        raise
+    except Exception as error:
+        raise Refusal(f"{type(command).__name__} failed") from error

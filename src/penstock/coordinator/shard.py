@@ -12,12 +12,14 @@ from penstock.storage.verification import Verification
 
 R = TypeVar("R")
 Staged = TypeVar("Staged", contravariant=True)
-Decided = TypeVar("Decided")
 
 
 class Shard(Protocol[R]):
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[R]:
-        """Answer a command. Changes nothing; `now` is wall time in milliseconds."""
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[R] | SharedDecision[R]:
+        """Answer a command. Changes nothing; `now` is wall time in milliseconds.
+
+        A shared decision may be written together with others. It must not depend on what they write.
+        """
         ...
 
     def adopt(self, drafts: dict[str, Any]) -> None:
@@ -51,15 +53,6 @@ class StagingShard(Protocol[Staged]):
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         """Let what the producer has staged count, or drop it. A producer that has staged nothing changes nothing."""
-        ...
-
-
-@runtime_checkable
-class SharingShard(Protocol[Decided]):
-    """A shard some of whose commands may be written together."""
-
-    def decide_shared(self, command: Any, *, now: int) -> SharedDecision[Decided] | None:
-        """Answer a command as `decide` would; None if it must be decided and written on its own."""
         ...
 
 

@@ -21,11 +21,12 @@ from penstock.coordinator.decision import (
     Expired,
     InTransaction,
     Performer,
+    SharedDecision,
     Ticket,
     TransactionEnd,
 )
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.shard import Shard, ShardLog, SharingShard, StagingShard
+from penstock.coordinator.shard import Shard, ShardLog, StagingShard
 from penstock.coordinator.shared import RECORD_OVERHEAD, Done, Entries, SharedEntry, SharedTurn, answer, refuse
 from penstock.coordinator.timers import Timers
 from penstock.model.errors import (
@@ -137,16 +138,14 @@ class ShardRunner(Generic[R]):
         """Decide now, write with others later; False if the command is one to be submitted."""
         if self._phase is not _ACTIVE:
             self._check_active()
-        if self._sharing is None:
-            return False
         try:
-            decided = self._sharing.decide_shared(command, now=self._clock.wall_ms())
+            decided = self.shard.decide(command, ticket=NO_TICKET, now=self._clock.wall_ms())
         except Refusal:
             raise
         except Exception as error:
             log.exception("shard %d could not decide on %r", self._index, command)
             raise Refusal(f"{type(command).__name__} failed") from error
-        if decided is None:
+        if type(decided) is not SharedDecision:
             return False
         records, reply, timer = decided
         encoded, size, encode = [], 0, self.shard.encode
@@ -191,7 +190,8 @@ class ShardRunner(Generic[R]):
         """Decide and carry out; gives back what kept it from being done. Nothing has changed then."""
         now = self._clock.wall_ms()
         try:
-            decision = self.shard.decide(command, ticket=ticket, now=now)
+            decided = self.shard.decide(command, ticket=ticket, now=now)
+            decision = decided.alone(ticket) if isinstance(decided, SharedDecision) else decided
             self._append(decision, now)
         except Refusal as refusal:
             return _for_client(refusal)
@@ -379,7 +379,6 @@ class ShardRunner(Generic[R]):
         self._phase = _Phase.LOADING
         self.shard = self._make_shard()
         self._staging: StagingShard[R] | None = self.shard if isinstance(self.shard, StagingShard) else None
-        self._sharing: SharingShard[R] | None = self.shard if isinstance(self.shard, SharingShard) else None
         self._load_task = asyncio.ensure_future(self._load())
 
     def _reload(self) -> None:

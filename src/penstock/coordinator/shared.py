@@ -1,7 +1,7 @@
 """What several commands write together: one batch for all that comes in one turn of the event loop.
 
 A sync, a system call and the making of a batch are then paid once. Only commands of which a shard
-says so share (`SharingShard`): nothing decided before the batch is written may hang on its records,
+says so share (`SharedDecision`): nothing decided before the batch is written may hang on its records,
 so they are applied after the append, as always, and a refused append has changed nothing.
 """
 

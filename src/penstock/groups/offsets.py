@@ -117,9 +117,9 @@ class Offsets:
         yield from dict.fromkeys([*(key for key, _ in self.all_of(group_id)), *self.pending.of(group_id)])
 
 
-def commit(group: Group | None, command: OffsetCommit, turn: Turn) -> None:
-    """Write the offsets; a commit from outside of the group protocol makes the group if need be."""
-    records, reply = commit_records(group, command, now=turn.now, settings=turn.settings)
+def commit_to_unknown_group(command: OffsetCommit, turn: Turn) -> None:
+    """Write the offsets; a commit from outside of the group protocol creates the group."""
+    records, reply = commit_records(None, command, now=turn.now, settings=turn.settings)
     turn.decision.records += records
     turn.answer(reply)
 

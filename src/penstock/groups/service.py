@@ -13,7 +13,7 @@ from typing import Any
 from penstock.config.settings import BrokerSettings
 from penstock.controller.features import GROUP_VERSION
 from penstock.coordinator.decision import TransactionEnd
-from penstock.coordinator.led_shards import LedShards, answer_of
+from penstock.coordinator.runtime import CoordinatorRuntime, answer_of
 from penstock.coordinator.shared import Done
 from penstock.groups.commands import ForgetTopics, ListedGroup, ListGroups, OffsetCommit
 from penstock.groups.configured import consumer_settings, group_settings
@@ -50,7 +50,7 @@ class Groups:
         self._settings_of: dict[str, ConsumerSettings] = {}
         self._image: Image = EMPTY
         self._topics = Topics()
-        self._shards: LedShards[GroupShard] = LedShards(
+        self._shards: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS,
             node_id=node_id,
             replicas=replicas,
@@ -97,7 +97,7 @@ class Groups:
         None: the transaction is open in the group's partition already, and nobody has to be asked.
         """
         index = self.offsets_partition(group_id).partition
-        return self._shards.runtime.begin_verification(index, producer_id, producer_epoch)
+        return self._shards.begin_verification(index, producer_id, producer_epoch)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write a marker to a partition of `__consumer_offsets`; done when it is committed and its offsets count.
@@ -106,7 +106,7 @@ class Groups:
         InvalidProducerEpoch, TransactionCoordinatorFenced, and what every coordinator refuses, which is
         to be tried again; a marker that is written twice ends nothing the second time.
         """
-        return self._shards.runtime.end_transaction(index, end)
+        return self._shards.end_transaction(index, end)
 
     # -- many groups -----------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Groups:
 
         The image is at least as new as that of any leader before, so a topic that it lacks is gone.
         """
-        await self._shards.runtime.loaded(index)
+        await self._shards.partition_loaded(index)
         shard = self._shards.get(index)
         if shard is None:
             return
@@ -215,7 +215,7 @@ class Groups:
 
     def _run_quietly(self, index: int, command: ForgetTopics) -> None:
         try:
-            future = self._shards.runtime.submit(index, command)
+            future = self._shards.submit_to(index, command)
         except Refusal:
             # Being loaded: what is to be done will be seen at the end of that.
             return

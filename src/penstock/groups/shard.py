@@ -79,7 +79,7 @@ class GroupShard:
             LeaveGroup: self._leave,
             ConsumerGroupHeartbeat: self.consumers.heartbeat,
             ConsumerGroupDescribe: self.consumers.describe,
-            OffsetCommit: self._commit,
+            OffsetCommit: offsets.commit_to_unknown_group,
             TxnOffsetCommit: self._commit_in_transaction,
             OffsetFetch: self._fetch,
             OffsetDelete: self._delete_offsets,
@@ -96,16 +96,15 @@ class GroupShard:
 
     # -- what the runtime calls ------------------------------------------------------------
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[GroupRecord]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[GroupRecord] | SharedDecision[GroupRecord]:
+        if type(command) is OffsetCommit and (group := self.groups.get(command.group_id)) is not None:
+            return self._commit(group, command, now)
         turn = Turn(self.settings, ticket, now)
         self._deciders[type(command)](command, turn)
         return turn.decision
 
-    def decide_shared(self, command: OffsetCommit, *, now: int) -> SharedDecision[GroupRecord] | None:
-        """A commit to a known group hangs on its members alone, which no commit changes; another makes the group."""
-        group = self.groups.get(command.group_id)
-        if group is None:
-            return None
+    def _commit(self, group: Group, command: OffsetCommit, now: int) -> SharedDecision[GroupRecord]:
+        """Commit to a known group. Whether that is allowed depends on its members alone, which no commit changes."""
         written, reply = offsets.commit_records(group, command, now=now, settings=self.settings)
         member = self._heard_of(group, command) if written else None
         timer = None if member is None else rebalance.session_timer(command.group_id, member)
@@ -203,15 +202,8 @@ class GroupShard:
         else:
             self.consumers.leave(consumer, command, turn)
 
-    def _commit(self, command: OffsetCommit, turn: Turn) -> None:
-        group = self.groups.get(command.group_id)
-        offsets.commit(group, command, turn)
-        member = self._heard_of(group, command) if turn.decision.records else None
-        if member is not None:
-            turn.set_timer(*rebalance.session_timer(command.group_id, member))
-
     @staticmethod
-    def _heard_of(group: Group | None, command: OffsetCommit) -> Member | None:
+    def _heard_of(group: Group, command: OffsetCommit) -> Member | None:
         """A commit shows that the member is alive, as a heartbeat does."""
         if isinstance(group, ClassicGroup) and group.state in _HEARD_IN:
             return group.members.get(command.member_id)

@@ -19,7 +19,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 
 from penstock.coordinator.decision import InTransaction
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
-from penstock.coordinator.led_shards import answer_of
+from penstock.coordinator.runtime import answer_of
 from penstock.groups.commands import OffsetCommitReply, OffsetToCommit, TxnOffsetCommit
 from penstock.groups.errors import InvalidGroupId
 from penstock.handlers.context import Context, Request

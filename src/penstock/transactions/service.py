@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config.settings import BrokerSettings
-from penstock.coordinator.led_shards import LedShards, answer_of
+from penstock.coordinator.runtime import CoordinatorRuntime, answer_of
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, EMPTY, Image
 from penstock.model.errors import Refusal
@@ -60,7 +60,7 @@ class Transactions:
         self._take_producer_id = take_producer_id
         self._settings: TransactionSettings = transaction_settings(current_settings(), {})
         self._image: Image = EMPTY
-        self._shards: LedShards[TransactionShard] = LedShards(
+        self._shards: CoordinatorRuntime[TransactionShard] = CoordinatorRuntime(
             TRANSACTION_STATE,
             node_id=node_id,
             replicas=replicas,
@@ -136,13 +136,13 @@ class Transactions:
     async def _abort_timed_out(self, index: int, action: AbortNeedsProducerId) -> None:
         try:
             fresh = await self._take_producer_id()
-            await self._shards.runtime.run(index, AbortTimedOut(action.transactional_id, fresh))
+            await self._shards.submit_to(index, AbortTimedOut(action.transactional_id, fresh))
         except Refusal as refusal:
             # The shard asks again.
             log.info("%s is not aborted yet: %s", action.transactional_id, refusal)
 
     async def _complete(self, index: int, command: MarkersWritten) -> None:
-        await self._shards.runtime.run(index, command)
+        await self._shards.submit_to(index, command)
 
     def _is_gone(self, partition: TopicPartition) -> bool:
         topic = self._image.topics.get(partition.topic)

@@ -1,10 +1,14 @@
 """A clock that is moved by hand, a log in memory that commits when told to, and a shard that counts."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from penstock.coordinator.decision import Decision, Expired, InTransaction, SharedDecision, Ticket, TransactionEnd
+from penstock.coordinator.runtime import CoordinatorRuntime
 from penstock.model.errors import NO_ERROR, Corruption, Refusal
+from penstock.model.ids import NodeId
+from penstock.model.topic import CONSUMER_OFFSETS
+from penstock.replication.replicas import Replicas
 from penstock.storage.marker import encode_marker
 from penstock.storage.verification import Verification
 from penstock.wire.batch import BatchHeader, patch_offset_and_epoch
@@ -111,7 +115,7 @@ class CountingShard:
         self.loaded_at: int | None = None
         self.fails_on: int | None = None
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
         decision: Decision[int] = Decision()
         if isinstance(command, Expired):
             command = ("add", 1000) if command.timer == "alarm" else ("nothing",)
@@ -178,10 +182,27 @@ class CountingShard:
 class SharingShard(CountingShard):
     """One whose additions may share a batch, but for those of a single zero."""
 
-    def decide_shared(self, command: Any, *, now: int) -> SharedDecision[int] | None:
-        if command == ("bug",):
-            raise ZeroDivisionError
-        _, *numbers = command
-        if numbers == [0]:
-            return None
-        return SharedDecision(numbers, sum(numbers), ("alarm", 50) if 7 in numbers else None)
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
+        match command:
+            case ("add", *numbers) if numbers != [0]:
+                return SharedDecision(numbers, sum(numbers), ("alarm", 50) if 7 in numbers else None)
+        return super().decide(command, ticket=ticket, now=now)
+
+
+class NoReplicas:
+    """A node without partitions of its own: tests hand in the logs that it leads."""
+
+    def __init__(self) -> None:
+        self.opened_late: list[object] = []
+
+
+def runtime(make_shard: Callable[[], Any], clock: Any, performer: Any = None) -> CoordinatorRuntime[Any]:
+    return CoordinatorRuntime(
+        CONSUMER_OFFSETS,
+        node_id=NodeId(0),
+        replicas=cast(Replicas, NoReplicas()),
+        clock=clock,
+        make_shard=make_shard,
+        commit_timeout_ms=lambda: 5_000,
+        performer=performer,
+    )

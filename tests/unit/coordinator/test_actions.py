@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.decision import Decision, Ticket
+from penstock.coordinator.decision import Decision, SharedDecision, Ticket
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.runtime import Coordinator
 from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
-from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog
+from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runtime
 
 
 class ActingShard(CountingShard):
     """`("do", n)` writes n and wants it done; a loaded shard wants its total done."""
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
         if isinstance(command, tuple) and command[0] == "do":
             return Decision(records=[command[1]], replies=[(ticket, "done")], actions=[command[1]])
         return super().decide(command, ticket=ticket, now=now)
@@ -29,9 +28,9 @@ class Stage:
         self.log = FakeLog()
         self.performed: list[Any] = []
         self.shards: list[ActingShard] = []
-        self.coordinator = Coordinator(self.make_shard, self.clock, self)
+        self.coordinator = runtime(self.make_shard, self.clock, self)
 
-    def make_shard(self, index: int) -> ActingShard:
+    def make_shard(self) -> ActingShard:
         self.shards.append(ActingShard())
         return self.shards[-1]
 
@@ -44,7 +43,7 @@ class Stage:
 
     async def lead(self) -> None:
         self.coordinator.lead(3, self.log)
-        await self.coordinator.loaded(3)
+        await self.coordinator.partition_loaded(3)
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ async def stage() -> Stage:
 
 async def test_an_action_waits_until_its_record_is_committed(stage: Stage) -> None:
     stage.log.is_held = True
-    first, second = stage.coordinator.submit(3, ("do", 1)), stage.coordinator.submit(3, ("do", 2))
+    first, second = stage.coordinator.submit_to(3, ("do", 1)), stage.coordinator.submit_to(3, ("do", 2))
     assert not stage.performed
     stage.log.commit()
     assert stage.performed == [1, 2]
@@ -66,7 +65,7 @@ async def test_an_action_waits_until_its_record_is_committed(stage: Stage) -> No
 async def test_a_refused_append_leaves_no_action(stage: Stage) -> None:
     stage.log.refusal = NotEnoughReplicas()
     with pytest.raises(CoordinatorNotAvailable):
-        await stage.coordinator.run(3, ("do", 1))
+        await stage.coordinator.submit_to(3, ("do", 1))
     assert not stage.performed
 
 
@@ -74,7 +73,7 @@ async def test_a_refused_append_leaves_no_action(stage: Stage) -> None:
 async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage, code: int) -> None:
     """Also when replicas were lost meanwhile: what is written stays written, and may still be committed."""
     stage.log.is_held = True
-    reply = stage.coordinator.submit(3, ("do", 1))
+    reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.commit(code)
     with pytest.raises(CoordinatorNotAvailable):
         await reply
@@ -83,13 +82,13 @@ async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage,
     stage.log.commit()
     assert stage.performed == [1]
     stage.log.is_held = False
-    await stage.coordinator.run(3, ("do", 2))
+    await stage.coordinator.submit_to(3, ("do", 2))
     assert stage.performed == [1, 2]
 
 
 async def test_an_action_is_released_if_the_mark_has_passed_when_the_wait_ends(stage: Stage) -> None:
     stage.log.is_held = True
-    reply = stage.coordinator.submit(3, ("do", 1))
+    reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.high_watermark = stage.log.end_offset
     stage.log.commit(RequestTimedOut.code)
     assert stage.performed == [1]
@@ -99,19 +98,19 @@ async def test_an_action_is_released_if_the_mark_has_passed_when_the_wait_ends(s
 
 async def test_later_commits_release_earlier_actions_in_order(stage: Stage) -> None:
     stage.log.is_held = True
-    replies = [stage.coordinator.submit(3, ("do", 1)), stage.coordinator.submit(3, ("add", 5))]
+    replies = [stage.coordinator.submit_to(3, ("do", 1)), stage.coordinator.submit_to(3, ("add", 5))]
     stage.log.commit(RequestTimedOut.code)
     for reply in replies:
         with pytest.raises(CoordinatorNotAvailable):
             await reply
-    stage.coordinator.submit(3, ("do", 2))
+    stage.coordinator.submit_to(3, ("do", 2))
     stage.log.commit()
     assert stage.performed == [1, 2]
 
 
 async def test_a_lost_log_abandons_what_was_started(stage: Stage) -> None:
     stage.log.is_held = True
-    reply = stage.coordinator.submit(3, ("do", 1))
+    reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.commit(StorageError.code)
     with pytest.raises(NotCoordinator):
         await reply
@@ -119,15 +118,15 @@ async def test_a_lost_log_abandons_what_was_started(stage: Stage) -> None:
 
 
 async def test_resigning_abandons_and_loading_asks_again(stage: Stage) -> None:
-    await stage.coordinator.run(3, ("do", 4))
-    stage.coordinator.resign(3)
+    await stage.coordinator.submit_to(3, ("do", 4))
+    stage.coordinator._resign(3)
     await stage.lead()
     assert stage.performed == [4, "abandoned", ("again", 4)]
 
 
 async def test_a_load_waits_for_its_log_to_be_committed_too(stage: Stage) -> None:
     stage.log.is_held = True
-    stage.coordinator.submit(3, ("do", 4)).cancel()
+    stage.coordinator.submit_to(3, ("do", 4)).cancel()
     await stage.lead()
     assert stage.performed == ["abandoned"]
     stage.log.commit()
@@ -135,10 +134,10 @@ async def test_a_load_waits_for_its_log_to_be_committed_too(stage: Stage) -> Non
 
 
 async def test_a_shard_that_fails_on_its_records_is_abandoned_and_loaded_again(stage: Stage) -> None:
-    await stage.coordinator.run(3, ("do", 4))
+    await stage.coordinator.submit_to(3, ("do", 4))
     stage.shards[-1].fails_on = 6
     # All who wait are told to look again, also the one whose record it was.
     with pytest.raises(NotCoordinator):
-        await stage.coordinator.run(3, ("do", 6))
-    await stage.coordinator.loaded(3)
+        await stage.coordinator.submit_to(3, ("do", 6))
+    await stage.coordinator.partition_loaded(3)
     assert stage.performed == [4, "abandoned", ("again", 10)]

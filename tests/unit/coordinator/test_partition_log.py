@@ -1,6 +1,5 @@
 """Groups on a real log over the disk in memory: acknowledged commits survive a power failure."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from penstock.coordinator.decision import InTransaction, TransactionEnd
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.partition_log import PartitionLog
-from penstock.coordinator.runtime import Coordinator
 from penstock.groups.commands import OffsetCommit, OffsetFetch, OffsetToCommit, TxnOffsetCommit
-from penstock.groups.records import GroupRecord
 from penstock.groups.settings import GroupSettings
 from penstock.groups.shard import GroupShard
 from penstock.model.errors import InvalidProducerEpoch, InvalidTxnState
@@ -18,7 +15,7 @@ from penstock.model.ids import NodeId
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.replication.partition import Partition
 from penstock_sim.disk import SimDisk
-from tests.unit.coordinator.fakes import FakeClock
+from tests.unit.coordinator.fakes import FakeClock, runtime
 from tests.unit.storage.support import TOPIC_ID, open_log
 
 PRODUCER = 7
@@ -32,23 +29,22 @@ class Node:
         # As the store does for a folder that it makes.
         for folder in ("/", "/data"):
             disk.sync_folder(folder)
-        make_shard: Callable[[int], GroupShard] = lambda index: GroupShard(GroupSettings())  # noqa: E731
-        self.coordinator: Coordinator[GroupRecord] = Coordinator(make_shard, self.clock)
+        self.coordinator = runtime(lambda: GroupShard(GroupSettings()), self.clock)
 
     async def lead(self) -> None:
         self.coordinator.lead(0, PartitionLog(self.partition, self.clock, lambda: 5_000))
-        await self.coordinator.loaded(0)
+        await self.coordinator.partition_loaded(0)
 
     def commit(self, offset: int, partition: int = 0) -> Any:
         offsets = (OffsetToCommit(topic="orders", partition=partition, offset=offset, metadata="note" * 20),)
-        return self.coordinator.submit(0, OffsetCommit(group_id="g", offsets=offsets))
+        return self.coordinator.submit_to(0, OffsetCommit(group_id="g", offsets=offsets))
 
     def stage(self, offset: int, *, epoch: int = 0, verified: bool = True) -> Any:
         """As the handler does it."""
         verification = self.coordinator.begin_verification(0, PRODUCER, epoch)
         transaction = InTransaction(PRODUCER, epoch, (verification or False) if verified else False)
         offsets = (OffsetToCommit(topic="orders", partition=0, offset=offset),)
-        return self.coordinator.submit(0, TxnOffsetCommit(group_id="g", transaction=transaction, offsets=offsets))
+        return self.coordinator.submit_to(0, TxnOffsetCommit(group_id="g", transaction=transaction, offsets=offsets))
 
     def end(self, epoch: int, *, is_commit: bool = True, transaction_version: int = 2) -> Any:
         end = TransactionEnd(
@@ -61,7 +57,7 @@ class Node:
         return self.coordinator.end_transaction(0, end)
 
     async def committed(self) -> dict[int, int]:
-        reply = await self.coordinator.run(0, OffsetFetch(group_id="g"))
+        reply = await self.coordinator.submit_to(0, OffsetFetch(group_id="g"))
         return {index: value.offset for _, found in reply.topics for index, value in found}
 
     def finish_syncs(self) -> None:
@@ -140,7 +136,7 @@ async def test_a_marker_is_acknowledged_when_it_is_durable_and_only_then_shows_i
     node = Node(disk)
     await node.lead()
     staged, ended = node.stage(1), node.end(1)
-    fetched = node.coordinator.submit(0, OffsetFetch(group_id="g"))
+    fetched = node.coordinator.submit_to(0, OffsetFetch(group_id="g"))
     assert not staged.done() and not ended.done() and not fetched.done()
     node.finish_syncs()
     assert (await staged).errors == (0,)
@@ -170,7 +166,7 @@ async def test_a_commit_that_was_verified_before_the_marker_came_is_not_written_
         offsets=(OffsetToCommit(topic="orders", partition=0, offset=9),),
     )
     with pytest.raises(InvalidTxnState):
-        await node.coordinator.run(0, late)
+        await node.coordinator.submit_to(0, late)
     assert await node.committed() == {0: 1}
 
 
@@ -186,7 +182,7 @@ async def test_a_commit_of_the_next_transaction_is_taken_behind_the_marker_of_th
         transaction=InTransaction(PRODUCER, 1, verification),
         offsets=(OffsetToCommit(topic="orders", partition=0, offset=9),),
     )
-    await node.coordinator.run(0, early)
+    await node.coordinator.submit_to(0, early)
     assert await node.committed() == {0: 1}
     await node.end(2)
     assert await node.committed() == {0: 9}

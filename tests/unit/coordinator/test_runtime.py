@@ -7,7 +7,6 @@ import pytest
 
 from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.runtime import Coordinator
 from penstock.coordinator.shard_runner import SPLIT_SIZE
 from penstock.model.errors import (
     InvalidProducerEpoch,
@@ -21,7 +20,7 @@ from penstock.model.errors import (
 )
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import Record, decode_batch, encode_batch
-from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog
+from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runtime
 
 
 class Stage:
@@ -29,18 +28,18 @@ class Stage:
         self.clock = FakeClock()
         self.log = FakeLog()
         self.shards: list[CountingShard] = []
-        self.coordinator = Coordinator(self.make_shard, self.clock)
+        self.coordinator = runtime(self.make_shard, self.clock)
 
-    def make_shard(self, index: int) -> CountingShard:
+    def make_shard(self) -> CountingShard:
         self.shards.append(CountingShard())
         return self.shards[-1]
 
     async def lead(self) -> None:
         self.coordinator.lead(0, self.log)
-        await self.coordinator.loaded(0)
+        await self.coordinator.partition_loaded(0)
 
     def submit(self, *command: object) -> "asyncio.Future[object]":
-        return self.coordinator.submit(0, command)
+        return self.coordinator.submit_to(0, command)
 
     def end(self, producer_id: int, *, is_commit: bool = True) -> "asyncio.Future[None]":
         end = TransactionEnd(
@@ -253,7 +252,7 @@ async def test_a_decision_that_was_written_in_part_reloads_the_shard(stage: Stag
     stage.log.refusal, stage.log.refuse_after = NotEnoughReplicas(), 1
     with pytest.raises(NotCoordinator):
         await stage.submit("sweep", *([1] * (2 * SPLIT_SIZE // 31)))
-    await stage.coordinator.loaded(0)
+    await stage.coordinator.partition_loaded(0)
     assert len(stage.shards) == 2
     assert stage.shard.total > 0
     stage.check()
@@ -266,7 +265,7 @@ async def test_a_shard_that_fails_on_its_own_record_is_loaded_again(stage: Stage
         await stage.submit("add", 7)
     with pytest.raises(NotCoordinator):
         await waiting
-    await stage.coordinator.loaded(0)
+    await stage.coordinator.partition_loaded(0)
     assert await stage.submit("get") == 7
 
 
@@ -304,9 +303,9 @@ async def test_a_caller_that_went_away_is_not_answered(stage: Stage) -> None:
 
 async def test_loaded_shards_can_be_looked_at(stage: Stage) -> None:
     assert [(index, shard) for index, shard in stage.coordinator.active()] == [(0, stage.shard)]
-    assert await stage.coordinator.run(0, ("get",)) == 0
+    assert await stage.coordinator.submit_to(0, ("get",)) == 0
     with pytest.raises(NotCoordinator):
-        await stage.coordinator.run(1, ("get",))
+        await stage.coordinator.submit_to(1, ("get",))
 
 
 # -- transactions --------------------------------------------------------------------------
@@ -373,7 +372,7 @@ async def test_a_shard_that_fails_on_a_marker_is_loaded_again(stage: Stage) -> N
     stage.shard.fails_on = 5
     with pytest.raises(NotCoordinator):
         await stage.end(9)
-    await stage.coordinator.loaded(0)
+    await stage.coordinator.partition_loaded(0)
     assert stage.shard.total == 5
 
 
@@ -386,7 +385,7 @@ async def test_transactions_are_ended_and_verified_by_an_active_shard_only() -> 
         stage.end(9)
     with pytest.raises(CoordinatorLoadInProgress):
         stage.coordinator.begin_verification(0, 9, 3)
-    await stage.coordinator.loaded(0)
+    await stage.coordinator.partition_loaded(0)
     assert stage.coordinator.begin_verification(0, 9, 3) is not None
     stage.coordinator.close()
     with pytest.raises(NotCoordinator):

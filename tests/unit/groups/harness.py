@@ -68,25 +68,21 @@ class Harness:
         return self.replies.pop(self.send(command))
 
     def run(self, command: Any, ticket: Ticket) -> None:
-        decision = self.shard.decide(command, ticket=ticket, now=self.now)
-        again = self.shard.decide(command, ticket=ticket, now=self.now)
+        decision = self.decide(command, ticket)
+        again = self.decide(command, ticket)
         assert decision.records == again.records and decision.replies == again.replies, "deciding changed something"
-        if isinstance(command, OffsetCommit):
-            self._check_shared(command, decision)
         self.carry_out(decision)
 
-    def _check_shared(self, command: OffsetCommit, decision: Decision[GroupRecord]) -> None:
-        """A commit may be written with others: it is decided alike, and commits before it change nothing of that."""
-        shared = self.shard.decide_shared(command, now=self.now)
-        if shared is None:
-            assert command.group_id not in self.shard.groups
-            return
-        assert shared.records == decision.records
-        assert [shared.reply] == [reply for _, reply in decision.replies] and not decision.drafts
-        assert decision.timers == ({} if shared.timer is None else dict([shared.timer]))
-        for record in shared.records:
+    def decide(self, command: Any, ticket: Ticket) -> Decision[GroupRecord]:
+        decided = self.shard.decide(command, ticket=ticket, now=self.now)
+        if isinstance(decided, Decision):
+            return decided
+        # It may be written with others: commits before it change nothing of what is decided.
+        for record in decided.records:
             self.shard.apply(record)
-        assert self.shard.decide_shared(command, now=self.now) == shared
+        again = self.shard.decide(command, ticket=ticket, now=self.now)
+        assert again == decided
+        return decided.alone(ticket)
 
     def carry_out(self, decision: Decision[GroupRecord]) -> None:
         producer_id = None if decision.transaction is None else decision.transaction.producer_id

@@ -108,7 +108,7 @@ def test_a_group_that_only_commits_becomes_a_consumer_group(host: Harness) -> No
 
 def test_a_timer_of_a_group_that_is_gone_does_nothing(host: Harness) -> None:
     for kind in (SESSION, "join", "sync", "consumer-session"):
-        decision = host.shard.decide(Expired(TimerKey(kind, "gone", "m")), ticket=NO_TICKET, now=host.now)
+        decision = host.decide(Expired(TimerKey(kind, "gone", "m")), NO_TICKET)
         assert not decision.records and not decision.replies and not decision.drafts
 
 
