@@ -18,11 +18,11 @@ from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL, OWN_FEATURES
 from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
-from penstock.handlers.cluster_view import controller_listeners, own_voter_endpoints
-from penstock.handlers.context import Context, Endpoint
-from penstock.handlers.local import ask_here
-from penstock.handlers.metadata_views import MetadataViews
-from penstock.handlers.relay import Relay
+from penstock.handlers.support.cluster_view import controller_listeners, own_voter_endpoints
+from penstock.handlers.support.context import Context, Endpoint
+from penstock.handlers.support.forwarding import Relay
+from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata.delta import Delta

@@ -25,7 +25,7 @@ from kio.schema.metadata.v13.response import (
 from kio.serial import entity_reader, entity_writer
 
 from penstock.handlers import metadata
-from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_THROTTLE, TOPIC_OPERATIONS
+from penstock.handlers.support.entities import CLUSTER_OPERATIONS, NO_THROTTLE, TOPIC_OPERATIONS
 from penstock.metadata.image import BrokerImage, Image, PartitionImage, TopicImage
 from penstock.metadata.records import BrokerEndpoint
 from penstock.model.ids import LeaderEpoch, NodeId, TopicName

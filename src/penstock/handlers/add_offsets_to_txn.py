@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.keys import partition_of
-from penstock.handlers.context import Context, Request
-from penstock.handlers.creation import make_sure_of
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE
+from penstock.handlers.support.topic_creation import make_sure_of
 from penstock.model.errors import Refusal
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS

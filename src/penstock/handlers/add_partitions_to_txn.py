@@ -23,8 +23,8 @@ from kio.schema.add_partitions_to_txn.v5.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, topic_name
 from penstock.model.errors import Refusal, UnknownTopicOrPartition
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.transactions.client_codes import for_client

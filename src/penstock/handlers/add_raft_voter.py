@@ -7,10 +7,10 @@ Goes to metadata/membership.py. Refuses: INCONSISTENT_CLUSTER_ID, NOT_CONTROLLER
 from kio.schema.add_raft_voter.v1.request import AddRaftVoterRequest
 from kio.schema.add_raft_voter.v1.response import AddRaftVoterResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
-from penstock.handlers.quorum_checks import check_cluster
-from penstock.handlers.raft_voters import voter_of
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.quorum_checks import check_cluster
+from penstock.handlers.support.raft_voters import voter_of
 from penstock.metadata.membership import add_voter
 from penstock.model.errors import Refusal
 

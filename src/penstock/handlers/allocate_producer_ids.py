@@ -10,8 +10,8 @@ from kio.schema.allocate_producer_ids.v0.response import AllocateProducerIdsResp
 from kio.schema.types import ProducerId as WireProducerId
 
 from penstock.controller.producer_ids import decide_block
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
 

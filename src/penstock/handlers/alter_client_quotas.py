@@ -10,8 +10,8 @@ from kio.schema.alter_client_quotas.v1.request import EntryData as AskedEntry
 from kio.schema.alter_client_quotas.v1.response import AlterClientQuotasResponse, EntityData, EntryData
 
 from penstock.controller.quotas import QuotaChanges, QuotaResult, decide_alter_quotas
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.model.errors import Refusal
 from penstock.quotas.entity import entity_of
 

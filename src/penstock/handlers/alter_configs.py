@@ -11,8 +11,8 @@ from kio.schema.alter_configs.v2.response import AlterConfigsResourceResponse, A
 from kio.schema.errors import ErrorCode
 
 from penstock.controller.settings import Change, Judge, Operation, ResourceChanges, decide_alter, refused
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int8
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int8
 from penstock.metadata.image import ConfigResource
 from penstock.model.errors import Refusal
 

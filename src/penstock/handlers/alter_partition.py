@@ -12,8 +12,8 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 
 from penstock.controller.alter_partition import IsrChange, Member, decide_alter_partition
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8, int32, node, nodes, present
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8, int32, node, nodes, present
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import Refusal
 from penstock.model.ids import NO_EPOCH, NO_NODE, NodeId

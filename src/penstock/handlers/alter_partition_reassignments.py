@@ -14,9 +14,9 @@ from kio.schema.alter_partition_reassignments.v1.response import (
 )
 
 from penstock.controller.reassignments import Reassignment, decide_reassignments
-from penstock.handlers.context import Context, Request
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId, TopicName
 

@@ -13,9 +13,9 @@ from kio.schema.alter_replica_log_dirs.v2.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import find_partition
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
+from penstock.handlers.support.cluster_view import find_partition
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
 from penstock.model.errors import Refusal
 
 

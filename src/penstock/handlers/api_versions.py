@@ -20,8 +20,8 @@ from kio.schema.api_versions.v4.response import (
 from kio.schema.errors import ErrorCode
 
 from penstock.controller.features import SUPPORTED, finalized_levels
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int16, int64
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int16, int64
 from penstock.wire.api import APIS, Api, ApiKey
 
 NAMES_SOFTWARE_FROM: Final = 3

@@ -14,8 +14,8 @@ from kio.schema.assign_replicas_to_dirs.v0.response import (
 )
 
 from penstock.controller.directories import ReplicaDirectory, decide_assignment
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, present
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, present
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
 

@@ -7,8 +7,8 @@ from kio.schema.begin_quorum_epoch.v1.request import BeginQuorumEpochRequest
 from kio.schema.begin_quorum_epoch.v1.response import BeginQuorumEpochResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.quorum_checks import check_cluster, check_peer
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.quorum_checks import check_cluster, check_peer
 from penstock.metadata import voter_wire
 from penstock.model.errors import Corruption, InvalidRequest, Refusal
 from penstock.raft.messages import BeginQuorumEpochResponse as Answer

@@ -10,8 +10,8 @@ from kio.schema.broker_heartbeat.v2.request import BrokerHeartbeatRequest
 from kio.schema.broker_heartbeat.v2.response import BrokerHeartbeatResponse
 
 from penstock.controller.heartbeats import Heartbeat
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, present
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, present
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId
 

@@ -9,8 +9,8 @@ from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest
 from kio.schema.broker_registration.v4.response import BrokerRegistrationResponse
 
 from penstock.controller.brokers import Registration
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int64, present
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int64, present
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId

@@ -23,8 +23,8 @@ from penstock.groups.consumer.commands import (
     DescribedConsumerMember,
     DescribedPartitions,
 )
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import (
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import (
     GROUP_OPERATIONS,
     NO_ERROR,
     NO_THROTTLE,

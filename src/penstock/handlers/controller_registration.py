@@ -7,8 +7,8 @@ from kio.schema.controller_registration.v0.request import ControllerRegistration
 from kio.schema.controller_registration.v0.response import ControllerRegistrationResponse
 
 from penstock.controller.controllers import ControllerRegistration, decide_controller_registration
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, present
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, present
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId

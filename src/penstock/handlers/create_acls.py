@@ -3,8 +3,8 @@
 from kio.schema.create_acls.v3.request import CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, failed
 from penstock.model.errors import SecurityDisabled
 
 

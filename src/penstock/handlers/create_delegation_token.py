@@ -3,8 +3,8 @@
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, NO_TIME, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, NO_TIME, failed
 from penstock.model.errors import DelegationTokenRequestNotAllowed
 
 REQUESTER = ("User", "ANONYMOUS")

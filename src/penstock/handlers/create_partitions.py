@@ -15,10 +15,10 @@ from kio.schema.create_partitions.v3.response import CreatePartitionsResponse, C
 from kio.schema.errors import ErrorCode
 
 from penstock.controller.topics import MorePartitions, decide_add_partitions
-from penstock.handlers.context import Context, Request
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.handlers.throttled import STRICT_CREATE_PARTITIONS_FROM, Mutations
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
+from penstock.handlers.support.throttled import STRICT_CREATE_PARTITIONS_FROM, Mutations
 from penstock.model.errors import Refusal, ThrottlingQuotaExceeded, UnknownTopicOrPartition
 from penstock.model.ids import NodeId, TopicName
 

@@ -19,11 +19,11 @@ from penstock.config.describe import Described, describe_topic
 from penstock.config.settings import Source
 from penstock.config.topic import TOPIC
 from penstock.controller.topics import CreatedTopic, NewTopic, RefusedTopic, decide_create
-from penstock.handlers.context import Context, Request
-from penstock.handlers.creation import creation_rules
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
-from penstock.handlers.throttled import STRICT_CREATE_TOPICS_FROM, Mutations
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8, int16, int32, topic_name
+from penstock.handlers.support.throttled import STRICT_CREATE_TOPICS_FROM, Mutations
+from penstock.handlers.support.topic_creation import creation_rules
 from penstock.model.errors import InvalidRequest, Refusal, RequestTimedOut, ThrottlingQuotaExceeded
 from penstock.model.ids import NodeId, PartitionIndex, TopicName
 from penstock.model.topic import CLUSTER_METADATA

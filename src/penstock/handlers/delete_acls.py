@@ -3,8 +3,8 @@
 from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, failed
 from penstock.model.errors import SecurityDisabled
 
 

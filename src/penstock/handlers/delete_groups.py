@@ -9,8 +9,8 @@ from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGro
 from kio.schema.errors import ErrorCode
 
 from penstock.groups.commands import DeleteGroups
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.model.errors import Refusal
 
 

@@ -14,10 +14,10 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.errors import ErrorCode
 
 from penstock.controller.topics import DeletedTopic, TopicReference, decide_delete
-from penstock.handlers.context import Context, Request
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
-from penstock.handlers.throttled import STRICT_DELETE_TOPICS_FROM, Mutations
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, topic_name
+from penstock.handlers.support.throttled import STRICT_DELETE_TOPICS_FROM, Mutations
 from penstock.model.errors import Refusal, ThrottlingQuotaExceeded
 from penstock.model.ids import TopicName
 

@@ -2,8 +2,8 @@
 
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, failed
 from penstock.model.errors import SecurityDisabled
 
 

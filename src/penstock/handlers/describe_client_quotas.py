@@ -18,8 +18,8 @@ from kio.schema.describe_client_quotas.v1.response import (
 )
 from kio.static.primitive import f64
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.model.errors import InvalidRequest, Refusal, UnsupportedVersion
 from penstock.quotas.entity import CLIENT_ID, IP, USER, Entity
 

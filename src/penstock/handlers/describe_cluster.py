@@ -12,15 +12,15 @@ from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterBroker, DescribeClusterResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import (
+from penstock.handlers.support.cluster_view import (
     controller_for_clients,
     controller_listeners,
     is_reachable,
     reachable_brokers,
     voter_endpoints,
 )
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import CLUSTER_OPERATIONS, NO_ERROR, NO_THROTTLE, int8, int32, node
 from penstock.model.ids import NO_NODE, NodeId
 
 BROKERS: Final = 1

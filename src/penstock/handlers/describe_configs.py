@@ -28,8 +28,8 @@ from penstock.config.describe import (
 )
 from penstock.config.loggers import level_of, logger_names
 from penstock.config.settings import Source
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int8
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8
 from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicOrPartition

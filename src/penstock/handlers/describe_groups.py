@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from penstock.groups import commands
 from penstock.groups.errors import GroupIdNotFound
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import GROUP_OPERATIONS, NO_ERROR, NO_THROTTLE, OPERATIONS_UNKNOWN, group
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import GROUP_OPERATIONS, NO_ERROR, NO_THROTTLE, OPERATIONS_UNKNOWN, group
 from penstock.model.errors import Refusal
 
 GROUP_ID_NOT_FOUND_FROM: Final = 6

@@ -17,8 +17,8 @@ from kio.schema.describe_log_dirs.v5.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, int64, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, int64, topic_name
 from penstock.scheduling.scheduler import Pace
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from kio.schema.describe_producers.v0.response import (
 )
 from kio.schema.types import ProducerId
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
 from penstock.model.errors import NotLeaderOrFollower, Refusal, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 

@@ -16,9 +16,9 @@ from kio.schema.describe_quorum.v2.response import (
 from kio.schema.errors import ErrorCode
 from kio.static.primitive import u16
 
-from penstock.handlers.cluster_view import voter_endpoints
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, int32, int64, node
+from penstock.handlers.support.cluster_view import voter_endpoints
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, int32, int64, node
 from penstock.metadata.voter_wire import METADATA_TOPIC
 from penstock.model.ids import NO_NODE, NodeId
 from penstock.raft.roles import Leader, Progress

@@ -16,9 +16,9 @@ from kio.schema.describe_topic_partitions.v0.response import (
 )
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.cluster_view import is_reachable, offline_replicas
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
+from penstock.handlers.support.cluster_view import is_reachable, offline_replicas
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, TOPIC_OPERATIONS, int32, node, nodes, topic_name
 from penstock.metadata.image import Image, PartitionImage
 from penstock.model.ids import NO_NODE, TopicName
 from penstock.model.topic import is_internal, name_problem

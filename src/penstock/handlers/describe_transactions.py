@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TransactionalId
 from kio.static.primitive import TZAware
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int16, int32, milliseconds, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int16, int32, milliseconds, topic_name
 from penstock.model.errors import Refusal
 from penstock.transactions.commands import DescribedTransaction, DescribeTransaction
 

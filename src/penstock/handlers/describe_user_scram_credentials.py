@@ -12,8 +12,8 @@ from kio.schema.describe_user_scram_credentials.v0.response import (
     DescribeUserScramCredentialsResult,
 )
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.model.errors import DuplicateResource, Refusal, ResourceNotFound
 
 

@@ -12,9 +12,9 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
 from penstock.controller.elections import Elected, decide_elections
-from penstock.handlers.context import Context, Request
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, topic_name
 from penstock.model.errors import ElectionNotNeeded, Refusal
 from penstock.model.ids import TopicName
 

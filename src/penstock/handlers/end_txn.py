@@ -9,8 +9,8 @@ from kio.schema.end_txn.v5.response import EndTxnResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int16
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int16
 from penstock.model.errors import Refusal
 from penstock.transactions.client_codes import for_client
 from penstock.transactions.commands import EndTxn, EndTxnReply

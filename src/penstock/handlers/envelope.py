@@ -8,11 +8,11 @@ from kio.schema.envelope.v0.request import EnvelopeRequest
 from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR
-from penstock.handlers.reply import Encoded
-from penstock.handlers.table import COLD
-from penstock.handlers.throttled import throttled
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR
+from penstock.handlers.support.reply import Encoded
+from penstock.handlers.support.table import COLD
+from penstock.handlers.support.throttled import throttled
 from penstock.quotas.entity import ANONYMOUS
 from penstock.wire import codec
 from penstock.wire.api import APIS

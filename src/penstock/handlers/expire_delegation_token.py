@@ -2,8 +2,8 @@
 
 from kio.schema.expire_delegation_token.v2.response import ExpireDelegationTokenResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, NO_TIME, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, NO_TIME, failed
 from penstock.model.errors import DelegationTokenRequestNotAllowed
 
 

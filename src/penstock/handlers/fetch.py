@@ -13,11 +13,11 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from penstock.handlers import replica_fetch
-from penstock.handlers.context import Context
-from penstock.handlers.fetch_errors import HINTED, endpoints_of, leader_hint, not_hosted
-from penstock.handlers.reply import Parked, Parts
-from penstock.handlers.throttled import charge_fetch, throttle_ms
+from penstock.handlers.support import replica_fetch
+from penstock.handlers.support.context import Context
+from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint, not_hosted
+from penstock.handlers.support.reply import Parked, Parts
+from penstock.handlers.support.throttled import charge_fetch, throttle_ms
 from penstock.metadata.opening import METADATA_TOPIC_ID
 from penstock.model.errors import UNKNOWN_SERVER_ERROR, Corruption, OffsetNotAvailable, Refusal, StorageError
 from penstock.model.ids import NodeId
@@ -72,7 +72,7 @@ class FetchHandler:
         request = read_request(frame, header.body_position, header.version)
         if request.replica_id >= 0:
             if request.partitions and request.partitions[0].topic == METADATA_TOPIC:
-                from penstock.handlers import metadata_fetch  # only nodes of a cluster ask for it
+                from penstock.handlers.support import metadata_fetch  # only nodes of a cluster ask for it
 
                 return metadata_fetch.handle(self.context, frame, header)
             return replica_fetch.handle(self, request, header)

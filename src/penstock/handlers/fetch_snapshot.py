@@ -18,9 +18,9 @@ from kio.schema.fetch_snapshot.v1.response import (
 )
 from kio.static.primitive import Records
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, int64, node, topic_name
-from penstock.handlers.quorum_checks import check_cluster, check_peer
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, int64, node, topic_name
+from penstock.handlers.support.quorum_checks import check_cluster, check_peer
 from penstock.metadata.snapshot import name_of
 from penstock.metadata.voter_wire import METADATA_TOPIC, only_partition
 from penstock.model.errors import (

@@ -14,10 +14,10 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from penstock.coordinator.keys import partition_of
-from penstock.handlers.cluster_view import is_reachable
-from penstock.handlers.context import Context, Request
-from penstock.handlers.creation import make_sure_of
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, node
+from penstock.handlers.support.cluster_view import is_reachable
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, node
+from penstock.handlers.support.topic_creation import make_sure_of
 from penstock.model.ids import NO_NODE
 from penstock.model.topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from penstock.wire.codec import response_class

@@ -8,8 +8,8 @@ FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every coordinator refuses.
 
 from penstock.coordinator.errors import CoordinatorLoadInProgress
 from penstock.groups.commands import Heartbeat, HeartbeatReply
-from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import Encoded
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.reply import Encoded
 from penstock.model.errors import NO_ERROR, Refusal
 from penstock.wire.hot import heartbeat as wire
 

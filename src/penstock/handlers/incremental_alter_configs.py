@@ -26,8 +26,8 @@ from penstock.controller.settings import (
     decide_incremental_alter,
     refused,
 )
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int8
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int8
 from penstock.metadata.image import BROKER_LOGGER, ConfigResource
 from penstock.model.errors import NO_ERROR, InvalidRequest, Refusal
 from penstock.model.ids import NodeId

@@ -15,8 +15,8 @@ from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
 from kio.schema.types import ProducerId as WireProducerId
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, in_milliseconds, int16
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, in_milliseconds, int16
 from penstock.model.errors import Refusal
 from penstock.model.ids import NO_PRODUCER_ID
 from penstock.transactions.client_codes import INIT_PRODUCER_ID_KNOWS_FENCED, for_client

@@ -16,8 +16,8 @@ from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 
 from penstock.groups.commands import JoinGroup, JoinReply
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, in_milliseconds, int32
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, in_milliseconds, int32
 from penstock.model.errors import Refusal
 
 MEMBER_ID_REQUIRED_FROM: Final = 4

@@ -12,8 +12,8 @@ from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
 
 from penstock.groups.commands import LeaveGroup, LeaveReply, LeavingMember
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.model.errors import Refusal
 
 MANY_MEMBERS_FROM: Final = 3

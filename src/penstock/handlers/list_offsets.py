@@ -21,10 +21,10 @@ from kio.schema.list_offsets.v11.response import (
     ListOffsetsTopicResponse,
 )
 
-from penstock.handlers.cluster_view import find_partition
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
-from penstock.handlers.shown import until_shown
+from penstock.handlers.support.cluster_view import find_partition
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
+from penstock.handlers.support.visibility import until_shown
 from penstock.model.errors import NotLeaderOrFollower, OffsetNotAvailable, Refusal
 from penstock.scheduling.scheduler import Pace
 from penstock.wire.unpacking import DECOMPRESSED_SIZE_MAX

@@ -13,8 +13,8 @@ from kio.schema.list_partition_reassignments.v0.response import (
     OngoingTopicReassignment,
 )
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, int32, nodes, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, nodes, topic_name
 from penstock.metadata.image import TopicImage
 from penstock.model.ids import TopicName
 

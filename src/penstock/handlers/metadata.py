@@ -6,7 +6,7 @@ ignored, as in Kafka. v0-3 always allow a missing topic to be created, later ver
 topic made that way has no leader in this answer and one in the next. v6 tells LISTENER_NOT_FOUND
 apart from LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later versions list them
 as offline.
-Goes to creation.py for missing topics, to metadata_views.py for what is shown. Refuses: per topic,
+Goes to support/topic_creation.py for missing topics, then to support/metadata_views.py. Refuses: per topic,
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
 """
 
@@ -17,11 +17,11 @@ from uuid import UUID
 
 from kio.schema.metadata.v10.request import MetadataRequest
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.creation import create_by_themselves
-from penstock.handlers.entities import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
-from penstock.handlers.metadata_views import View
-from penstock.handlers.reply import Encoded
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from penstock.handlers.support.metadata_views import View
+from penstock.handlers.support.reply import Encoded
+from penstock.handlers.support.topic_creation import create_by_themselves
 from penstock.metadata.image import Image
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicId
 from penstock.model.ids import NO_NODE, TopicName

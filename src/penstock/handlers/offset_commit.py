@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from penstock.groups.commands import COMMITTED, OffsetCommit, OffsetToCommit
-from penstock.handlers.context import Context
-from penstock.handlers.reply import Parked, ParkedWrite, Parts
+from penstock.handlers.support.context import Context
+from penstock.handlers.support.reply import Parked, ParkedWrite, Parts
 from penstock.metadata.image import Image
 from penstock.model.errors import NO_ERROR, UNKNOWN_SERVER_ERROR, Refusal, UnknownTopicId, UnknownTopicOrPartition
 from penstock.model.ids import TopicName

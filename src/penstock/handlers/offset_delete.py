@@ -14,8 +14,8 @@ from kio.schema.offset_delete.v0.response import (
 )
 
 from penstock.groups.commands import OffsetDelete, OffsetDeleteReply
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int32, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int32, topic_name
 from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 

@@ -15,8 +15,8 @@ from uuid import UUID
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from penstock.groups.commands import OffsetFetch, OffsetFetchReply
 from penstock.groups.errors import UnstableOffsetCommit
-from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import Encoded
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.reply import Encoded
 from penstock.model.errors import Refusal, UnknownTopicId
 from penstock.model.ids import TopicName
 from penstock.wire.hot import offset_fetch as wire

@@ -13,9 +13,9 @@ from kio.schema.offset_for_leader_epoch.v4.response import (
     OffsetForLeaderTopicResult,
 )
 
-from penstock.handlers.cluster_view import find_partition
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
+from penstock.handlers.support.cluster_view import find_partition
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64
 from penstock.model.errors import Refusal
 
 

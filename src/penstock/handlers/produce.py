@@ -5,17 +5,24 @@ replica and below the high watermark, acks=0 not at all: an error then closes th
 which is the only way to tell such a client. Records pass through untouched; storage checks
 them. One partition's refusal leaves the others of the request alone (KIP-467 names records),
 and says who leads where this node does not (KIP-951).
-Version 13 names topics by id. Transactional batches go to verification.py first; a request that would keep the
-event loop for long goes to sliced_produce.py. Goes to replication/replicas.py.
+Version 13 names topics by id. Transactional batches go to support/transaction_verification.py first; a request that
+would keep the event loop for long goes to support/sliced_produce.py. Goes to replication/replicas.py.
 """
 
 import logging
 
-from penstock.handlers.context import Context
-from penstock.handlers.fetch_errors import HINTED, endpoints_of, leader_hint, not_hosted
-from penstock.handlers.reply import NO_REPLY, Parked, Parts
-from penstock.handlers.sliced_produce import BATCH_COST, SLICE_SIZE, Postponed, SlicedProduce, Writing, read_kept
-from penstock.handlers.verification import CloseConnection, RefusedWrite, Verdicts, Verifier
+from penstock.handlers.support.context import Context
+from penstock.handlers.support.partition_errors import HINTED, endpoints_of, leader_hint, not_hosted
+from penstock.handlers.support.reply import NO_REPLY, Parked, Parts
+from penstock.handlers.support.sliced_produce import (
+    BATCH_COST,
+    SLICE_SIZE,
+    Postponed,
+    SlicedProduce,
+    Writing,
+    read_kept,
+)
+from penstock.handlers.support.transaction_verification import CloseConnection, RefusedWrite, Verdicts, Verifier
 from penstock.model.errors import (
     NO_ERROR,
     UNKNOWN_SERVER_ERROR,

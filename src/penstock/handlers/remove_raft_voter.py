@@ -7,10 +7,10 @@ the last voter, REQUEST_TIMED_OUT while another change is under way.
 from kio.schema.remove_raft_voter.v0.request import RemoveRaftVoterRequest
 from kio.schema.remove_raft_voter.v0.response import RemoveRaftVoterResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
-from penstock.handlers.quorum_checks import check_cluster
-from penstock.handlers.raft_voters import CHANGE_S_MAX
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.quorum_checks import check_cluster
+from penstock.handlers.support.raft_voters import CHANGE_S_MAX
 from penstock.metadata.membership import remove_voter
 from penstock.model.errors import Refusal
 from penstock.model.ids import NodeId

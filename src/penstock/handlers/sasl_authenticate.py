@@ -6,8 +6,8 @@ from typing import Final
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.static.primitive import i64Timedelta
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import failed
 from penstock.model.errors import IllegalSaslState
 
 NO_LIFETIME: Final = i64Timedelta.parse(timedelta(0))

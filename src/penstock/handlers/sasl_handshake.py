@@ -2,8 +2,8 @@
 
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import failed
 from penstock.model.errors import IllegalSaslState
 
 

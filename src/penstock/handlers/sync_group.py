@@ -14,8 +14,8 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from penstock.groups.commands import SyncGroup, SyncReply
 from penstock.groups.errors import InconsistentGroupProtocol
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.model.errors import Refusal
 
 PROTOCOL_REQUIRED_FROM: Final = 5

@@ -22,8 +22,8 @@ from penstock.coordinator.errors import CoordinatorLoadInProgress, CoordinatorNo
 from penstock.coordinator.runtime import answer_of
 from penstock.groups.commands import OffsetCommitReply, OffsetToCommit, TxnOffsetCommit
 from penstock.groups.errors import InvalidGroupId
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_THROTTLE, int32, topic_name
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_THROTTLE, int32, topic_name
 from penstock.model.errors import Refusal, UnknownTopicOrPartition
 from penstock.model.ids import TopicName
 from penstock.transactions.client_codes import for_writer, of_txn_offset_commit

@@ -16,9 +16,9 @@ from kio.schema.update_features.v2.request import UpdateFeaturesRequest
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from penstock.controller.features import FeatureUpdate, KRaftState, decide_update
-from penstock.handlers.context import Context, Request
-from penstock.handlers.deadline import within
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.deadline import within
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.metadata.membership import known_voters, name_voters
 from penstock.model.errors import InvalidUpdateVersion, Refusal
 

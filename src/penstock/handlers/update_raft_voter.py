@@ -7,10 +7,10 @@ from kio.schema.errors import ErrorCode
 from kio.schema.update_raft_voter.v0.request import UpdateRaftVoterRequest
 from kio.schema.update_raft_voter.v0.response import CurrentLeader, UpdateRaftVoterResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, NO_THROTTLE, failed, int32, node
-from penstock.handlers.quorum_checks import check_cluster
-from penstock.handlers.raft_voters import CHANGE_S_MAX, voter_of
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, node
+from penstock.handlers.support.quorum_checks import check_cluster
+from penstock.handlers.support.raft_voters import CHANGE_S_MAX, voter_of
 from penstock.metadata.membership import update_voter
 from penstock.model.errors import FencedLeaderEpoch, Refusal
 from penstock.model.ids import NO_NODE

@@ -8,8 +8,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.vote.v2.request import VoteRequest
 from kio.schema.vote.v2.response import VoteResponse
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.quorum_checks import check_cluster, check_peer
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.quorum_checks import check_cluster, check_peer
 from penstock.metadata import voter_wire
 from penstock.metadata.messenger import endpoints_of
 from penstock.model.errors import Corruption, InvalidRequest, Refusal

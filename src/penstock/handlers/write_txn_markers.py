@@ -16,8 +16,8 @@ from kio.schema.write_txn_markers.v2.response import (
     WriteTxnMarkersResponse,
 )
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.entities import NO_ERROR, failed, int32
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.entities import NO_ERROR, failed, int32
 from penstock.model.errors import Refusal
 from penstock.scheduling.scheduler import SLICE_COST
 

@@ -2,7 +2,7 @@
 
 A partition that is written to, changes hands or moves its mark says so here; an incremental fetch then
 looks only at those, not at the thousands that are quiet. Parked fetches of followers are woken through
-`Wakeups`: once for all that one produce request writes. Called by partition.py and handlers/replica_fetch.py.
+`Wakeups`: once for all that one produce request writes. Called by partition.py and handlers/support/replica_fetch.py.
 Refuses: FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError.
 """
 

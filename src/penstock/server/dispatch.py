@@ -15,16 +15,16 @@ from math import ceil
 from types import coroutine
 from typing import Any, NamedTuple
 
-from penstock.handlers.context import ColdHandler, Context, HotHandler, Request
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.offset_commit import OffsetCommitHandler
-from penstock.handlers.parts import answer_in_parts, is_long
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.relay import address_bytes, is_for_this_node
-from penstock.handlers.reply import Encoded, Parked, Parts
-from penstock.handlers.table import COLD, is_loaded, loading
-from penstock.handlers.throttled import throttled, told_by
-from penstock.handlers.verification import CloseConnection
+from penstock.handlers.support.context import ColdHandler, Context, HotHandler, Request
+from penstock.handlers.support.forwarding import address_bytes, is_for_this_node
+from penstock.handlers.support.parts import answer_in_parts, is_long
+from penstock.handlers.support.reply import Encoded, Parked, Parts
+from penstock.handlers.support.table import COLD, is_loaded, loading
+from penstock.handlers.support.throttled import throttled, told_by
+from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metrics.values import RequestMeter
 from penstock.ports.instruments import Stopwatch
 from penstock.ports.network import KeptFrame

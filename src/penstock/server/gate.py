@@ -9,8 +9,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.handlers.fetch import METADATA_TOPIC
-from penstock.handlers.reply import Parked, Parts
-from penstock.handlers.verification import CloseConnection
+from penstock.handlers.support.reply import Parked, Parts
+from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import MalformedRequest, parse_header
 from penstock.wire.hot.fetch import read_request

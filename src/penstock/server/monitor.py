@@ -14,7 +14,7 @@ from penstock.metrics.exposition import CONTENT_TYPE
 from penstock.ports.instruments import HttpAnswer
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.metrics.metrics import Metrics
     from penstock.metrics.values import Histogram
     from penstock.ports.clock import Clock, Timer

@@ -19,7 +19,7 @@ from penstock.server.watchdog import LoopWatchdog
 from penstock.wire.api import APIS
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.ports.clock import Clock
     from penstock.ports.instruments import HttpListener, Stopwatch
     from penstock.server.dispatch import Dispatcher

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from penstock.handlers.reply import Parked, ParkedWrite
-from penstock.handlers.verification import CloseConnection
+from penstock.handlers.support.reply import Parked, ParkedWrite
+from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.ports.network import Connection, FileSlice
 from penstock.quotas.limits import Client
 from penstock.wire.frame import MalformedRequest

@@ -16,7 +16,7 @@ from penstock.metrics.exposition import Sample
 from penstock.replication.isr import effective_min_isr
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.metadata.image import PartitionImage
     from penstock.metrics.metrics import Metrics
     from penstock.ports.instruments import Instruments

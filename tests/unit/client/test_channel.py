@@ -10,7 +10,7 @@ from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
 from penstock.client.asking import PeerUnavailable
 from penstock.client.channel import ControllerChannel, says_not_controller
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.model.errors import NotController
 from penstock.model.ids import NodeId
 from tests.unit.metadata.world import TestClock, settle

@@ -9,7 +9,7 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
 from penstock.client.asking import PeerGone, PeerUnavailable
-from penstock.handlers.entities import NO_THROTTLE
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_response_header, request_head
 from tests.unit.client.wires import WireNetwork, WireServer, make_peers

@@ -11,9 +11,9 @@ from penstock.config.settings import BrokerSettings, topic_settings
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.controller.monitor import Monitor
-from penstock.handlers.context import Context, Endpoint, Request
-from penstock.handlers.local import ask_here
-from penstock.handlers.reply import Encoded, Parked
+from penstock.handlers.support.context import Context, Endpoint, Request
+from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.reply import Encoded, Parked
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image

@@ -7,7 +7,7 @@ from typing import Any
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from penstock.handlers.reply import Parked
+from penstock.handlers.support.reply import Parked
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice
 from penstock.wire.frame import parse_header

@@ -15,7 +15,7 @@ from penstock.coordinator.errors import CoordinatorLoadInProgress
 from penstock.handlers import (
     add_partitions_to_txn,
 )
-from penstock.handlers.creation import create_by_themselves
+from penstock.handlers.support.topic_creation import create_by_themselves
 from penstock.model.ids import TopicName
 from penstock.transactions import commands
 from penstock.wire import codec

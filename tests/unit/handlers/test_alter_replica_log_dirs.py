@@ -14,7 +14,7 @@ from penstock.handlers import (
     alter_replica_log_dirs,
     describe_topic_partitions,
 )
-from penstock.handlers.entities import int32, topic_name
+from penstock.handlers.support.entities import int32, topic_name
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import node_with_two_partitions

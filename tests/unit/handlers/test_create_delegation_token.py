@@ -8,7 +8,7 @@ from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenR
 from kio.static.primitive import i64Timedelta
 
 from penstock.handlers import create_delegation_token
-from penstock.handlers.entities import NO_TIME
+from penstock.handlers.support.entities import NO_TIME
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import ask_in_every_version

@@ -9,7 +9,7 @@ from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, Partiti
 from kio.static.primitive import i8
 
 from penstock.handlers import describe_cluster, describe_quorum
-from penstock.handlers.context import Endpoint
+from penstock.handlers.support.context import Endpoint
 from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.ids import NodeId, Offset
 from penstock.raft.roles import Leader, Progress

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.request import MetadataRequest
 
 from penstock.handlers import envelope
-from penstock.handlers.entities import milliseconds
-from penstock.handlers.throttled import told_by
+from penstock.handlers.support.entities import milliseconds
+from penstock.handlers.support.throttled import told_by
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head

@@ -6,7 +6,7 @@ import pytest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 
 from penstock.handlers import list_config_resources
-from penstock.handlers.entities import int8
+from penstock.handlers.support.entities import int8
 from penstock.metadata.image import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode

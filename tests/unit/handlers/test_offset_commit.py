@@ -16,7 +16,7 @@ from penstock.handlers import (
     offset_commit,
 )
 from penstock.handlers.offset_commit import OffsetCommitHandler
-from penstock.handlers.reply import ParkedWrite
+from penstock.handlers.support.reply import ParkedWrite
 from penstock.metadata.records import RemoveTopicRecord
 from penstock.wire import codec
 from penstock.wire.api import ApiKey

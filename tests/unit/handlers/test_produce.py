@@ -6,8 +6,8 @@ from uuid import UUID
 import pytest
 
 from penstock.handlers.produce import ParkedProduce
-from penstock.handlers.reply import NO_REPLY
-from penstock.handlers.verification import CloseConnection
+from penstock.handlers.support.reply import NO_REPLY
+from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metadata.records import PartitionRecord, TopicRecord
 from penstock.model.ids import NodeId
 from penstock.wire.api import APIS, ApiKey

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from penstock.client.asking import PeerGone, PeerUnavailable
 from penstock.config.settings import BrokerSettings
-from penstock.handlers import metadata_fetch
-from penstock.handlers.context import Context, Request
-from penstock.handlers.reply import Parked
-from penstock.handlers.table import COLD
+from penstock.handlers.support import metadata_fetch
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.reply import Parked
+from penstock.handlers.support.table import COLD
 from penstock.metadata.quorum import Quorum
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice

@@ -18,9 +18,9 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.asking import PeerUnavailable
 from penstock.config.settings import BrokerSettings
-from penstock.handlers.entities import NO_THROTTLE
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.produce import ProduceHandler
+from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.metadata.delta import Builder, Delta
 from penstock.metadata.image import EMPTY, Image, PartitionImage
 from penstock.metadata.records import (

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.support.reply import Parked, Parts
 from penstock.server.gate import Gate
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import MalformedRequest, request_head

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.handlers.offset_commit import ParkedCommit
-from penstock.handlers.reply import Parked
+from penstock.handlers.support.reply import Parked
 from penstock.server.session import PIPELINED_MAX, ClientSession
 from penstock.wire.frame import Header
 

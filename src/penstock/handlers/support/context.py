@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.handlers.metadata_views import MetadataViews
+from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.scheduling.scheduler import UNPACED, Pace
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from penstock.controller.controller import Controller
     from penstock.controller.monitor import Monitor
     from penstock.groups.service import Groups
-    from penstock.handlers.relay import Relay
-    from penstock.handlers.reply import Parked, Parts
+    from penstock.handlers.support.forwarding import Relay
+    from penstock.handlers.support.reply import Parked, Parts
     from penstock.membership.producer_ids import ProducerIds
     from penstock.metadata.quorum import Quorum
     from penstock.metrics.metrics import Metrics

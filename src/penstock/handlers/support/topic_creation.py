@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.client.asking import PeerUnavailable
 from penstock.config.settings import topic_settings
 from penstock.controller.topics import CreationRules, NewTopic, decide_create
-from penstock.handlers.entities import int16, int32, topic_name
+from penstock.handlers.support.entities import int16, int32, topic_name
 from penstock.model.errors import Refusal
 from penstock.model.ids import TopicName
 from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kio.schema.create_topics.v7.request import CreateTopicsRequest
 
     from penstock.config.settings import BrokerSettings
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.metadata.image import TopicImage
 
 

@@ -15,7 +15,7 @@ from penstock.model.ids import NO_NODE, NodeId, TopicName
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
-    from penstock.handlers.context import Context, Endpoint
+    from penstock.handlers.support.context import Context, Endpoint
     from penstock.metadata.image import BrokerImage, Image, PartitionImage
     from penstock.replication.partition import Partition
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from penstock.model.errors import InconsistentClusterId, InvalidRequest
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
 
 
 def check_cluster(context: "Context", cluster_id: str | None) -> None:

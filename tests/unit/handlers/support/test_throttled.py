@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.handlers.reply import Encoded
-from penstock.handlers.throttled import throttled
+from penstock.handlers.support.reply import Encoded
+from penstock.handlers.support.throttled import throttled
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header
 from penstock.wire.hot import heartbeat

@@ -7,9 +7,9 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.schema.offset_for_leader_epoch.v4 import request as epoch_request
 from kio.schema.offset_for_leader_epoch.v4 import response as epoch_response
 
-from penstock.handlers import parts
-from penstock.handlers.entities import NO_THROTTLE
-from penstock.handlers.parts import FEW_MAX, PART_SIZE, SPLITS, answer_in_parts, is_long
+from penstock.handlers.support import parts
+from penstock.handlers.support.entities import NO_THROTTLE
+from penstock.handlers.support.parts import FEW_MAX, PART_SIZE, SPLITS, answer_in_parts, is_long
 from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.frame import MalformedRequest

@@ -16,7 +16,7 @@ from penstock.metadata.image import BROKER_LOGGER
 from penstock.wire.api import APIS, ApiKey
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Request
+    from penstock.handlers.support.context import Request
     from penstock.metadata.quorum import Quorum
     from penstock.ports.clock import Clock
 

@@ -7,9 +7,9 @@ Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST; NOT_LEADER_OR_FOLLOWER and it
 
 from typing import Any
 
-from penstock.handlers.context import Context
-from penstock.handlers.quorum_checks import check_cluster, check_peer
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.support.context import Context
+from penstock.handlers.support.quorum_checks import check_cluster, check_peer
+from penstock.handlers.support.reply import Parked, Parts
 from penstock.metadata import voter_wire
 from penstock.metadata.messenger import endpoints_of
 from penstock.model.errors import Corruption, InvalidRequest, Refusal

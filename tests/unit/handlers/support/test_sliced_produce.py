@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from penstock.handlers.produce import ParkedProduce, ProduceHandler
-from penstock.handlers.reply import Parked, ParkedWrite
-from penstock.handlers.sliced_produce import BATCH_COST, SLICE_SIZE
+from penstock.handlers.support.reply import Parked, ParkedWrite
+from penstock.handlers.support.sliced_produce import BATCH_COST, SLICE_SIZE
 from penstock.model.errors import InvalidRecord
 from penstock.model.job import Job
 from penstock.storage.validate import Prepared, Unprepared

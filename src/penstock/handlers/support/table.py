@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Final, cast
 
-from penstock.handlers.context import ColdHandler
+from penstock.handlers.support.context import ColdHandler
 from penstock.model.job import Job
 from penstock.wire import codec
 from penstock.wire.api import APIS

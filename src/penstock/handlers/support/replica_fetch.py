@@ -9,8 +9,8 @@ replication/partition.py. Refuses: per partition, stale and unknown epochs, repl
 import logging
 from typing import TYPE_CHECKING
 
-from penstock.handlers.fetch_errors import not_hosted
-from penstock.handlers.reply import Parked, Parts
+from penstock.handlers.support.partition_errors import not_hosted
+from penstock.handlers.support.reply import Parked, Parts
 from penstock.model.errors import (
     UNKNOWN_SERVER_ERROR,
     Corruption,

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.handlers.context import Context
-from penstock.handlers.reply import Parked, ParkedWrite, Parts
+from penstock.handlers.support.context import Context
+from penstock.handlers.support.reply import Parked, ParkedWrite, Parts
 from penstock.model.errors import (
     NO_ERROR,
     UNKNOWN_SERVER_ERROR,

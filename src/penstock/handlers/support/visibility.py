@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from penstock.model.ids import TopicName
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.scheduling.scheduler import Pace
 
 WAIT_S_MAX: Final = 30.0

@@ -8,7 +8,7 @@ from kio.schema.envelope.v0.response import EnvelopeResponse
 from kio.schema.errors import ErrorCode
 
 from penstock.client.peers import Peers
-from penstock.handlers.relay import Relay, address_bytes
+from penstock.handlers.support.forwarding import Relay, address_bytes
 from penstock.metadata.image import EMPTY, Image
 from penstock.model.ids import NodeId, Offset
 from penstock.wire.api import ApiKey

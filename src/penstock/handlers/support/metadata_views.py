@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from penstock.controller.leaders import directory_of
-from penstock.handlers.cluster_view import controller_for_clients, reachable_brokers
+from penstock.handlers.support.cluster_view import controller_for_clients, reachable_brokers
 from penstock.metadata.records import LOST_DIRECTORY
 from penstock.model.errors import NO_ERROR, InvalidTopic, LeaderNotAvailable, UnknownTopicOrPartition
 from penstock.model.ids import NO_NODE, NodeId, TopicName

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from penstock.handlers.context import ColdHandler, Context, Request
+from penstock.handlers.support.context import ColdHandler, Context, Request
 from penstock.scheduling.scheduler import SLICE_COST
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import MalformedRequest

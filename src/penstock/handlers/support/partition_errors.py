@@ -17,7 +17,7 @@ from penstock.wire.hot.produce import NodeEndpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.handlers.context import Context
+    from penstock.handlers.support.context import Context
     from penstock.metadata.image import PartitionImage, TopicImage
 
 HINTED = frozenset({NotLeaderOrFollower.code, FencedLeaderEpoch.code})

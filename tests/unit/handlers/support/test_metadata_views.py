@@ -9,10 +9,11 @@ from kio.index import load_response_schema
 from kio.schema.metadata.v10.request import MetadataRequest
 from kio.serial import entity_reader
 
-from penstock.handlers import metadata, metadata_views
-from penstock.handlers.context import Request
-from penstock.handlers.metadata_views import MetadataViews, View
-from penstock.handlers.reply import Encoded
+from penstock.handlers import metadata
+from penstock.handlers.support import metadata_views
+from penstock.handlers.support.context import Request
+from penstock.handlers.support.metadata_views import MetadataViews, View
+from penstock.handlers.support.reply import Encoded
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image, PartitionImage, TopicImage
 from penstock.model.ids import LeaderEpoch, NodeId, TopicName

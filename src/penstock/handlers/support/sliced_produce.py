@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.handlers.reply import Parked, ParkedWrite, Parts
-from penstock.handlers.verification import CloseConnection, Verdicts
+from penstock.handlers.support.reply import Parked, ParkedWrite, Parts
+from penstock.handlers.support.transaction_verification import CloseConnection, Verdicts
 from penstock.model.errors import NO_ERROR
 from penstock.model.job import Job
 from penstock.ports.network import KeptFrame

@@ -10,14 +10,14 @@ from math import ceil
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.handlers.entities import milliseconds
-from penstock.handlers.reply import Encoded
+from penstock.handlers.support.entities import milliseconds
+from penstock.handlers.support.reply import Encoded
 from penstock.model.errors import ThrottlingQuotaExceeded
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import has_flexible_response_header
 
 if TYPE_CHECKING:
-    from penstock.handlers.context import Context, Request
+    from penstock.handlers.support.context import Context, Request
     from penstock.ports.clock import Clock
     from penstock.quotas.limits import Client
     from penstock.wire.frame import Header

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.handlers.replica_fetch import ReplicaFetch
+from penstock.handlers.support.replica_fetch import ReplicaFetch
 from penstock.model.ids import NodeId
 from tests.unit.handlers.hot import batch, fetch, fetched, leader, produce, replicated, reply_of
 from tests.unit.replication.replicated_partition import ReplicatedPartition

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.handlers.deadline import within
+from penstock.handlers.support.deadline import within
 from penstock.model.errors import NotController, RequestTimedOut
 from tests.unit.handlers.fakes import FakeClock
 

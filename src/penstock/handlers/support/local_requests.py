@@ -6,8 +6,8 @@ The active controller may be in the same process as the broker that asks it. Goe
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.handlers.context import Context, Request
-from penstock.handlers.table import COLD
+from penstock.handlers.support.context import Context, Request
+from penstock.handlers.support.table import COLD
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header
 

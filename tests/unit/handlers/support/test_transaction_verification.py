@@ -8,8 +8,8 @@ import pytest
 
 from penstock.coordinator.errors import NotCoordinator
 from penstock.handlers.produce import ProduceHandler
-from penstock.handlers.reply import Parked, ParkedWrite
-from penstock.handlers.verification import CloseConnection
+from penstock.handlers.support.reply import Parked, ParkedWrite
+from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from penstock.model.errors import NotLeaderOrFollower, Refusal
 from penstock.model.ids import TopicName

@@ -1,0 +1,1 @@
+"""What several handlers share: their context, replies, relaying to the controller, views of the metadata."""
