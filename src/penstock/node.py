@@ -14,9 +14,9 @@ from typing import NamedTuple
 from penstock.client.channel import ControllerChannel
 from penstock.client.peers import Peers
 from penstock.config.settings import BrokerSettings
+from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL, OWN_FEATURES
-from penstock.controller.monitor import Monitor
 from penstock.groups.service import Groups
 from penstock.handlers.support.cluster_view import controller_listeners, own_voter_endpoints
 from penstock.handlers.support.context import Context, Endpoint
@@ -28,11 +28,12 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import BROKER, ConfigResource, Image
 from penstock.metadata.quorum import METADATA_PARTITION, Quorum
-from penstock.metadata.reach import majority_is_gone
+from penstock.metadata.quorum_reachability import majority_is_gone
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
 from penstock.model.errors import Refusal, StartupError
 from penstock.model.ids import NodeId
+from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.disk import Disk
@@ -47,14 +48,13 @@ from penstock.scheduling.scheduler import Scheduler
 from penstock.server.dispatch import Dispatcher
 from penstock.server.listener import Admission, Server
 from penstock.server.monitoring import Monitoring
-from penstock.server.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.storage.compaction.child_worker import ChildWorker
 from penstock.storage.compaction.cleaner import Cleaner
 from penstock.storage.compaction.inline import InlineWorker
 from penstock.storage.janitor import Janitor
 from penstock.storage.meta_properties import FILE_NAME as META_PROPERTIES
 from penstock.storage.store import LogStore
-from penstock.transactions.asking import TransactionCoordinators
+from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.transactions.marker_sender import MarkerSender
 from penstock.transactions.marker_writer import MarkerWriter
 from penstock.transactions.service import Transactions
@@ -68,7 +68,7 @@ PROBE_S_MAX = 0.5
 """A node that stops waits so long to hear whether a voter is still there."""
 
 
-class _Bonds(NamedTuple):
+class _ClusterServices(NamedTuple):
     """What speaks with other nodes."""
 
     peers: Peers
@@ -168,13 +168,13 @@ class Node:
 
     async def _build(self, store: LogStore) -> None:
         quorum = await self._open_quorum(store)
-        bonds = self._join(store, quorum)
-        self._context, marker_sender = self._compose(store, quorum, bonds)
+        services = self._join(store, quorum)
+        self._context, marker_sender = self._compose(store, quorum, services)
         store.on_failure = self._storage_failed
         store.directory.run = lambda job, done: self._scheduler.run(job, done, is_wanted=lambda: True)
-        store.on_read_only = bonds.lifecycle.read_only_changed
+        store.on_read_only = services.lifecycle.read_only_changed
         if store.is_read_only:
-            bonds.lifecycle.read_only_changed(True)
+            services.lifecycle.read_only_changed(True)
         if not quorum.is_alone:
             # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
             quorum.on_failure = self.broken.set
@@ -184,7 +184,7 @@ class Node:
             # The quorum needs this node before clients may have it.
             self._server.serve(dispatcher)
             await self._until_ready(quorum)
-        await self._take_part(self._context, bonds, marker_sender)
+        await self._take_part(self._context, services, marker_sender)
         self._clean_up_from_now_on(self._context)
         self._monitoring.begin(self._context, self._admission, dispatcher)
         if quorum.is_alone:
@@ -212,7 +212,7 @@ class Node:
             endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
-    def _join(self, store: LogStore, quorum: Quorum) -> _Bonds:
+    def _join(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
         """Build what speaks with other nodes: about this one's life, its partitions, and anything else."""
         self._peers = peers = Peers(
             network=self._network,
@@ -250,11 +250,11 @@ class Node:
                 address_of=self._address_of,
             ),
         )
-        return _Bonds(peers, channel, lifecycle, replicas)
+        return _ClusterServices(peers, channel, lifecycle, replicas)
 
-    def _compose(self, store: LogStore, quorum: Quorum, bonds: _Bonds) -> tuple[Context, MarkerSender]:
+    def _compose(self, store: LogStore, quorum: Quorum, services: _ClusterServices) -> tuple[Context, MarkerSender]:
         """Build the services that handlers call."""
-        peers, channel, lifecycle, replicas = bonds
+        peers, channel, lifecycle, replicas = services
         controller = Controller(quorum)
         groups = Groups(
             node_id=self.node_id, replicas=replicas, clock=self._clock, current_settings=lambda: self.settings
@@ -276,7 +276,7 @@ class Node:
             settings=self.settings,
             replicas=replicas,
             controller=controller,
-            monitor=Monitor(
+            monitor=BrokerMonitor(
                 node_id=self.node_id,
                 cluster_id=store.cluster_id,
                 controller=controller,
@@ -307,24 +307,24 @@ class Node:
         )
         return context, marker_sender
 
-    async def _take_part(self, context: Context, bonds: _Bonds, marker_sender: MarkerSender) -> None:
+    async def _take_part(self, context: Context, services: _ClusterServices, marker_sender: MarkerSender) -> None:
         """Follow the metadata, register, and take over what this node is to lead."""
-        quorum, replicas = context.quorum, bonds.replicas
+        quorum, replicas = context.quorum, services.replicas
         # Settings first: replicas build their logs from them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
-        quorum.subscribe(bonds.lifecycle.image_changed)
+        quorum.subscribe(services.lifecycle.image_changed)
         quorum.subscribe(context.metadata_views.image_changed)
         if self.is_broker:
-            self._lifecycle = bonds.lifecycle
-            await bonds.lifecycle.register()
+            self._lifecycle = services.lifecycle
+            await services.lifecycle.register()
         await replicas.settled()
         context.store.note_boot()
         if self.is_broker:
             # A fenced node is never elected. A log that has lost something must not lead once it no longer is.
             await replicas.losses_told()
-            await bonds.lifecycle.serve()
+            await services.lifecycle.serve()
         # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
         quorum.subscribe(context.groups.image_changed)
         quorum.subscribe(context.transactions.image_changed)

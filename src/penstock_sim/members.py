@@ -24,7 +24,7 @@ COMMIT_UNKNOWN = frozenset({7, 15, 56})
 """A commit that is answered with these may still have been written."""
 
 
-class Member(Consumer):
+class GroupConsumer(Consumer):
     def __init__(
         self,
         shared: Shared,

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.model.errors import Refusal
 from penstock_sim import admin, snapshots, tables
 from penstock_sim.availability import Availability
@@ -30,7 +30,7 @@ from penstock_sim.faults import Faults
 from penstock_sim.history import History
 from penstock_sim.host import DATA, PORT, Host
 from penstock_sim.loop import Owner, SimLoop, Stuck
-from penstock_sim.members import Member, fetch_offsets
+from penstock_sim.members import GroupConsumer, fetch_offsets
 from penstock_sim.network import Hub, Weather
 from penstock_sim.observer import Observer
 from penstock_sim.plan import Plan, draw
@@ -261,7 +261,7 @@ class World:
             self.clients.append(Consumer(shared, f"consumer{index}", places=places, committed_only=bool(index % 2)))
         for index in range(plan.members):
             self.clients.append(
-                Member(
+                GroupConsumer(
                     shared,
                     f"member{index}",
                     group="readers",
@@ -389,7 +389,7 @@ class World:
         for client in self.clients:
             if isinstance(client, PlainProducer | IdempotentProducer) and getattr(client, "_acks", -1) != 0:
                 served = client.acked_at > since
-            elif isinstance(client, Member):
+            elif isinstance(client, GroupConsumer):
                 served = client.settled
             elif isinstance(client, Transactor):
                 served = self._ended_at(client.transactional_id) > since

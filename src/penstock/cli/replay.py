@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.client import REQUEST_TIMEOUT_S, client_settings, explain
 from penstock.cli.errors import CommandError
 from penstock.cli.letters import Letter
-from penstock.worker.progress import Progress
+from penstock.worker.progress import OffsetTracker
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -43,7 +43,7 @@ class Sender:
         self._rate = rate
         self._began = time.monotonic()
         self._partitions: dict[str, int] = {}
-        self._progress: dict[int, Progress] = {}
+        self._progress: dict[int, OffsetTracker] = {}
         self._problem = ""
         self.sent = 0
         self.acknowledged = 0
@@ -106,7 +106,7 @@ class Sender:
         return {index: progress.position for index, progress in self._progress.items() if progress.position is not None}
 
     def _note(self, partition: int, offset: int) -> Callable[[], None]:
-        progress = self._progress.setdefault(partition, Progress())
+        progress = self._progress.setdefault(partition, OffsetTracker())
         progress.start(offset)
         return lambda: progress.finish(offset)
 

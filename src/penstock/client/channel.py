@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from penstock.client.asking import Peers, PeerUnavailable
+from penstock.client.interfaces import Peers, PeerUnavailable
 from penstock.model.errors import NotController
 from penstock.model.ids import NodeId
 from penstock.ports.clock import Clock

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple, TypeVar
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.ports.clock import Clock, Timer
 from penstock.ports.network import Connection
 from penstock.wire import codec

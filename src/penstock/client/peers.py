@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
-from penstock.client.asking import ASKING, PeerGone, PeerUnavailable
 from penstock.client.connection import PeerConnection
+from penstock.client.interfaces import ASKING, PeerGone, PeerUnavailable
 from penstock.client.waiting import look_at
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Session

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from penstock.controller.brokers import NO_BROKER_EPOCH, check_broker_epoch
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import (
     Living,
     Rules,
@@ -37,7 +37,7 @@ from penstock.model.ids import LeaderEpoch, NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class IsrMember:
     """A replica that is to be in sync; the epoch its broker fetched with, or -1 if that is not known."""
 
     node_id: NodeId
@@ -52,13 +52,13 @@ class IsrChange:
     partition: int
     leader_epoch: int
     partition_epoch: int
-    isr: tuple[Member, ...]
+    isr: tuple[IsrMember, ...]
     leader_recovery_state: int = RECOVERED
 
 
 def decide_alter_partition(
     image: Image, node_id: NodeId, broker_epoch: int, changes: Sequence[IsrChange], rules: Rules
-) -> Decision[tuple[PartitionImage | Refusal, ...]]:
+) -> ControllerDecision[tuple[PartitionImage | Refusal, ...]]:
     """Decide on each partition: the partition as it is then, or why it is not changed."""
     check_broker_epoch(image, node_id, broker_epoch)
     records: list[MetadataRecord] = []
@@ -72,7 +72,7 @@ def decide_alter_partition(
             outcomes.append(_alter(image, node_id, wish, rules, records))
         except Refusal as refusal:
             outcomes.append(refusal)
-    return Decision(records, tuple(outcomes))
+    return ControllerDecision(records, tuple(outcomes))
 
 
 def _alter(
@@ -162,7 +162,7 @@ def _check_members(image: Image, partition: PartitionImage, node_id: NodeId, wis
             raise IneligibleReplica(f"Node {member.node_id} cannot be in sync: {problem}.")
 
 
-def _ineligible(image: Image, partition: PartitionImage, member: Member) -> str | None:
+def _ineligible(image: Image, partition: PartitionImage, member: IsrMember) -> str | None:
     broker = image.brokers.get(member.node_id)
     if broker is None:
         return "it is not registered"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from uuid import UUID
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import (
     Living,
     Rules,
@@ -73,7 +73,7 @@ class Registration:
 
 def decide_registration(
     image: Image, registration: Registration, *, cluster_id: str, rules: Rules, former_self_lives: bool
-) -> Decision[int]:
+) -> ControllerDecision[int]:
     """Register the process, fenced, and reply with its epoch.
 
     `former_self_lives` says that another process of this id holds a session.
@@ -112,15 +112,15 @@ def decide_registration(
             read_only=read_only,
         )
     )
-    return Decision(records, epoch)
+    return ControllerDecision(records, epoch)
 
 
-def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> Decision[bool]:
+def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> ControllerDecision[bool]:
     """Take the broker out of service; the reply says whether it was in it, under this epoch."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced or broker.epoch != epoch:
-        return Decision((), False)
-    return Decision(fencing(image, broker, rules), True)
+        return ControllerDecision((), False)
+    return ControllerDecision(fencing(image, broker, rules), True)
 
 
 def fencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
@@ -188,14 +188,14 @@ def moves_away_from(image: Image, node_id: NodeId, rules: Rules) -> list[Metadat
     return records
 
 
-def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> Decision[None]:
+def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> ControllerDecision[None]:
     """Forget a broker. Its replicas stay assigned; data that it alone holds is not given up for lost."""
     broker = image.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
     records = moves_away_from(image, node_id, rules)
     records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
-    return Decision(records, None)
+    return ControllerDecision(records, None)
 
 
 def check_broker_epoch(image: Image, node_id: NodeId, epoch: int) -> BrokerImage:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import is_unclean
 from penstock.metadata.records import NO_CHANGE, PartitionChangeRecord
 from penstock.model.errors import NotController
@@ -65,7 +65,7 @@ class Controller:
     def is_active(self) -> bool:
         return self._quorum.is_active
 
-    async def run(self, decide: "Callable[[Image], Decision[T]]") -> T:
+    async def run(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
         """Decide on the newest image, commit the records, then return the reply.
 
         Raises what `decide` raises (a Refusal) and what the commit raises.
@@ -82,7 +82,7 @@ class Controller:
         if not task.cancelled():
             task.exception()  # its caller may have gone away
 
-    async def _take_turn(self, decide: "Callable[[Image], Decision[T]]") -> T:
+    async def _take_turn(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
         async with self._turn:
             if not self._quorum.is_active:
                 raise NotController

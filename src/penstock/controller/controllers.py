@@ -6,7 +6,7 @@ Pure. Nothing is elected by it: the voters are the quorum's to know. People and 
 from dataclasses import dataclass
 from uuid import UUID
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.metadata.image import ControllerImage, Image
 from penstock.metadata.records import BrokerEndpoint, BrokerFeature, RegisterControllerRecord
 from penstock.model.ids import NodeId
@@ -20,7 +20,7 @@ class ControllerRegistration:
     features: tuple[BrokerFeature, ...] = ()
 
 
-def decide_controller_registration(image: Image, registration: ControllerRegistration) -> Decision[None]:
+def decide_controller_registration(image: Image, registration: ControllerRegistration) -> ControllerDecision[None]:
     now = ControllerImage(
         node_id=registration.node_id,
         incarnation_id=registration.incarnation_id,
@@ -28,11 +28,11 @@ def decide_controller_registration(image: Image, registration: ControllerRegistr
         features=registration.features,
     )
     if image.controllers.get(registration.node_id) == now:
-        return Decision((), None)
+        return ControllerDecision((), None)
     record = RegisterControllerRecord(
         controller_id=registration.node_id,
         incarnation_id=registration.incarnation_id,
         end_points=registration.end_points,
         features=registration.features,
     )
-    return Decision((record,), None)
+    return ControllerDecision((record,), None)

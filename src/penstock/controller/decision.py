@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[T]):
+class ControllerDecision(Generic[T]):
     """Nothing has happened yet: the reply may leave only after the records are committed."""
 
     records: "Sequence[MetadataRecord]"

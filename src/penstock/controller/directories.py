@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from penstock.controller.brokers import check_broker_epoch
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import (
     Living,
     Rules,
@@ -59,7 +59,7 @@ def directories_offline(
 
 def decide_assignment(
     image: Image, node_id: NodeId, broker_epoch: int, replicas: Sequence[ReplicaDirectory], rules: Rules
-) -> Decision[tuple[Refusal | None, ...]]:
+) -> ControllerDecision[tuple[Refusal | None, ...]]:
     """Note where replicas of the broker lie; None in the place of a replica means that it is noted."""
     broker = check_broker_epoch(image, node_id, broker_epoch)
     records: list[MetadataRecord] = []
@@ -71,7 +71,7 @@ def decide_assignment(
             outcomes.append(refusal)
         else:
             outcomes.append(None)
-    return Decision(records, tuple(outcomes))
+    return ControllerDecision(records, tuple(outcomes))
 
 
 def _assign(image: Image, broker: BrokerImage, replica: ReplicaDirectory, rules: Rules) -> Sequence[MetadataRecord]:

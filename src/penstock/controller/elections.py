@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.config.settings import BrokerSettings
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import Election, Living, Rules, change, partitions, settle
 from penstock.metadata import delta
 from penstock.metadata.image import BROKER, TOPIC, ConfigResource, Image, PartitionImage, TopicImage
@@ -41,7 +41,7 @@ class Elected:
 
 def decide_elections(
     image: Image, asked: Mapping[TopicName, Sequence[int]] | None, election_type: int, rules: Rules
-) -> Decision[tuple[Elected, ...]]:
+) -> ControllerDecision[tuple[Elected, ...]]:
     """Decide on the partitions that are asked for; None is all of them, and then those that need none are left out."""
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
@@ -63,7 +63,7 @@ def decide_elections(
             results.append(Elected(name, index, refusal))
         else:
             results.append(Elected(name, index, None))
-    return Decision(records, tuple(results))
+    return ControllerDecision(records, tuple(results))
 
 
 def _elect(image: Image, name: TopicName, index: int, election_type: int, rules: Rules) -> PartitionChangeRecord:
@@ -91,7 +91,7 @@ def _record(
     return change(topic.id, index, partition, after)
 
 
-def decide_balance(image: Image, rules: Rules) -> Decision[bool]:
+def decide_balance(image: Image, rules: Rules) -> ControllerDecision[bool]:
     """Bring preferred leaders back, so many at a time; the reply says whether there may be more."""
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):
@@ -101,8 +101,8 @@ def decide_balance(image: Image, rules: Rules) -> Decision[bool]:
         if record is not None and record.leader not in (NO_CHANGE, NO_NODE):
             records.append(record)
             if len(records) == ELECTIONS_PER_BATCH_MAX:
-                return Decision(records, True)
-    return Decision(records, False)
+                return ControllerDecision(records, True)
+    return ControllerDecision(records, False)
 
 
 def consequences(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerFeature, FeatureLevelRecord
 from penstock.model.errors import InvalidUpdateVersion
@@ -97,7 +97,7 @@ def decide_update(
     node_id: NodeId,
     kraft: KRaftState,
     validate_only: bool = False,
-) -> Decision[bool]:
+) -> ControllerDecision[bool]:
     """Decide on all updates together; reply whether the metadata log must name the voters (kraft.version 1).
 
     One update that is refused keeps the others from happening.
@@ -115,7 +115,7 @@ def decide_update(
             names_voters = True
         else:
             records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
-    return Decision((), False) if validate_only else Decision(records, names_voters)
+    return ControllerDecision((), False) if validate_only else ControllerDecision(records, names_voters)
 
 
 def finalized_levels(image: Image, kraft_level: int) -> dict[str, int]:

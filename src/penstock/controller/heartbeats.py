@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from penstock.controller.brokers import change_read_only, check_broker_epoch, fencing, leads_any, leaving, unfencing
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.directories import directories_offline
 from penstock.controller.leaders import Rules
 from penstock.controller.sessions import Sessions
@@ -41,7 +41,7 @@ class HeartbeatReply:
 
 def decide_heartbeat(
     image: Image, heartbeat: Heartbeat, *, sessions: Sessions, rules: Rules
-) -> Decision[HeartbeatReply]:
+) -> ControllerDecision[HeartbeatReply]:
     broker = check_broker_epoch(image, heartbeat.node_id, heartbeat.broker_epoch)
     if heartbeat.read_only not in (None, broker.read_only) and not heartbeat.offline_log_dirs:
         # Before it is unfenced: nobody may be led by a broker of which it is not known yet that it cannot write.
@@ -55,7 +55,7 @@ def decide_heartbeat(
         decision = _serving(image, broker, heartbeat, rules)
     if heartbeat.offline_log_dirs and not decision.records:
         # One thing at a time: with the next heartbeat the image shows what this one has done.
-        return Decision(directories_offline(image, broker, heartbeat.offline_log_dirs, rules), decision.reply)
+        return ControllerDecision(directories_offline(image, broker, heartbeat.offline_log_dirs, rules), decision.reply)
     return decision
 
 
@@ -72,14 +72,16 @@ def _decision(
     fenced: bool,
     stop: bool = False,
     leaving: bool = False,
-) -> Decision[HeartbeatReply]:
+) -> ControllerDecision[HeartbeatReply]:
     reply = HeartbeatReply(
         is_caught_up=_caught_up(broker, heartbeat), is_fenced=fenced, should_shut_down=stop, leaving=leaving
     )
-    return Decision(records, reply)
+    return ControllerDecision(records, reply)
 
 
-def _fenced(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules) -> Decision[HeartbeatReply]:
+def _fenced(
+    image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules
+) -> ControllerDecision[HeartbeatReply]:
     if heartbeat.want_shut_down:
         return _decision((), broker, heartbeat, fenced=True, stop=True)
     # Who has begun to leave does not come back under the same registration.
@@ -88,7 +90,9 @@ def _fenced(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rule
     return _decision(unfencing(image, broker, rules), broker, heartbeat, fenced=False)
 
 
-def _serving(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules) -> Decision[HeartbeatReply]:
+def _serving(
+    image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rules
+) -> ControllerDecision[HeartbeatReply]:
     if heartbeat.want_fence:
         stop = heartbeat.want_shut_down
         return _decision(fencing(image, broker, rules), broker, heartbeat, fenced=True, stop=stop)
@@ -101,7 +105,7 @@ def _serving(image: Image, broker: BrokerImage, heartbeat: Heartbeat, rules: Rul
 
 def _leaving(
     image: Image, broker: BrokerImage, heartbeat: Heartbeat, sessions: Sessions, rules: Rules
-) -> Decision[HeartbeatReply]:
+) -> ControllerDecision[HeartbeatReply]:
     since = sessions.leaving_since(broker.node_id)
     seen = sessions.least_offset_seen(image)
     # A client that is told to go elsewhere must find there a broker that knows of it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from penstock.controller.brokers import check_broker_epoch
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.metadata.image import Image
 from penstock.metadata.records import ProducerIdsRecord
 from penstock.model.errors import UnknownProducerId
@@ -26,7 +26,7 @@ class Block:
     end: ProducerId
 
 
-def decide_block(image: Image, node_id: NodeId, broker_epoch: int) -> Decision[Block]:
+def decide_block(image: Image, node_id: NodeId, broker_epoch: int) -> ControllerDecision[Block]:
     """Give the broker the next block of ids."""
     check_broker_epoch(image, node_id, broker_epoch)
     first = image.next_producer_id
@@ -34,4 +34,4 @@ def decide_block(image: Image, node_id: NodeId, broker_epoch: int) -> Decision[B
         raise UnknownProducerId("All producer ids have been given out.")
     end = ProducerId(first + BLOCK_SIZE)
     record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=end)
-    return Decision((record,), Block(first, end))
+    return ControllerDecision((record,), Block(first, end))

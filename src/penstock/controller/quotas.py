@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from math import fmod
 from typing import Final, NamedTuple
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.metadata.image import Image
 from penstock.metadata.records import ClientQuotaRecord, MetadataRecord, QuotaEntityPart
 from penstock.model.errors import InvalidRequest, PolicyViolation, Refusal
@@ -54,7 +54,7 @@ class QuotaResult(NamedTuple):
 
 def decide_alter_quotas(
     image: Image, requests: Sequence[QuotaChanges], *, validate_only: bool
-) -> Decision[tuple[QuotaResult, ...]]:
+) -> ControllerDecision[tuple[QuotaResult, ...]]:
     """Decide on the quotas of each entity; one that is named again is refused, whatever came of it before."""
     records: list[MetadataRecord] = []
     refusals: dict[Entity, Refusal | None] = {}
@@ -74,7 +74,7 @@ def decide_alter_quotas(
         if len(records) > RECORDS_PER_REQUEST_MAX:
             raise PolicyViolation("Excessively large number of quotas per request.")
     results = tuple(QuotaResult(entity, refusal) for entity, refusal in refusals.items())
-    return Decision(() if validate_only else records, results)
+    return ControllerDecision(() if validate_only else records, results)
 
 
 def describe(entity: Entity) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from penstock.config.settings import TopicSettings
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import (
     Living,
     Nodes,
@@ -42,7 +42,7 @@ class Reassignment:
 
 def decide_reassignments(
     image: Image, wishes: Sequence[Reassignment], *, rules: Rules, allow_factor_change: bool = True
-) -> Decision[tuple[Refusal | None, ...]]:
+) -> ControllerDecision[tuple[Refusal | None, ...]]:
     """Decide on each partition; None in its place means that its move begins, or that it is cancelled."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
@@ -57,7 +57,7 @@ def decide_reassignments(
             outcomes.append(refusal)
         else:
             outcomes.append(None)
-    return Decision(records, tuple(outcomes))
+    return ControllerDecision(records, tuple(outcomes))
 
 
 def _reassign(image: Image, wish: Reassignment, rules: Rules, *, allow_factor_change: bool) -> Sequence[MetadataRecord]:

@@ -18,7 +18,7 @@ from penstock.config.group import CLIENT_METRICS, GROUP, check_group
 from penstock.config.option import HOUR_MS, Option, Value, parse, render
 from penstock.config.settings import BrokerSettings, base_name, check_broker, closest_names, option_of, resolve_topic
 from penstock.config.topic import TOPIC
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.elections import consequences
 from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource, Image
@@ -76,14 +76,14 @@ class Judge:
 
 def decide_incremental_alter(
     judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
-) -> Decision[tuple[Result, ...]]:
+) -> ControllerDecision[tuple[Result, ...]]:
     """Decide on changes to single settings; the rest of each resource stays as it is."""
     return _decide(judge, requests, _apply, validate_only=validate_only)
 
 
 def decide_alter(
     judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
-) -> Decision[tuple[Result, ...]]:
+) -> ControllerDecision[tuple[Result, ...]]:
     """Decide on requests that give all settings of a resource: what they do not name goes back to its default."""
     return _decide(judge, requests, _replace, validate_only=validate_only)
 
@@ -94,7 +94,7 @@ def _decide(
     change: Callable[[Judge, ResourceChanges], dict[str, str]],
     *,
     validate_only: bool,
-) -> Decision[tuple[Result, ...]]:
+) -> ControllerDecision[tuple[Result, ...]]:
     asked = Counter(request.resource for request in requests)
     records: list[MetadataRecord] = []
     results = []
@@ -114,12 +114,12 @@ def _decide(
         records.extend(_difference(resource, judge.image.config(resource), wanted))
         results.append(Result(resource, NO_ERROR, None))
     if validate_only:
-        return Decision((), tuple(results))
+        return ControllerDecision((), tuple(results))
     records.extend(consequences(judge.image, records, judge.settings, judge.node_id))
-    return Decision(tuple(records), tuple(results))
+    return ControllerDecision(tuple(records), tuple(results))
 
 
-def decide_first_settings(image: Image, settings: BrokerSettings) -> Decision[None]:
+def decide_first_settings(image: Image, settings: BrokerSettings) -> ControllerDecision[None]:
     """Give the cluster a min.insync.replicas of its own, so that leaders and controller never differ about it.
 
     Who is eligible to lead depends on it (KIP-966): a broker whose file says something else would commit records that
@@ -137,7 +137,7 @@ def decide_first_settings(image: Image, settings: BrokerSettings) -> Decision[No
         for resource in sorted(image.configs)
         if resource.type == resources.BROKER and resource.name and MIN_ISR in image.config(resource)
     )
-    return Decision(records, None)
+    return ControllerDecision(records, None)
 
 
 def _keep_min_isr(judge: Judge, request: ResourceChanges, wanted: dict[str, str]) -> None:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.leaders import Living, can_serve, default_directory
 from penstock.controller.placement import Replicas, place
 from penstock.metadata.image import TOPIC, Image, TopicImage
@@ -125,7 +125,7 @@ def decide_create(
     *,
     validate_only: bool = False,
     charge: Charge = without_quota,
-) -> Decision[tuple[CreatedTopic | RefusedTopic, ...]]:
+) -> ControllerDecision[tuple[CreatedTopic | RefusedTopic, ...]]:
     """Decide on each topic; the outcomes come in the order of the topics. Names must differ."""
     _bound_partitions(topics, rules.partition_count)
     records: list[MetadataRecord] = []
@@ -140,12 +140,12 @@ def decide_create(
         else:
             outcomes.append(created)
             records.extend(its_records)
-    return Decision(() if validate_only else records, tuple(outcomes))
+    return ControllerDecision(() if validate_only else records, tuple(outcomes))
 
 
 def decide_delete(
     image: Image, references: Sequence[TopicReference], *, charge: Charge = without_quota
-) -> Decision[tuple[DeletedTopic, ...]]:
+) -> ControllerDecision[tuple[DeletedTopic, ...]]:
     """Decide on each reference. A topic that is referred to more than once is not deleted."""
     outcomes: list[DeletedTopic] = []
     records: list[MetadataRecord] = []
@@ -169,7 +169,7 @@ def decide_delete(
                 continue
             outcomes.append(DeletedTopic(name=topic.name, id=topic.id))
             records.append(RemoveTopicRecord(topic_id=topic.id))
-    return Decision(records, tuple(outcomes))
+    return ControllerDecision(records, tuple(outcomes))
 
 
 def decide_add_partitions(
@@ -179,7 +179,7 @@ def decide_add_partitions(
     random: Random,
     validate_only: bool = False,
     charge: Charge = without_quota,
-) -> Decision[tuple[Refusal | None, ...]]:
+) -> ControllerDecision[tuple[Refusal | None, ...]]:
     """Decide on each topic; None in the place of a topic means that it gets its partitions."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
@@ -193,7 +193,7 @@ def decide_add_partitions(
         else:
             outcomes.append(None)
             records.extend(its_records)
-    return Decision(() if validate_only else records, tuple(outcomes))
+    return ControllerDecision(() if validate_only else records, tuple(outcomes))
 
 
 def _bound_partitions(topics: Sequence[NewTopic], default_count: int) -> None:

@@ -42,7 +42,7 @@ class TransactionEnd:
 
 
 @dataclass(slots=True)
-class Decision(Generic[R]):
+class ShardDecision(Generic[R]):
     records: list[R] = field(default_factory=list)
     transaction: InTransaction | None = None
     """The records are staged: they are written as part of this transaction, in one batch."""
@@ -69,10 +69,10 @@ class SharedDecision(NamedTuple, Generic[R]):
     timer: tuple[Hashable, int] | None = None
     """One to be set at once, whatever becomes of the records; in milliseconds."""
 
-    def alone(self, ticket: Ticket) -> Decision[R]:
+    def alone(self, ticket: Ticket) -> ShardDecision[R]:
         """Return the same as a decision that is written on its own."""
         timers: dict[Hashable, int | None] = {} if self.timer is None else dict([self.timer])
-        return Decision(self.records, replies=[(ticket, self.reply)], timers=timers)
+        return ShardDecision(self.records, replies=[(ticket, self.reply)], timers=timers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ never learns whether its records were committed, because no reply leaves before 
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from penstock.coordinator.decision import Decision, InTransaction, SharedDecision, Ticket, TransactionEnd
+from penstock.coordinator.decision import InTransaction, ShardDecision, SharedDecision, Ticket, TransactionEnd
 from penstock.storage.verification import Verification
 
 R = TypeVar("R")
@@ -15,7 +15,7 @@ Staged = TypeVar("Staged", contravariant=True)
 
 
 class Shard(Protocol[R]):
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[R] | SharedDecision[R]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[R] | SharedDecision[R]:
         """Answer a command. Changes nothing; `now` is wall time in milliseconds.
 
         A shared decision may be written together with others. It must not depend on what they write.
@@ -30,7 +30,7 @@ class Shard(Protocol[R]):
         """Take over one record, live right after its append or replayed from the log."""
         ...
 
-    def loaded(self, now: int) -> Decision[R]:
+    def loaded(self, now: int) -> ShardDecision[R]:
         """Say what follows from a finished replay: timers, above all."""
         ...
 

@@ -17,10 +17,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from penstock.coordinator.decision import (
     NO_TICKET,
-    Decision,
     Expired,
     InTransaction,
     Performer,
+    ShardDecision,
     SharedDecision,
     Ticket,
     TransactionEnd,
@@ -254,7 +254,7 @@ class ShardRunner(Generic[R]):
                 apply(record)
         self._park([], [], entries)
 
-    def _append(self, decision: Decision[R], now: int) -> None:
+    def _append(self, decision: ShardDecision[R], now: int) -> None:
         written = False
         for records in self._batches(decision, now):
             try:
@@ -271,7 +271,7 @@ class ShardRunner(Generic[R]):
         if self._log.high_watermark < end:
             self._wait_for(end)
 
-    def _batches(self, decision: Decision[R], now: int) -> Iterator[list[Record]]:
+    def _batches(self, decision: ShardDecision[R], now: int) -> Iterator[list[Record]]:
         batch: list[Record] = []
         size = 0
         for record in decision.records:
@@ -284,7 +284,7 @@ class ShardRunner(Generic[R]):
         if batch:
             yield batch
 
-    def _carry_out(self, decision: Decision[R]) -> None:
+    def _carry_out(self, decision: ShardDecision[R]) -> None:
         self.shard.adopt(decision.drafts)
         if decision.transaction is None:
             for record in decision.records:

@@ -6,7 +6,7 @@ Reads every type of group through group.py; describes only classic ones.
 from collections.abc import Mapping
 
 from penstock.groups import offsets as offsets_module
-from penstock.groups.classic.group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
 from penstock.groups.commands import (
     DeleteGroups,
     DescribedGroup,
@@ -59,7 +59,7 @@ def _describe(group: Group | None, group_id: str) -> DescribedGroup:
     )
 
 
-def _describe_member(member: Member, protocol: str | None) -> DescribedMember:
+def _describe_member(member: ClassicMember, protocol: str | None) -> DescribedMember:
     return DescribedMember(
         member_id=member.id,
         instance_id=member.instance_id,

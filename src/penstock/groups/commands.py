@@ -11,8 +11,8 @@ from uuid import UUID
 
 from penstock.coordinator.decision import InTransaction
 from penstock.groups.records import OffsetCommitValue
-from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR
+from penstock.wire.fields import ZERO_UUID
 
 NO_MEMBER_ID = ""
 NO_GENERATION = -1

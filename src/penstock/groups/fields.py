@@ -1,6 +1,6 @@
 """Schemas of records whose versions differ: which fields each has, plain or flexible.
 
-The primitives of the flexible form are metadata/fields.py's; the older, plain form is here.
+The primitives of the flexible form are wire/fields.py's; the older, plain form is here.
 A schema is compiled once per version. Refuses bytes that end early or lie: Corruption.
 """
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any
 
-from penstock.metadata import fields
-from penstock.metadata.fields import Kind, Reader, write_uvarint
 from penstock.model.errors import Corruption
+from penstock.wire import fields
+from penstock.wire.fields import Kind, Reader, write_uvarint
 
 Type = Callable[[int, bool], Kind]
 """How a type is written in a version of the struct around it, flexible or plain."""

@@ -9,7 +9,7 @@ from struct import Struct
 from uuid import UUID
 
 from penstock.groups.record_types import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
-from penstock.metadata.fields import ZERO_UUID
+from penstock.wire.fields import ZERO_UUID
 
 KEYS_KEPT = 1 << 13
 """A consumer commits the same few partitions again and again."""

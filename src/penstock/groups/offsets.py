@@ -35,8 +35,8 @@ from penstock.groups.pending_offsets import PendingOffsets
 from penstock.groups.records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
 from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import Turn
-from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR, Refusal
+from penstock.wire.fields import ZERO_UUID
 
 ByPartition = Mapping[int, OffsetCommitValue]
 _ONE_IS_FINE = [NO_ERROR]

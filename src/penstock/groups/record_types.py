@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from penstock.metadata.fields import ZERO_UUID
+from penstock.wire.fields import ZERO_UUID
 
 NO_TIMESTAMP = -1
 

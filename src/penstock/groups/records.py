@@ -22,8 +22,8 @@ from penstock.groups.record_types import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from penstock.metadata.fields import ZERO_UUID, Reader
 from penstock.model.errors import Corruption
+from penstock.wire.fields import ZERO_UUID, Reader
 
 __all__ = [
     "NO_TIMESTAMP",

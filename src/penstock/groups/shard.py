@@ -8,11 +8,11 @@ the records are in the log. Classic and consumer groups share one map: a group i
 from collections.abc import Callable
 from typing import Any
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, SharedDecision, Ticket
+from penstock.coordinator.decision import NO_TICKET, Expired, ShardDecision, SharedDecision, Ticket
 from penstock.groups import admin, offsets, records
 from penstock.groups.classic import rebalance
 from penstock.groups.classic import requests as classic
-from penstock.groups.classic.group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
 from penstock.groups.commands import (
     DeleteGroups,
     DescribeGroups,
@@ -96,7 +96,9 @@ class GroupShard:
 
     # -- what the runtime calls ------------------------------------------------------------
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[GroupRecord] | SharedDecision[GroupRecord]:
+    def decide(
+        self, command: Any, *, ticket: Ticket, now: int
+    ) -> ShardDecision[GroupRecord] | SharedDecision[GroupRecord]:
         if type(command) is OffsetCommit and (group := self.groups.get(command.group_id)) is not None:
             return self._commit(group, command, now)
         turn = Turn(self.settings, ticket, now)
@@ -134,7 +136,7 @@ class GroupShard:
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
-    def loaded(self, now: int) -> Decision[GroupRecord]:
+    def loaded(self, now: int) -> ShardDecision[GroupRecord]:
         """Give every member a new session: nobody could send a heartbeat while the log was read."""
         turn = Turn(self.settings, NO_TICKET, now)
         for group in self.groups.values():
@@ -203,7 +205,7 @@ class GroupShard:
             self.consumers.leave(consumer, command, turn)
 
     @staticmethod
-    def _heard_of(group: Group, command: OffsetCommit) -> Member | None:
+    def _heard_of(group: Group, command: OffsetCommit) -> ClassicMember | None:
         """A commit shows that the member is alive, as a heartbeat does."""
         if isinstance(group, ClassicGroup) and group.state in _HEARD_IN:
             return group.members.get(command.member_id)

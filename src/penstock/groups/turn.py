@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Ticket
+from penstock.coordinator.decision import NO_TICKET, ShardDecision, Ticket
 from penstock.groups.records import GroupRecord
 from penstock.groups.settings import GroupSettings
 
@@ -30,7 +30,7 @@ class Turn:
         self.settings = settings
         self.ticket = ticket
         self.now = now
-        self.decision: Decision[GroupRecord] = Decision()
+        self.decision: ShardDecision[GroupRecord] = ShardDecision()
 
     def write(self, record: GroupRecord) -> None:
         self.decision.records.append(record)

@@ -11,7 +11,7 @@ from uuid import UUID
 from kio.schema.alter_partition.v3.request import AlterPartitionRequest
 from kio.schema.alter_partition.v3.response import AlterPartitionResponse, PartitionData, TopicData
 
-from penstock.controller.alter_partition import IsrChange, Member, decide_alter_partition
+from penstock.controller.alter_partition import IsrChange, IsrMember, decide_alter_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int8, int32, node, nodes, present
 from penstock.metadata.image import PartitionImage
@@ -50,7 +50,7 @@ def _changes(body: AlterPartitionRequest) -> Iterator[IsrChange]:
                 leader_epoch=partition.leader_epoch,
                 partition_epoch=partition.partition_epoch,
                 isr=tuple(
-                    Member(NodeId(member.broker_id), member.broker_epoch) for member in partition.new_isr_with_epochs
+                    IsrMember(NodeId(member.broker_id), member.broker_epoch) for member in partition.new_isr_with_epochs
                 ),
                 leader_recovery_state=partition.leader_recovery_state,
             )

@@ -2,7 +2,7 @@
 
 v1 names directories that have gone offline; v2 names cordoned ones, which get no new replicas: a broker names its own
 there while it is read-only. The connection that carries heartbeats is remembered: its end is news.
-Goes to controller/monitor.py on the active controller.
+Goes to controller/broker_monitor.py on the active controller.
 Refuses: NOT_CONTROLLER, STALE_BROKER_EPOCH.
 """
 

@@ -1,7 +1,7 @@
 """BrokerRegistration, versions 0-4: a broker process has come up.
 
 The answer is its broker epoch; it stays fenced until a heartbeat shows that it has caught up. Before v2 directories
-are not told, before v3 an unclean stop is not. Goes to controller/monitor.py on the active controller. Refuses:
+are not told, before v3 an unclean stop is not. Goes to controller/broker_monitor.py on the active controller. Refuses:
 NOT_CONTROLLER, INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
 """
 

@@ -11,8 +11,8 @@ FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, and what
 from penstock.groups.consumer.commands import ConsumerGroupHeartbeat, ConsumerGroupHeartbeatReply
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.reply import Encoded
-from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import Refusal, UnsupportedVersion
+from penstock.wire.fields import ZERO_UUID
 from penstock.wire.hot import consumer_group_heartbeat as wire
 
 

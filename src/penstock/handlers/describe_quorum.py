@@ -21,7 +21,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, int32, int64, node
 from penstock.metadata.voter_wire import METADATA_TOPIC
 from penstock.model.ids import NO_NODE, NodeId
-from penstock.raft.roles import Leader, Progress
+from penstock.raft.roles import FollowerProgress, Leader
 
 
 async def handle(context: Context, request: Request) -> DescribeQuorumResponse:
@@ -70,7 +70,7 @@ def _describe(context: Context, *, known: bool) -> PartitionData:
     )
 
 
-def _replica(context: Context, node_id: NodeId, progress: Progress | None) -> ReplicaState:
+def _replica(context: Context, node_id: NodeId, progress: FollowerProgress | None) -> ReplicaState:
     now_ms = context.clock.wall_ms()
     if node_id == context.node_id:
         return ReplicaState(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from penstock.client.asking import ControllerChannel, PeerUnavailable
 from penstock.client.channel import pause
+from penstock.client.interfaces import ControllerChannel, PeerUnavailable
 from penstock.model.errors import (
     BrokerIdNotRegistered,
     DuplicateBrokerRegistration,

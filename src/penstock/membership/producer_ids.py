@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from penstock.client.asking import ControllerChannel, PeerUnavailable
+from penstock.client.interfaces import ControllerChannel, PeerUnavailable
 from penstock.model.errors import NO_ERROR, RequestTimedOut, UnknownProducerId
 from penstock.model.ids import NodeId, ProducerId
 from penstock.wire.api import ApiKey

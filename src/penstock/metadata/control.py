@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from struct import Struct, error
 from uuid import UUID
 
-from penstock.metadata.fields import INT16, INT32, INT64, STRING, UINT16, UUID_, ZERO_UUID, Field, Layout, Reader, array
 from penstock.metadata.voters import Voter, VoterEndpoint, VoterSet
 from penstock.model.errors import Corruption
 from penstock.model.ids import NodeId
 from penstock.raft.messages import LeaderChange
+from penstock.wire.fields import INT16, INT32, INT64, STRING, UINT16, UUID_, ZERO_UUID, Field, Layout, Reader, array
 from penstock.wire.records import Record
 
 LEADER_CHANGE = 2

@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from penstock.client.asking import PeerGone, Peers, PeerUnavailable
-from penstock.metadata.place import Place
-from penstock.metadata.voters import VoterBook
+from penstock.client.interfaces import PeerGone, Peers, PeerUnavailable
+from penstock.metadata.identity import NodeIdentity
+from penstock.metadata.voters import VoterRegistry
 from penstock.model.errors import Corruption, NotController
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice
@@ -41,9 +41,9 @@ class Messenger:
     def __init__(
         self,
         *,
-        place: Place,
+        place: NodeIdentity,
         peers: Peers | None,
-        book: VoterBook,
+        book: VoterRegistry,
         core: Core,
         hear: Callable[[Event], None],
         read: Callable[[int], FileSlice | None],
@@ -170,7 +170,7 @@ class Messenger:
         self._waiting.clear()
 
 
-def endpoints_of(book: VoterBook, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
+def endpoints_of(book: VoterRegistry, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
     """Where a node is, in the form that answers name leaders in."""
     address = None if node is None else book.address_of(node)
     return [] if address is None else [(cast(int, node), address)]

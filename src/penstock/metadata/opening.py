@@ -1,6 +1,6 @@
 """What a node's metadata folder holds when the node starts: log, newest checkpoint, epoch and vote, voters.
 
-Called by `quorum.py` once. Goes to `storage/log.py`, `keeper.py` and `quorum_state.py`.
+Called by `quorum.py` once. Goes to `storage/log.py`, `checkpointer.py` and `quorum_state.py`.
 Refuses damage: Corruption, StorageError.
 """
 
@@ -15,10 +15,10 @@ from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, TopicSettings, default_topic_settings
 from penstock.metadata import control, quorum_state
-from penstock.metadata.keeper import load_newest
+from penstock.metadata.checkpointer import load_newest
 from penstock.metadata.replay import batches_between
 from penstock.metadata.snapshot import Snapshot, end_of
-from penstock.metadata.voters import VoterBook, configured_voters, ids_of
+from penstock.metadata.voters import VoterRegistry, configured_voters, ids_of
 from penstock.model.errors import Corruption, StorageError
 from penstock.model.ids import LeaderEpoch, NodeId, Offset, PartitionIndex, TopicId, TopicPartition
 from penstock.model.topic import CLUSTER_METADATA
@@ -47,7 +47,7 @@ class Opened:
     log: Log
     newest: Snapshot | None
     core: Core
-    book: VoterBook
+    book: VoterRegistry
 
 
 def open_metadata(
@@ -65,7 +65,7 @@ def open_metadata(
     folder = f"{data_folder}/{METADATA_PARTITION}"
     log = _open_log(disk, clock, folder, settings, directory)
     newest = load_newest(disk, folder, log_start=log.start_offset)
-    book = VoterBook(configured_voters(settings, node_id))
+    book = VoterRegistry(configured_voters(settings, node_id))
     book.note_directory(node_id, directory_id)
     shape = _shape_of(log, newest)
     history = _read_voters(log, newest, shape, book)
@@ -164,7 +164,7 @@ def _shape_of(log: Log, newest: Snapshot | None) -> LogShape:
     return shape
 
 
-def _read_voters(log: Log, newest: Snapshot | None, shape: LogShape, book: VoterBook) -> VoterHistory:
+def _read_voters(log: Log, newest: Snapshot | None, shape: LogShape, book: VoterRegistry) -> VoterHistory:
     if newest is not None:
         book.replaced(newest.voters)
     history = VoterHistory(ids_of(book.present) if book.is_named else frozenset(book.configured))

@@ -17,12 +17,12 @@ from penstock.client.peers import Peers
 from penstock.client.waiting import at_most, look_at
 from penstock.config.settings import BrokerSettings
 from penstock.metadata import control, quorum_state
-from penstock.metadata.applying import Applier, Pending
+from penstock.metadata.applier import Applier, Pending
 from penstock.metadata.delta import apply
+from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.messenger import Messenger
 from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Opened, open_metadata
-from penstock.metadata.place import Place
 from penstock.metadata.publisher import Subscriber
 from penstock.metadata.records import MetadataRecord, encode
 from penstock.metadata.snapshot import Snapshot, first_records, name_of
@@ -69,7 +69,7 @@ class Quorum:
         *,
         clock: Clock,
         opened: Opened,
-        place: Place,
+        place: NodeIdentity,
         peers: Peers | None,
         settings: BrokerSettings,
         initial_features: Mapping[str, int],
@@ -145,7 +145,7 @@ class Quorum:
             opened = open_metadata(
                 disk, clock, random, data_folder, settings, directory, node_id=node_id, directory_id=directory_id
             )
-            place = Place(
+            place = NodeIdentity(
                 cluster_id=cluster_id,
                 node_id=node_id,
                 directory_id=directory_id,

@@ -8,12 +8,12 @@ such JSON: Corruption.
 import json
 from uuid import UUID
 
-from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import Corruption
 from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId
 from penstock.ports.disk import Disk
 from penstock.raft.events import ElectionState
 from penstock.storage.meta_properties import encode_uuid
+from penstock.wire.fields import ZERO_UUID
 
 FILE_NAME = "quorum-state"
 _DATA_VERSION = 1

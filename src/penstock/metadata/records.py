@@ -9,7 +9,8 @@ Uses `fields.py`. Refuses unknown keys, versions and malformed bytes: Corruption
 from dataclasses import dataclass
 from uuid import UUID
 
-from penstock.metadata.fields import (
+from penstock.model.errors import Corruption
+from penstock.wire.fields import (
     BOOLEAN,
     FLOAT64,
     INT8,
@@ -27,7 +28,6 @@ from penstock.metadata.fields import (
     array,
     write_uvarint,
 )
-from penstock.model.errors import Corruption
 
 FRAME_VERSION = 1
 _OWN_TAG = 100

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from penstock.client.asking import Peers, PeerUnavailable
 from penstock.client.channel import pause
-from penstock.metadata.place import Place
+from penstock.client.interfaces import Peers, PeerUnavailable
+from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.snapshot import Snapshot, read
 from penstock.model.errors import Corruption, Refusal
 from penstock.model.ids import LeaderEpoch, NodeId
@@ -28,7 +28,9 @@ class SnapshotGone(Exception):
 
 
 class SnapshotFetch:
-    def __init__(self, *, place: Place, peers: Peers, clock: Clock, piece_bytes_max: int, timeout_s: float) -> None:
+    def __init__(
+        self, *, place: NodeIdentity, peers: Peers, clock: Clock, piece_bytes_max: int, timeout_s: float
+    ) -> None:
         self._place = place
         self._peers = peers
         self._clock = clock

@@ -7,7 +7,7 @@ from kio.schema.fetch_snapshot.v1.request import FetchSnapshotRequest, Partition
 from kio.schema.types import BrokerId
 from kio.static.primitive import i32, i64
 
-from penstock.metadata.place import Place
+from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.voter_wire import METADATA_TOPIC, only_partition
 from penstock.model.ids import LeaderEpoch
 from penstock.raft.messages import EpochEnd
@@ -15,7 +15,7 @@ from penstock.wire.api import ApiKey
 
 
 def write_request(
-    place: Place, end: EpochEnd, *, epoch: LeaderEpoch, position: int, bytes_max: int
+    place: NodeIdentity, end: EpochEnd, *, epoch: LeaderEpoch, position: int, bytes_max: int
 ) -> tuple[int, FetchSnapshotRequest]:
     partition = PartitionSnapshot(
         partition=i32(0),

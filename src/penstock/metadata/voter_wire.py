@@ -1,8 +1,8 @@
 """The messages of the raft core as KRaft's requests and answers, and back.
 
 Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch of the one partition of `__cluster_metadata`. What a message does not
-say and the wire asks for (cluster, folders, endpoints) comes from `Place`. Loaded when a peer is first talked to: a
-node that is its own quorum has none. Refuses records of a leader that fail their checksum or leave a gap: Corruption.
+say and the wire asks for (cluster, folders, endpoints) comes from `NodeIdentity`. Imported with the first peer: a node
+that is its own quorum has none. Refuses records of a leader that fail their checksum or leave a gap: Corruption.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from kio.schema.vote.v2 import response as vote_out
 from kio.static.primitive import i32, i32Timedelta, i64, u16
 
 from penstock.metadata import control
-from penstock.metadata.place import Place
+from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.voters import ids_of
 from penstock.model.errors import Corruption, FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import NO_NODE, LeaderEpoch, NodeId, Offset
@@ -56,7 +56,7 @@ FETCH_ERRORS: Final[Mapping[FetchError, int]] = {
 _FETCH_ERROR_OF: Final = {code: error for error, code in FETCH_ERRORS.items()}
 
 
-def write_request(place: Place, to: NodeId, message: Message) -> tuple[int, Any]:
+def write_request(place: NodeIdentity, to: NodeId, message: Message) -> tuple[int, Any]:
     """The API and the request that say this to a peer."""
     match message:
         case VoteRequest():
@@ -70,7 +70,7 @@ def write_request(place: Place, to: NodeId, message: Message) -> tuple[int, Any]
     raise AssertionError(f"{message} is no request")
 
 
-def _vote_request(place: Place, to: NodeId, message: VoteRequest) -> vote_in.VoteRequest:
+def _vote_request(place: NodeIdentity, to: NodeId, message: VoteRequest) -> vote_in.VoteRequest:
     partition = vote_in.PartitionData(
         partition_index=_PARTITION,
         replica_epoch=i32(message.epoch),
@@ -85,7 +85,9 @@ def _vote_request(place: Place, to: NodeId, message: VoteRequest) -> vote_in.Vot
     return vote_in.VoteRequest(cluster_id=place.cluster_id, voter_id=_node(to), topics=(topic,))
 
 
-def _begin_request(place: Place, to: NodeId, message: BeginQuorumEpochRequest) -> begin_in.BeginQuorumEpochRequest:
+def _begin_request(
+    place: NodeIdentity, to: NodeId, message: BeginQuorumEpochRequest
+) -> begin_in.BeginQuorumEpochRequest:
     partition = begin_in.PartitionData(
         partition_index=_PARTITION,
         voter_directory_id=None,
@@ -103,7 +105,7 @@ def _begin_request(place: Place, to: NodeId, message: BeginQuorumEpochRequest) -
     )
 
 
-def _end_request(place: Place, message: EndQuorumEpochRequest) -> end_in.EndQuorumEpochRequest:
+def _end_request(place: NodeIdentity, message: EndQuorumEpochRequest) -> end_in.EndQuorumEpochRequest:
     partition = end_in.PartitionData(
         partition_index=_PARTITION,
         leader_id=_node(place.node_id),
@@ -122,7 +124,7 @@ def _end_request(place: Place, message: EndQuorumEpochRequest) -> end_in.EndQuor
     )
 
 
-def _fetch_request(place: Place, message: FetchRequest) -> fetch_in.FetchRequest:
+def _fetch_request(place: NodeIdentity, message: FetchRequest) -> fetch_in.FetchRequest:
     partition = fetch_in.FetchPartition(
         partition=_PARTITION,
         current_leader_epoch=i32(message.epoch),

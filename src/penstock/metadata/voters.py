@@ -1,7 +1,7 @@
 """The voters of the metadata quorum by name and address: as configured, as the log says, as answers hint.
 
-`VoterBook` follows the log as the core's own history does. What the log names goes before what a leader's answer said,
-and that before what was configured. Refuses a configuration that cannot be read: StartupError.
+`VoterRegistry` follows the log as the core's own history does. Voters named in the log take precedence over those that
+a leader's answer named, and these over the configured ones. Refuses a configuration that cannot be read: StartupError.
 """
 
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ def _endpoints(address: Address | None) -> tuple[VoterEndpoint, ...]:
     return (VoterEndpoint(name=CONTROLLER_LISTENER, host=address[0], port=address[1]),)
 
 
-class VoterBook:
+class VoterRegistry:
     def __init__(self, configured: dict[NodeId, Address | None]) -> None:
         self.configured = configured
         self._base: VoterSet | None = None

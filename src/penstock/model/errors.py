@@ -349,3 +349,8 @@ class InvalidTimestamp(RecordRefusal):
 
 class StartupError(PenstockError):
     """The node cannot start; the message is one line that says why and what to do next."""
+
+
+class InvalidRegularExpression(Refusal):
+    code = 128
+    meaning = "The regular expression is not valid."

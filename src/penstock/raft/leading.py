@@ -19,7 +19,7 @@ from penstock.raft.messages import (
     FetchResponse,
     LeaderChange,
 )
-from penstock.raft.roles import Leader, Progress, Resigned
+from penstock.raft.roles import FollowerProgress, Leader, Resigned
 from penstock.raft.state import State
 
 
@@ -29,7 +29,7 @@ def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
     role = Leader(
         epoch_start=start,
         begin_at=now,
-        progress={voter: Progress(end=Offset(0), heard_at=now) for voter in state.others},
+        progress={voter: FollowerProgress(end=Offset(0), heard_at=now) for voter in state.others},
     )
     state.enter(role, ElectionState(epoch=state.epoch, leader=state.node_id, voted=state.node_id))
     change = LeaderChange(
@@ -127,10 +127,10 @@ def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, no
         _answer(state, role, source, request)
 
 
-def _progress(role: Leader, node: NodeId, now: float) -> Progress:
+def _progress(role: Leader, node: NodeId, now: float) -> FollowerProgress:
     progress = role.progress.get(node)
     if progress is None:
-        progress = role.progress[node] = Progress(end=Offset(0), heard_at=now)
+        progress = role.progress[node] = FollowerProgress(end=Offset(0), heard_at=now)
     return progress
 
 
@@ -153,7 +153,7 @@ def change_voters(state: State, role: Leader, change: ChangeVoters, now: float) 
     answer_parked(state)
 
 
-def _note_progress(state: State, progress: Progress, request: FetchRequest, now: float) -> None:
+def _note_progress(state: State, progress: FollowerProgress, request: FetchRequest, now: float) -> None:
     if progress.disk is None:
         progress.disk = request.disk
     elif progress.disk != request.disk:

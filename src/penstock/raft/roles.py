@@ -50,7 +50,7 @@ class Candidate:
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class FollowerProgress:
     """How far another node has come, as its fetches tell."""
 
     end: Offset
@@ -68,7 +68,7 @@ class Leader:
     epoch_start: Offset
     """Where this epoch's first record is; nothing is committed before a majority holds that one."""
     begin_at: float
-    progress: dict[NodeId, Progress] = field(default_factory=dict)
+    progress: dict[NodeId, FollowerProgress] = field(default_factory=dict)
     """Of every other voter and of whoever else fetches."""
     parked: dict[NodeId, tuple[FetchRequest, float]] = field(default_factory=dict)
     """Fetches that wait for news, and until when."""

@@ -1,7 +1,7 @@
 """Carries proposals for in-sync sets to the active controller: AlterPartition, one request under way.
 
 Whatever is proposed meanwhile goes with the next one. What each answer means stands in
-docs/internals/replication.md. Calls go to the controller through client/asking.py.
+docs/internals/replication.md. Calls go to the controller through client/interfaces.py.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from penstock.client.asking import ControllerChannel, PeerUnavailable
 from penstock.client.channel import pause
+from penstock.client.interfaces import ControllerChannel, PeerUnavailable
 from penstock.model.ids import NodeId
 from penstock.ports.clock import Clock
 from penstock.replication.isr import Proposal

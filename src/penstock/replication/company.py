@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.client.asking import ControllerChannel
+from penstock.client.interfaces import ControllerChannel
 from penstock.config.settings import BrokerSettings
 from penstock.metadata.image import PartitionImage
 from penstock.model.errors import StorageError

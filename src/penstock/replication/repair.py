@@ -13,8 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 from uuid import UUID
 
-from penstock.client.asking import ControllerChannel, PeerUnavailable
 from penstock.client.channel import pause
+from penstock.client.interfaces import ControllerChannel, PeerUnavailable
 from penstock.metadata.image import Image, PartitionImage
 from penstock.metadata.records import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from penstock.model.ids import NO_NODE, NodeId

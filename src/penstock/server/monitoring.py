@@ -13,7 +13,7 @@ from penstock.metrics.metrics import Metrics
 from penstock.model.errors import StartupError
 from penstock.ports.instruments import Instruments
 from penstock.server.changes import ChangeCounter
-from penstock.server.monitor import LoopWatch, Monitor
+from penstock.server.http_endpoint import HttpEndpoint, LoopWatch
 from penstock.server.sources import add_sources
 from penstock.server.watchdog import LoopWatchdog
 from penstock.wire.api import APIS
@@ -61,7 +61,7 @@ class Monitoring:
         if not address or http is None:
             return
         host, _, port = address.removeprefix("http://").rpartition(":")
-        monitor = Monitor(self.metrics, lambda: self._context)
+        monitor = HttpEndpoint(self.metrics, lambda: self._context)
         try:
             self._listener = await http.listen(host.strip("[]"), int(port), monitor.answer)
         except OSError as error:

@@ -28,7 +28,7 @@ _i32 = Struct(">i").unpack_from
 Place = tuple[str, int]
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     member_id: str
     instance_id: str | None
     client_id: str
@@ -42,7 +42,7 @@ class Group(NamedTuple):
     state: str
     protocol: str
     coordinator: int
-    members: tuple[Member, ...]
+    members: tuple[GroupMember, ...]
 
 
 def consumer_groups(cluster: Cluster) -> Rows:
@@ -119,13 +119,13 @@ def _describe_modern(cluster: Cluster, node: int, names: list[str]) -> Iterator[
             yield Group(str(each.group_id), "consumer", each.group_state, each.assignor_name, node, owned)
 
 
-def _modern_member(member: Any) -> Member:
+def _modern_member(member: Any) -> GroupMember:
     owned = tuple(
         (str(topic.topic_name), int(index))
         for topic in member.assignment.topic_partitions
         for index in topic.partitions
     )
-    return Member(member.member_id, member.instance_id, member.client_id, member.client_host, owned)
+    return GroupMember(member.member_id, member.instance_id, member.client_id, member.client_host, owned)
 
 
 def _describe_classic(cluster: Cluster, node: int, names: list[str]) -> Iterator[Group]:
@@ -136,7 +136,7 @@ def _describe_classic(cluster: Cluster, node: int, names: list[str]) -> Iterator
         if each.error_code.value:
             continue
         found = tuple(
-            Member(
+            GroupMember(
                 member.member_id,
                 member.group_instance_id,
                 member.client_id,

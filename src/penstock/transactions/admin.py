@@ -9,14 +9,14 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from penstock.model.errors import InvalidRequest
+from penstock.model.errors import InvalidRegularExpression, InvalidRequest
 from penstock.transactions.commands import (
     DescribedTransaction,
     DescribeTransaction,
     ListedTransaction,
     ListTransactions,
 )
-from penstock.transactions.errors import InvalidRegularExpression, TransactionalIdNotFound
+from penstock.transactions.errors import TransactionalIdNotFound
 from penstock.transactions.records import TransactionRecord, TransactionValue
 from penstock.transactions.states import STATES
 from penstock.transactions.turn import EXPIRATION, TimerKey, Turn

@@ -27,8 +27,3 @@ class TransactionalIdNotFound(Refusal):
 class TransactionAbortable(Refusal):
     code = 120
     meaning = "The partition is not in the transaction; the producer has to abort it."
-
-
-class InvalidRegularExpression(Refusal):
-    code = 128
-    meaning = "The regular expression is not valid."

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
-from penstock.client.asking import Peers, PeerUnavailable
+from penstock.client.interfaces import Peers, PeerUnavailable
 from penstock.metadata.delta import Delta
 from penstock.metadata.image import Image
 from penstock.model.errors import (

@@ -11,10 +11,10 @@ from operator import itemgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
-from penstock.metadata.fields import Reader, write_uvarint
 from penstock.model.errors import Corruption
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.transactions.states import STATES, State
+from penstock.wire.fields import Reader, write_uvarint
 
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1

@@ -8,7 +8,7 @@ putting it in its place, live and in replay alike. What is to be done in the wor
 from collections.abc import Callable
 from typing import Any
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Expired, ShardDecision, Ticket
 from penstock.transactions import admin, ending, init_producer_id, partitions, records
 from penstock.transactions.commands import (
     AbortTimedOut,
@@ -48,7 +48,7 @@ class TransactionShard:
 
     # -- what the runtime calls ------------------------------------------------------------
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[TransactionRecord]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[TransactionRecord]:
         turn = Turn(self.settings, ticket, now)
         self._deciders[type(command)](command, turn)
         return turn.decision
@@ -63,7 +63,7 @@ class TransactionShard:
         else:
             self.transactions[record.transactional_id] = record.value
 
-    def loaded(self, now: int) -> Decision[TransactionRecord]:
+    def loaded(self, now: int) -> ShardDecision[TransactionRecord]:
         """Go on where the log ends: decided transactions get their markers, open ones their time."""
         turn = Turn(self.settings, NO_TICKET, now)
         for name, value in self.transactions.items():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Ticket
+from penstock.coordinator.decision import NO_TICKET, ShardDecision, Ticket
 from penstock.transactions.commands import Markers
 from penstock.transactions.records import NO_EPOCH, NO_PRODUCER_ID, TransactionRecord, TransactionValue
 from penstock.transactions.settings import VERSION_FLEXIBLE, TransactionSettings
@@ -45,7 +45,7 @@ class Turn:
         self.settings = settings
         self.ticket = ticket
         self.now = now
-        self.decision: Decision[TransactionRecord] = Decision()
+        self.decision: ShardDecision[TransactionRecord] = ShardDecision()
 
     def move(
         self, transactional_id: str, before: State | None, after: TransactionValue, volatile: Volatile

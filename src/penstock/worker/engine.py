@@ -21,7 +21,7 @@ from typing import Any
 from penstock.worker.dead_letter import words_of
 from penstock.worker.lanes import Lanes, Place, Task
 from penstock.worker.options import Order, Retry
-from penstock.worker.progress import Progress
+from penstock.worker.progress import OffsetTracker
 from penstock.worker.record import Record
 
 log = logging.getLogger("penstock.worker")
@@ -66,7 +66,7 @@ class Engine:
         self._wall_ms = wall_ms
         self._chance = chance
         self._lanes = Lanes(order)
-        self._progress: dict[Place, Progress] = {}
+        self._progress: dict[Place, OffsetTracker] = {}
         self._changed = threading.Condition()
         self._closed = False
         self._concurrency = concurrency
@@ -94,7 +94,7 @@ class Engine:
             progress = self._progress.get(place)
             if progress is None or progress.is_past(record.offset):
                 # The topic was made anew or its offsets were reset: what ran before counts for the old life.
-                progress = self._progress[place] = Progress()
+                progress = self._progress[place] = OffsetTracker()
             progress.start(record.offset)
             self._lanes.put(Task(record, progress))
             self.counts.taken += 1

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.worker.options import Order
-from penstock.worker.progress import Progress
+from penstock.worker.progress import OffsetTracker
 from penstock.worker.record import Record
 
 Place = tuple[str, int]
@@ -25,7 +25,7 @@ class Task:
     """A record on its way: how often it was tried, and which life of its partition it belongs to."""
 
     record: Record
-    progress: Progress
+    progress: OffsetTracker
     attempts: int = 0
     first_failure_ms: int = 0
     dropped: bool = False

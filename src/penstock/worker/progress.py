@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Progress:
+class OffsetTracker:
     """Knows the offset to commit for one partition: the lowest that is not finished.
 
     One object lives from the assignment of a partition to its revocation, so a late finish of an

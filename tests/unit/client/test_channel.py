@@ -8,8 +8,8 @@ from kio.schema.delete_topics.v6.response import DeletableTopicResult, DeleteTop
 from kio.schema.errors import ErrorCode
 from kio.schema.update_features.v2.response import UpdateFeaturesResponse
 
-from penstock.client.asking import PeerUnavailable
 from penstock.client.channel import ControllerChannel, says_not_controller
+from penstock.client.interfaces import PeerUnavailable
 from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.model.errors import NotController
 from penstock.model.ids import NodeId

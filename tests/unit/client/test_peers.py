@@ -8,7 +8,7 @@ from kio.schema.errors import ErrorCode
 from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
 
-from penstock.client.asking import PeerGone, PeerUnavailable
+from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.handlers.support.entities import NO_THROTTLE
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_response_header, request_head

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.controller.alter_partition import IsrChange, Member, decide_alter_partition
+from penstock.controller.alter_partition import IsrChange, IsrMember, decide_alter_partition
 from penstock.metadata.image import RECOVERED, RECOVERING, Image, PartitionImage
 from penstock.metadata.records import LOST_DIRECTORY, PartitionChangeRecord
 from penstock.model.errors import (
@@ -33,8 +33,8 @@ ALIVE = cluster(broker(1), broker(2), broker(3), broker(4))
 IMAGE = with_partition(ALIVE, leader=1, replicas=(1, 2, 3), isr=(1, 2))
 
 
-def members(*node_ids: int) -> tuple[Member, ...]:
-    return tuple(Member(NodeId(node_id), node_id) for node_id in node_ids)
+def members(*node_ids: int) -> tuple[IsrMember, ...]:
+    return tuple(IsrMember(NodeId(node_id), node_id) for node_id in node_ids)
 
 
 def wish(*isr: int) -> IsrChange:
@@ -79,7 +79,7 @@ def test_a_stale_process_is_refused_altogether() -> None:
         (wish(1, 1), InvalidRequest),
         (wish(1, 4), InvalidRequest),
         (replace(wish(1), leader_recovery_state=RECOVERING), InvalidRequest),
-        (replace(wish(1), isr=(*members(1), Member(NodeId(3), 2))), IneligibleReplica),
+        (replace(wish(1), isr=(*members(1), IsrMember(NodeId(3), 2))), IneligibleReplica),
     ],
 )
 def test_what_cannot_be_is_refused(asked: IsrChange, refusal: type[Refusal]) -> None:
@@ -91,7 +91,7 @@ def test_only_the_leader_is_heard() -> None:
 
 
 def test_an_unknown_broker_epoch_is_not_checked() -> None:
-    asked = replace(wish(1), isr=(Member(NodeId(1)), Member(NodeId(3))))
+    asked = replace(wish(1), isr=(IsrMember(NodeId(1)), IsrMember(NodeId(3))))
     assert isinstance(outcome(IMAGE, asked), PartitionImage)
 
 

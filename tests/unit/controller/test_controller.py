@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.controller.controller import Controller
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import MetadataRecord, NoOpRecord
 from penstock.model.errors import InvalidRequest
@@ -26,8 +26,8 @@ class SlowQuorum:
         self.image = apply(self.image, records)
 
 
-def note(image: Image) -> Decision[int]:
-    return Decision((NoOpRecord(),), image.offset)
+def note(image: Image) -> ControllerDecision[int]:
+    return ControllerDecision((NoOpRecord(),), image.offset)
 
 
 async def test_each_decision_sees_what_the_one_before_it_committed() -> None:
@@ -39,7 +39,7 @@ async def test_each_decision_sees_what_the_one_before_it_committed() -> None:
 
 async def test_a_decision_without_records_commits_nothing() -> None:
     quorum = SlowQuorum()
-    assert await Controller(quorum).run(lambda image: Decision((), "reply")) == "reply"
+    assert await Controller(quorum).run(lambda image: ControllerDecision((), "reply")) == "reply"
     assert not quorum.committed
 
 
@@ -48,7 +48,7 @@ async def test_a_refusal_reaches_the_caller_and_leaves_the_turn_to_the_next() ->
     quorum.may_commit.set()
     controller = Controller(quorum)
 
-    def refuse(image: Image) -> Decision[int]:
+    def refuse(image: Image) -> ControllerDecision[int]:
         raise InvalidRequest("no")
 
     with pytest.raises(InvalidRequest):

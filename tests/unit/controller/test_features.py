@@ -2,7 +2,7 @@ from uuid import UUID
 
 import pytest
 
-from penstock.controller.decision import Decision
+from penstock.controller.decision import ControllerDecision
 from penstock.controller.features import (
     GROUP_VERSION,
     INITIAL,
@@ -38,7 +38,7 @@ def decide(
     image: Image = FORMATTED,
     kraft: KRaftState = KRaftState(),  # noqa: B008
     validate_only: bool = False,
-) -> Decision[bool]:
+) -> ControllerDecision[bool]:
     return decide_update(image, [update], node_id=ONE, kraft=kraft, validate_only=validate_only)
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from penstock.config.settings import BrokerSettings
-from penstock.controller.alter_partition import IsrChange, Member, decide_alter_partition
+from penstock.controller.alter_partition import IsrChange, IsrMember, decide_alter_partition
 from penstock.controller.brokers import Registration, decide_fencing, decide_registration
 from penstock.controller.directories import ReplicaDirectory, decide_assignment
 from penstock.controller.elections import PREFERRED, UNCLEAN, decide_balance, decide_elections
@@ -264,7 +264,7 @@ class Cluster:
             partition=0,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
-            isr=tuple(Member(node_id, self.processes[node_id].epoch) for node_id in isr),
+            isr=tuple(IsrMember(node_id, self.processes[node_id].epoch) for node_id in isr),
         )
         decision = decide_alter_partition(self.image, leader, self.processes[leader].epoch, [wish], RULES)
         self.put(list(decision.records))

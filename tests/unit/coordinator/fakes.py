@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from penstock.coordinator.decision import Decision, Expired, InTransaction, SharedDecision, Ticket, TransactionEnd
+from penstock.coordinator.decision import Expired, InTransaction, ShardDecision, SharedDecision, Ticket, TransactionEnd
 from penstock.coordinator.runtime import CoordinatorRuntime
 from penstock.model.errors import NO_ERROR, Corruption, Refusal
 from penstock.model.ids import NodeId
@@ -115,8 +115,8 @@ class CountingShard:
         self.loaded_at: int | None = None
         self.fails_on: int | None = None
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
-        decision: Decision[int] = Decision()
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
+        decision: ShardDecision[int] = ShardDecision()
         if isinstance(command, Expired):
             command = ("add", 1000) if command.timer == "alarm" else ("nothing",)
         match command:
@@ -163,9 +163,9 @@ class CountingShard:
             raise ZeroDivisionError
         self.total += staged if is_commit else 0
 
-    def loaded(self, now: int) -> Decision[int]:
+    def loaded(self, now: int) -> ShardDecision[int]:
         self.loaded_at = now
-        return Decision(timers={"other": 5_000})
+        return ShardDecision(timers={"other": 5_000})
 
     def encode(self, record: int) -> tuple[bytes, bytes | None]:
         return b"number", str(record).encode()
@@ -182,7 +182,7 @@ class CountingShard:
 class SharingShard(CountingShard):
     """One whose additions may share a batch, but for those of a single zero."""
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
         match command:
             case ("add", *numbers) if numbers != [0]:
                 return SharedDecision(numbers, sum(numbers), ("alarm", 50) if 7 in numbers else None)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.coordinator.decision import Decision, SharedDecision, Ticket
+from penstock.coordinator.decision import ShardDecision, SharedDecision, Ticket
 from penstock.coordinator.errors import CoordinatorNotAvailable, NotCoordinator
 from penstock.model.errors import NotEnoughReplicas, NotEnoughReplicasAfterAppend, RequestTimedOut, StorageError
 from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runtime
@@ -13,13 +13,13 @@ from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runt
 class ActingShard(CountingShard):
     """`("do", n)` writes n and wants it done; a loaded shard wants its total done."""
 
-    def decide(self, command: Any, *, ticket: Ticket, now: int) -> Decision[int] | SharedDecision[int]:
+    def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
         if isinstance(command, tuple) and command[0] == "do":
-            return Decision(records=[command[1]], replies=[(ticket, "done")], actions=[command[1]])
+            return ShardDecision(records=[command[1]], replies=[(ticket, "done")], actions=[command[1]])
         return super().decide(command, ticket=ticket, now=now)
 
-    def loaded(self, now: int) -> Decision[int]:
-        return Decision(actions=[("again", self.total)] if self.total else [])
+    def loaded(self, now: int) -> ShardDecision[int]:
+        return ShardDecision(actions=[("again", self.total)] if self.total else [])
 
 
 class Stage:

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any
 from uuid import UUID
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Expired, ShardDecision, Ticket
 from penstock.groups import records
 from penstock.groups.classic import rebalance
 from penstock.groups.classic import requests as classic
@@ -66,7 +66,7 @@ class Shelf:
             self.groups, has_offsets=self.with_offsets.__contains__, settings_of=lambda _: settings, topics=topics
         )
 
-    def decide(self, command: Any, ticket: Ticket, now: int) -> Decision[GroupRecord]:
+    def decide(self, command: Any, ticket: Ticket, now: int) -> ShardDecision[GroupRecord]:
         turn = Turn(GroupSettings(initial_rebalance_delay_ms=0), ticket, now)
         if isinstance(command, ConsumerGroupHeartbeat):
             self.consumer.heartbeat(command, turn)

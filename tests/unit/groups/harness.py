@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, InTransaction, Ticket
+from penstock.coordinator.decision import NO_TICKET, Expired, InTransaction, ShardDecision, Ticket
 from penstock.groups.agreement import differences
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.commands import (
@@ -73,9 +73,9 @@ class Harness:
         assert decision.records == again.records and decision.replies == again.replies, "deciding changed something"
         self.carry_out(decision)
 
-    def decide(self, command: Any, ticket: Ticket) -> Decision[GroupRecord]:
+    def decide(self, command: Any, ticket: Ticket) -> ShardDecision[GroupRecord]:
         decided = self.shard.decide(command, ticket=ticket, now=self.now)
-        if isinstance(decided, Decision):
+        if isinstance(decided, ShardDecision):
             return decided
         # It may be written with others: commits before it change nothing of what is decided.
         for record in decided.records:
@@ -84,7 +84,7 @@ class Harness:
         assert again == decided
         return decided.alone(ticket)
 
-    def carry_out(self, decision: Decision[GroupRecord]) -> None:
+    def carry_out(self, decision: ShardDecision[GroupRecord]) -> None:
         producer_id = None if decision.transaction is None else decision.transaction.producer_id
         self.log += [Written(*self.shard.encode(record), producer_id) for record in decision.records]
         self.shard.adopt(decision.drafts)

@@ -8,9 +8,9 @@ from typing import Any, cast
 from uuid import UUID
 
 from penstock.config.settings import BrokerSettings, topic_settings
+from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
-from penstock.controller.monitor import Monitor
 from penstock.handlers.support.context import Context, Endpoint, Request
 from penstock.handlers.support.local_requests import ask_here
 from penstock.handlers.support.reply import Encoded, Parked
@@ -18,7 +18,7 @@ from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
 from penstock.metadata.image import EMPTY, Image
 from penstock.metadata.records import FeatureLevelRecord, MetadataRecord
-from penstock.metadata.voters import VoterBook, VoterEndpoint, VoterSet
+from penstock.metadata.voters import VoterEndpoint, VoterRegistry, VoterSet
 from penstock.metrics.metrics import Metrics
 from penstock.model.errors import FencedLeaderEpoch, NotLeaderOrFollower, Refusal, UnknownLeaderEpoch
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
@@ -27,7 +27,7 @@ from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
 from penstock.replication.feed import Wakeups
 from penstock.scheduling.scheduler import Scheduler
-from penstock.transactions.asking import TransactionCoordinators
+from penstock.transactions.coordinator_client import TransactionCoordinators
 from penstock.wire import codec
 from penstock.wire.api import APIS
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -53,7 +53,7 @@ class FakeQuorum:
         self.stuck = False
         self.refusal: Refusal | None = None
         self.node_id = NodeId(1)
-        self.book = VoterBook({self.node_id: None})
+        self.book = VoterRegistry({self.node_id: None})
         self.book.note_directory(self.node_id, UUID(int=1))
         self.place = FakePlace()
         self.core = FakeCore()
@@ -352,7 +352,7 @@ class FakeNode:
             settings=static,
             replicas=self.replicas,  # type: ignore[arg-type]
             controller=controller,
-            monitor=Monitor(
+            monitor=BrokerMonitor(
                 node_id=NodeId(1),
                 cluster_id="the-cluster",
                 controller=controller,

@@ -12,7 +12,7 @@ from penstock.handlers import describe_cluster, describe_quorum
 from penstock.handlers.support.context import Endpoint
 from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.ids import NodeId, Offset
-from penstock.raft.roles import Leader, Progress
+from penstock.raft.roles import FollowerProgress, Leader
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import body_of
@@ -22,7 +22,7 @@ DISK = UUID(int=2)
 FORMER_DISK = UUID(int=3)
 
 
-def quorum(voters: tuple[Voter, ...], progress: dict[NodeId, Progress]) -> Any:
+def quorum(voters: tuple[Voter, ...], progress: dict[NodeId, FollowerProgress]) -> Any:
     role = Leader(epoch_start=Offset(0), begin_at=0.0, progress=progress)
     log = SimpleNamespace(end_offset=9)
     return SimpleNamespace(
@@ -45,8 +45,10 @@ async def test_of_a_voter_that_has_not_fetched_since_nothing_is_claimed() -> Non
         for each in (HERE, FETCHING, SILENT)
     )
     now = node.clock.monotonic()
-    fetching = Progress(end=Offset(7), heard_at=now, disk=DISK)
-    told = await describe(node, quorum(voters, {FETCHING: fetching, SILENT: Progress(end=Offset(0), heard_at=now)}))
+    fetching = FollowerProgress(end=Offset(7), heard_at=now, disk=DISK)
+    told = await describe(
+        node, quorum(voters, {FETCHING: fetching, SILENT: FollowerProgress(end=Offset(0), heard_at=now)})
+    )
     _, second, third = told.topics[0].partitions[0].current_voters
     assert (second.log_end_offset, second.replica_directory_id) == (7, DISK)
     assert second.last_fetch_timestamp == node.clock.wall_ms()

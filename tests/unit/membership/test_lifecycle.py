@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.config.settings import BrokerSettings
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.metadata.delta import Delta

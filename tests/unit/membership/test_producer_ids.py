@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.membership.producer_ids import ProducerIds
 from penstock.model.errors import RequestTimedOut, UnknownProducerId
 from penstock.model.ids import NodeId

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from penstock.client.asking import PeerGone, PeerUnavailable
+from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.config.settings import BrokerSettings
 from penstock.handlers.support import metadata_fetch
 from penstock.handlers.support.context import Context, Request

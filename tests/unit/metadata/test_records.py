@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.metadata.fields import INT8, INT32, INT64, Field, Layout, Reader
 from penstock.metadata.records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -30,6 +29,7 @@ from penstock.metadata.records import (
     encode,
 )
 from penstock.model.errors import Corruption
+from penstock.wire.fields import INT8, INT32, INT64, Field, Layout, Reader
 
 TOPIC_ID = UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 DIRECTORY = UUID("11121314-1516-1718-191a-1b1c1d1e1f20")

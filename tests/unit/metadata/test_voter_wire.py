@@ -7,7 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.metadata import voter_wire
-from penstock.metadata.place import Place
+from penstock.metadata.identity import NodeIdentity
 from penstock.metadata.voters import VoterEndpoint
 from penstock.model.errors import Corruption
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
@@ -24,7 +24,7 @@ from penstock.wire import codec
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.records import Record, encode_batch
 
-PLACE = Place(
+PLACE = NodeIdentity(
     cluster_id="the-cluster",
     node_id=NodeId(1),
     directory_id=UUID(int=9),

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config.settings import BrokerSettings
 from penstock.metadata import control
-from penstock.metadata.voters import Voter, VoterBook, VoterEndpoint, configured_voters
+from penstock.metadata.voters import Voter, VoterEndpoint, VoterRegistry, configured_voters
 from penstock.model.errors import StartupError
 from penstock.model.ids import NodeId, Offset
 
@@ -50,7 +50,7 @@ def test_a_list_that_cannot_be_meant_is_refused(options: dict[str, str]) -> None
 
 
 def test_the_log_goes_before_hints_and_hints_before_the_configuration() -> None:
-    book = VoterBook({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
+    book = VoterRegistry({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
     assert book.address_of(1) == ("old", 1)
     book.hint(NodeId(1), ("hinted", 1))
     assert book.address_of(1) == ("hinted", 1)
@@ -60,7 +60,7 @@ def test_the_log_goes_before_hints_and_hints_before_the_configuration() -> None:
 
 
 def test_a_cut_takes_back_what_the_log_said() -> None:
-    book = VoterBook({NodeId(1): ("old", 1)})
+    book = VoterRegistry({NodeId(1): ("old", 1)})
     book.append(Offset(5), (voter(1), voter(2)))
     book.append(Offset(9), (voter(2),))
     assert book.at(9) == (voter(1), voter(2)) and book.at(5) is None

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from penstock_client.protocol.cluster import Cluster, Topic
-from penstock_spark.topics.decisions import Decision, DecisionLog
+from penstock_spark.topics.decisions import BatchDecision, DecisionLog
 
 TOPIC = "decisions"
 
@@ -22,7 +22,7 @@ class OneTopic(Cluster):
 class Listed(DecisionLog):
     """Counts how many records it has had to read."""
 
-    def __init__(self, records: list[Decision], query: str) -> None:
+    def __init__(self, records: list[BatchDecision], query: str) -> None:
         super().__init__(OneTopic("nowhere:1"), TOPIC, query)
         self.records = records
         self.read = 0
@@ -30,7 +30,7 @@ class Listed(DecisionLog):
     def _hint(self) -> int:
         return 0
 
-    def _append(self, decision: Decision) -> int:
+    def _append(self, decision: BatchDecision) -> int:
         self.records.append(decision)
         return len(self.records) - 1
 
@@ -47,27 +47,27 @@ def query(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_driver_alone_reads_only_what_was_there_before_it(query: str) -> None:
-    log = Listed([Decision(query, 0, "before")], query)
+    log = Listed([BatchDecision(query, 0, "before")], query)
     for batch in range(1, 6):
-        mine = Decision(query, batch, "me")
+        mine = BatchDecision(query, batch, "me")
         assert log.decide(mine) == mine
     assert log.read == 2, "the one before, and its own first"
 
 
 def test_the_first_of_two_drivers_wins_though_the_second_has_seen_the_log(query: str) -> None:
     log = Listed([], query)
-    log.decide(Decision(query, 0, "me"))
-    theirs = Decision(query, 1, "other")
+    log.decide(BatchDecision(query, 0, "me"))
+    theirs = BatchDecision(query, 1, "other")
     log.records.append(theirs)
-    assert log.decide(Decision(query, 1, "me")) == theirs
-    later = Decision(query, 2, "me")
+    assert log.decide(BatchDecision(query, 1, "me")) == theirs
+    later = BatchDecision(query, 2, "me")
     assert log.decide(later) == later
 
 
 def test_a_log_that_was_cut_is_read_again(query: str) -> None:
     log = Listed([], query)
     for batch in range(3):
-        log.decide(Decision(query, batch, "me"))
+        log.decide(BatchDecision(query, batch, "me"))
     del log.records[1:]
-    again = Decision(query, 1, "me")
+    again = BatchDecision(query, 1, "me")
     assert log.decide(again) == again

@@ -6,7 +6,7 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.raft.core import Core
 from penstock.raft.events import Heard, Received, Resign, SnapshotNews, Started, Synced, TimePassed, Unanswered
 from penstock.raft.messages import BeginQuorumEpochRequest, EpochEnd, FetchError, FetchRequest, FetchResponse
-from penstock.raft.roles import Follower, Leader, Progress
+from penstock.raft.roles import Follower, FollowerProgress, Leader
 from tests.unit.raft.test_election import core
 
 SNAPSHOT = EpochEnd(epoch=LeaderEpoch(3), end_offset=Offset(50))
@@ -89,7 +89,7 @@ def test_a_leader_notes_that_a_follower_is_alive_and_ignores_strangers() -> None
     node.step(Started(), 0.0)
     node.step(Synced(Offset(4)), 0.0)
     assert isinstance(node.role, Leader)
-    node.role.progress[NodeId(2)] = Progress(end=Offset(0), heard_at=0.0)
+    node.role.progress[NodeId(2)] = FollowerProgress(end=Offset(0), heard_at=0.0)
     node.step(Heard(NodeId(2)), 5.0)
     node.step(Heard(NodeId(9)), 5.0)
     assert node.role.progress[NodeId(2)].heard_at == 5.0

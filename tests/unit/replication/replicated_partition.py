@@ -16,7 +16,7 @@ from kio.schema.alter_partition.v3 import response as alter_response
 from kio.schema.assign_replicas_to_dirs.v0 import response as assign_response
 from kio.schema.errors import ErrorCode
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.config.settings import BrokerSettings
 from penstock.handlers.fetch import FetchHandler
 from penstock.handlers.produce import ProduceHandler

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
-from penstock.coordinator.decision import NO_TICKET, Decision, Expired, Ticket
+from penstock.coordinator.decision import NO_TICKET, Expired, ShardDecision, Ticket
 from penstock.model.ids import PartitionIndex, TopicName, TopicPartition
 from penstock.transactions.commands import (
     AbortNeedsProducerId,
@@ -64,13 +64,13 @@ class Harness:
         assert ticket == 1
         return reply
 
-    def decide(self, command: Any, ticket: Ticket) -> Decision[TransactionRecord]:
+    def decide(self, command: Any, ticket: Ticket) -> ShardDecision[TransactionRecord]:
         before = dict(self.shard.transactions), dict(self.shard.volatile)
         decision = self.shard.decide(command, ticket=ticket, now=self.now)
         assert before == (self.shard.transactions, self.shard.volatile), "deciding changed something"
         return decision
 
-    def carry_out(self, decision: Decision[TransactionRecord], *, performs: bool = True) -> None:
+    def carry_out(self, decision: ShardDecision[TransactionRecord], *, performs: bool = True) -> None:
         for record in decision.records:
             self.check_step(record)
         self.log += [self.shard.encode(record) for record in decision.records]

@@ -13,7 +13,7 @@ from penstock.metadata.records import (
     PartitionChangeRecord,
     RemoveTopicRecord,
 )
-from penstock.model.errors import NotEnoughReplicas, Refusal
+from penstock.model.errors import InvalidRegularExpression, NotEnoughReplicas, Refusal
 from penstock.model.topic import TRANSACTION_STATE
 from penstock.transactions.commands import (
     AddPartitions,
@@ -25,7 +25,6 @@ from penstock.transactions.commands import (
     ListTransactions,
 )
 from penstock.transactions.configured import TRANSACTION_VERSION
-from penstock.transactions.errors import InvalidRegularExpression
 from penstock.transactions.records import TransactionRecord, TransactionValue, encode
 from penstock.transactions.service import Transactions
 from penstock.transactions.states import State

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.coordinator.decision import NO_TICKET, Expired, Ticket
+from penstock.model.errors import InvalidRegularExpression
 from penstock.transactions.commands import (
     AbortNeedsProducerId,
     AbortTimedOut,
@@ -20,7 +21,6 @@ from penstock.transactions.commands import (
     MarkersWritten,
     ProducerIdNeeded,
 )
-from penstock.transactions.errors import InvalidRegularExpression
 from penstock.transactions.records import TransactionValue
 from penstock.transactions.states import ENDING, State
 from penstock.transactions.turn import TIMEOUT, TimerKey

@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 
 from penstock.worker import Order, Record
 from penstock.worker.lanes import Lanes, Task
-from penstock.worker.progress import Progress
+from penstock.worker.progress import OffsetTracker
 
 
 def task(offset: int, *, partition: int = 0, key: bytes | None = b"k") -> Task:
-    return Task(Record(topic="t", partition=partition, offset=offset, key=key), Progress())
+    return Task(Record(topic="t", partition=partition, offset=offset, key=key), OffsetTracker())
 
 
 def of(partition: int) -> Callable[[Task], bool]:

@@ -1,15 +1,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.worker.progress import Progress
+from penstock.worker.progress import OffsetTracker
 
 
 def test_nothing_taken_over_is_nothing_to_commit() -> None:
-    assert Progress().news() is None
+    assert OffsetTracker().news() is None
 
 
 def test_the_lowest_unfinished_offset_holds_the_commit_back() -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     for offset in (5, 6, 7):
         progress.start(offset)
     progress.finish(7)
@@ -20,7 +20,7 @@ def test_the_lowest_unfinished_offset_holds_the_commit_back() -> None:
 
 
 def test_gaps_between_offsets_are_passed_over() -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     progress.start(3)
     progress.start(9)
     progress.finish(3)
@@ -28,7 +28,7 @@ def test_gaps_between_offsets_are_passed_over() -> None:
 
 
 def test_an_offset_is_told_once_and_again_after_a_failed_commit() -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     progress.start(0)
     progress.finish(0)
     assert progress.news() == 1
@@ -39,7 +39,7 @@ def test_an_offset_is_told_once_and_again_after_a_failed_commit() -> None:
 
 
 def test_a_second_finish_changes_nothing() -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     progress.start(0)
     progress.start(1)
     progress.finish(0)
@@ -48,7 +48,7 @@ def test_a_second_finish_changes_nothing() -> None:
 
 
 def test_offsets_that_begin_again_are_noticed() -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     progress.start(10)
     assert progress.is_past(10)
     assert not progress.is_past(11)
@@ -56,7 +56,7 @@ def test_offsets_that_begin_again_are_noticed() -> None:
 
 @given(st.lists(st.integers(0, 10_000), unique=True, min_size=1), st.randoms(use_true_random=False))
 def test_in_any_order_of_finishing_no_unfinished_record_is_ever_passed(offsets: list[int], random: object) -> None:
-    progress = Progress()
+    progress = OffsetTracker()
     rising = sorted(offsets)
     for offset in rising:
         progress.start(offset)

@@ -35,7 +35,7 @@ _TOPIC_CONFIGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class BatchDecision:
     """Batch `batch` is committed by ending these transactions; `partitions` are the tasks that wrote them."""
 
     query: str
@@ -61,7 +61,7 @@ class Decision:
         ).encode()
 
     @classmethod
-    def from_json(cls, text: bytes) -> Decision:
+    def from_json(cls, text: bytes) -> BatchDecision:
         given = json.loads(text)
         return cls(
             query=given["query"],
@@ -81,7 +81,7 @@ class Decision:
         return [one for index, one in pairs if index == partition]
 
 
-_NONE: Final = Decision(query="", batch=-1, run="")
+_NONE: Final = BatchDecision(query="", batch=-1, run="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class _Seen:
     topic_id: bytes
     hint: int
     position: int
-    best: tuple[int, Decision]
+    best: tuple[int, BatchDecision]
 
 
 # By bootstrap address, topic and query. A driver's process decides batch after batch and need not read its own again.
@@ -108,7 +108,7 @@ class DecisionLog:
         self._query = query
         self._group = f"{topic}.{query}"
 
-    def last(self) -> Decision | None:
+    def last(self) -> BatchDecision | None:
         """The newest decision of the query, if it has any."""
         if self._topic not in self._cluster.refresh([self._topic]):
             return None
@@ -116,7 +116,7 @@ class DecisionLog:
         found = self._search(self._hint(), end)
         return found[1] if found else None
 
-    def decide(self, decision: Decision) -> Decision:
+    def decide(self, decision: BatchDecision) -> BatchDecision:
         """Append, and return what was decided: this, or what another driver appended before it."""
         if self._topic not in self._cluster.refresh([self._topic]):
             self._create()
@@ -153,11 +153,13 @@ class DecisionLog:
         except PenstockClientError:
             return
 
-    def _search(self, start: int, end: int, best: tuple[int, Decision] | None = None) -> tuple[int, Decision] | None:
+    def _search(
+        self, start: int, end: int, best: tuple[int, BatchDecision] | None = None
+    ) -> tuple[int, BatchDecision] | None:
         key = self._query.encode()
         for offset, one_key, value in self._records(start, end):
             if one_key == key and value:
-                decision = Decision.from_json(value)
+                decision = BatchDecision.from_json(value)
                 if best is None or decision.order > best[1].order:
                     best = offset, decision
         return best
@@ -210,7 +212,7 @@ class DecisionLog:
         start, end = reply.span()
         return list(decode_all(memoryview(reply.data), start, end))
 
-    def _append(self, decision: Decision) -> int:
+    def _append(self, decision: BatchDecision) -> int:
         data = encode_one(self._query.encode(), decision.to_json(), int(time.time() * 1000))
         body = Writer().string(None).int16(-1).int32(30_000).int32(1).string(self._topic).int32(1).int32(0).bytes_(data)
 

@@ -35,7 +35,7 @@ from penstock_client.protocol.coordination import (
     init_producer,
     open_transactions,
 )
-from penstock_spark.topics.decisions import Decision, DecisionLog
+from penstock_spark.topics.decisions import BatchDecision, DecisionLog
 from penstock_spark.topics.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Wri
     if before is not None:
         _settle_rest(cluster, options, before, written)
     if fresh:
-        mine = Decision(
+        mine = BatchDecision(
             query,
             batch,
             run,
@@ -191,7 +191,7 @@ def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Wri
     _sweep(cluster, options, query)
 
 
-def _settle_rest(cluster: Cluster, options: SinkOptions, before: Decision, written: Sequence[Written]) -> None:
+def _settle_rest(cluster: Cluster, options: SinkOptions, before: BatchDecision, written: Sequence[Written]) -> None:
     """End the transactions of an earlier decision whose partitions no task has looked after."""
     seen = {one.partition for one in written}
     pairs = zip(before.partitions, before.transactions, strict=True)

@@ -55,7 +55,7 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ClassicMember:
     id: str
     instance_id: str | None = None
     client_id: str
@@ -111,7 +111,7 @@ class ClassicGroup:
         self.protocol_type = ""
         self.protocol_name: str | None = None
         self.leader: str | None = None
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ClassicMember] = {}
         """In the order they came; the eldest leads when the leader is lost."""
         self.instances: dict[str, str] = {}
         """The member that each static instance is at present."""
@@ -152,7 +152,7 @@ class ClassicGroup:
         for kept in value.members:
             timeout = kept.session_timeout if kept.rebalance_timeout < 0 else kept.rebalance_timeout
             group.add(
-                Member(
+                ClassicMember(
                     id=kept.member_id,
                     instance_id=kept.group_instance_id,
                     client_id=kept.client_id,
@@ -194,7 +194,7 @@ class ClassicGroup:
             members=tuple(self._to_metadata(member) for member in self.members.values()),
         )
 
-    def _to_metadata(self, member: Member) -> MemberMetadata:
+    def _to_metadata(self, member: ClassicMember) -> MemberMetadata:
         return MemberMetadata(
             member_id=member.id,
             group_instance_id=member.instance_id,
@@ -216,7 +216,7 @@ class ClassicGroup:
         self.state = state
         self.state_timestamp = now
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         assert member.id not in self.members
         self.members[member.id] = member
         if member.instance_id is not None:
@@ -226,7 +226,7 @@ class ClassicGroup:
         if self.leader is None:
             self.leader = member.id
 
-    def update(self, member: Member) -> None:
+    def update(self, member: ClassicMember) -> None:
         """Put the member in the place of its older self."""
         self._count(self.members[member.id], -1)
         self.members[member.id] = member
@@ -241,7 +241,7 @@ class ClassicGroup:
         if self.leader == member_id:
             self.leader = next(iter(self.members), None)
 
-    def rename(self, member_id: str, new_id: str) -> Member:
+    def rename(self, member_id: str, new_id: str) -> ClassicMember:
         """Give a static member another id: its older self is fenced from here on."""
         member = replace(self.members[member_id], id=new_id, is_new=False, join_ticket=NO_TICKET, sync_ticket=NO_TICKET)
         assert member.instance_id is not None
@@ -273,7 +273,7 @@ class ClassicGroup:
                 member.subscription(self.protocol_name) for member in self.members.values()
             )
 
-    def _count(self, member: Member, change: int) -> None:
+    def _count(self, member: ClassicMember, change: int) -> None:
         self._awaiting_join += change * member.awaits_join
         # Once, even if the client names it twice: a protocol is common if it is counted as often as there are members.
         for name in dict(member.protocols):

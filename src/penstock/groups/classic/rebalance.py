@@ -7,7 +7,7 @@ requests, `expire` is called for timers. Whoever is removed while it waits is an
 from dataclasses import replace
 
 from penstock.coordinator.decision import NO_TICKET
-from penstock.groups.classic.group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
 from penstock.groups.commands import NO_MEMBER_ID, JoinedMember, JoinReply, SyncReply
 from penstock.groups.errors import RebalanceInProgress, UnknownMemberId
 from penstock.groups.records import GroupMetadataKey, GroupRecord
@@ -16,11 +16,11 @@ from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn
 # -- sessions ------------------------------------------------------------------------------
 
 
-def session_timer(group_id: str, member: Member) -> tuple[TimerKey, int]:
+def session_timer(group_id: str, member: ClassicMember) -> tuple[TimerKey, int]:
     return TimerKey(SESSION, group_id, member.id), member.session_timeout_ms
 
 
-def keep_session(group: ClassicGroup, member: Member, turn: Turn) -> None:
+def keep_session(group: ClassicGroup, member: ClassicMember, turn: Turn) -> None:
     turn.set_timer(*session_timer(group.id, member))
 
 
@@ -115,7 +115,7 @@ def _become_empty(group: ClassicGroup, turn: Turn) -> None:
 
 def joined(
     group: ClassicGroup,
-    member: Member,
+    member: ClassicMember,
     *,
     members: tuple[JoinedMember, ...] = (),
     leader: str | None = None,

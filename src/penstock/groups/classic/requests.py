@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.coordinator.decision import NO_TICKET, Ticket
 from penstock.groups.classic import rebalance
-from penstock.groups.classic.group import ClassicGroup, Member, State
+from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
 from penstock.groups.commands import (
     NO_MEMBER_ID,
     Heartbeat,
@@ -127,7 +127,7 @@ def _add(group: ClassicGroup, command: JoinGroup, member_id: str, turn: Turn) ->
     if not group.members:
         group.protocol_type = command.protocol_type
     group.add(
-        Member(
+        ClassicMember(
             id=member_id,
             instance_id=command.instance_id,
             client_id=command.client_id,
@@ -145,7 +145,7 @@ def _add(group: ClassicGroup, command: JoinGroup, member_id: str, turn: Turn) ->
     rebalance.rebalance_or_complete(group, turn)
 
 
-def _rejoin(group: ClassicGroup, command: JoinGroup, member: Member, turn: Turn) -> None:
+def _rejoin(group: ClassicGroup, command: JoinGroup, member: ClassicMember, turn: Turn) -> None:
     is_leader = member.id == group.leader
     is_same = member.protocols == command.protocols
     if group.state is State.COMPLETING and is_same:
@@ -160,7 +160,7 @@ def _rejoin(group: ClassicGroup, command: JoinGroup, member: Member, turn: Turn)
         rebalance.rebalance_or_complete(group, turn)
 
 
-def _update(group: ClassicGroup, command: JoinGroup, member: Member, turn: Turn) -> Member:
+def _update(group: ClassicGroup, command: JoinGroup, member: ClassicMember, turn: Turn) -> ClassicMember:
     # A second request of one member: the first is from a connection that is gone.
     turn.reply(member.join_ticket, JoinReply(error=RebalanceInProgress.code, member_id=member.id))
     updated = replace(
@@ -195,7 +195,7 @@ def _replace_static(group: ClassicGroup, command: JoinGroup, old_id: str, new_id
 
 
 def _keep_assignment(
-    group: ClassicGroup, command: JoinGroup, member: Member, old_leader: str | None, turn: Turn
+    group: ClassicGroup, command: JoinGroup, member: ClassicMember, old_leader: str | None, turn: Turn
 ) -> None:
     """No rebalance: the group goes on as it is, with the new id in the log."""
     group.update(replace(member, join_ticket=NO_TICKET))
@@ -248,7 +248,7 @@ def _sync_error(group: ClassicGroup | None, command: SyncGroup) -> int:
     return RebalanceInProgress.code if group.state is State.PREPARING else NO_ERROR
 
 
-def _park_sync(group: ClassicGroup, member: Member, ticket: Ticket, turn: Turn) -> None:
+def _park_sync(group: ClassicGroup, member: ClassicMember, ticket: Ticket, turn: Turn) -> None:
     turn.reply(member.sync_ticket, SyncReply(error=RebalanceInProgress.code))
     group.update(replace(member, sync_ticket=ticket))
 

@@ -24,7 +24,7 @@ from penstock.groups.consumer.commands import MigrationPolicy, join_timer, sessi
 from penstock.groups.consumer.embedded_protocol import Malformed, Subscription, read_subscription, write_assignment
 from penstock.groups.consumer.fencing import cancel_timers, fence
 from penstock.groups.consumer.heartbeat import check_size, kafka_id, known_instance
-from penstock.groups.consumer.member import Member, MemberState
+from penstock.groups.consumer.member import ConsumerMember, MemberState
 from penstock.groups.consumer.migration import becomes_classic_with, downgrade
 from penstock.groups.consumer.records import ClassicMemberMetadata, ClassicProtocol
 from penstock.groups.consumer.update import RegexChange, Update
@@ -88,20 +88,20 @@ def _owned(update: Update, subscription: Subscription) -> Assignment:
     return {topic.id: part for name, part in subscription.owned.items() if (topic := by_name.get(name))}
 
 
-def _find(update: Update, command: JoinGroup, member_id: str) -> Member:
+def _find(update: Update, command: JoinGroup, member_id: str) -> ConsumerMember:
     group = update.group
     if command.instance_id is None:
-        return group.members.get(member_id) or Member(id=member_id)
+        return group.members.get(member_id) or ConsumerMember(id=member_id)
     if command.member_id != NO_MEMBER_ID:
         return known_instance(group, member_id, command.instance_id)
     present = group.static_member(command.instance_id)
     if present is None:
-        return Member(id=member_id)
+        return ConsumerMember(id=member_id)
     cancel_timers(update, present.id)
     return update.replace_static(present, member_id)
 
 
-def _changed(member: Member, command: JoinGroup, subscription: Subscription) -> Member:
+def _changed(member: ConsumerMember, command: JoinGroup, subscription: Subscription) -> ConsumerMember:
     return replace(
         member,
         instance_id=command.instance_id or member.instance_id,
@@ -124,7 +124,7 @@ def _rebalance_timeout(command: JoinGroup) -> int:
     return command.session_timeout_ms if command.rebalance_timeout_ms < 0 else command.rebalance_timeout_ms
 
 
-def _watch_sync(update: Update, command: JoinGroup, member: Member) -> None:
+def _watch_sync(update: Update, command: JoinGroup, member: ConsumerMember) -> None:
     """It has joined; now it must fetch its assignment."""
     group_id, turn = update.group.id, update.turn
     cancel_timers(update, member.id)
@@ -143,7 +143,7 @@ def _joined(member_id: str, generation: int, command: JoinGroup) -> JoinReply:
 
 
 def _join_and_downgrade(
-    update: Update, command: JoinGroup, subscription: Subscription, replaced: Member, member_id: str
+    update: Update, command: JoinGroup, subscription: Subscription, replaced: ConsumerMember, member_id: str
 ) -> JoinReply:
     """The last member of the consumer protocol comes back as a classic one."""
     group = update.group
@@ -206,22 +206,24 @@ def heartbeat(update: Update, command: Heartbeat) -> int:
     return NO_ERROR
 
 
-def _watch_rejoin(update: Update, member: Member) -> None:
+def _watch_rejoin(update: Update, member: ConsumerMember) -> None:
     """The member is told to join again: from the first time on its time is running."""
     if member.id not in update.volatile.rejoining:
         update.volatile = replace(update.volatile, rejoining=update.volatile.rejoining | {member.id})
         update.turn.set_timer(join_timer(update.group.id, member.id), member.rebalance_timeout_ms)
 
 
-def _classic_member(update: Update, member_id: str, instance_id: str | None) -> tuple[Member, ClassicMemberMetadata]:
+def _classic_member(
+    update: Update, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMemberMetadata]:
     group = update.group
     member = group.member(member_id) if instance_id is None else known_instance(group, member_id, instance_id)
     if member.classic is None:
-        raise UnknownMemberId(f"Member {member.id} does not use the classic protocol.")
+        raise UnknownMemberId(f"ConsumerMember {member.id} does not use the classic protocol.")
     return member, member.classic
 
 
-def _check_generation(member: Member, generation: int) -> None:
+def _check_generation(member: ConsumerMember, generation: int) -> None:
     if member.epoch != generation:
         raise IllegalGeneration
 
@@ -231,7 +233,7 @@ def _check_generation(member: Member, generation: int) -> None:
 
 def leave(update: Update, command: LeaveGroup) -> LeaveReply:
     """Members of either protocol can be removed, also by an administrator who knows only the instance."""
-    leaving: dict[str, Member] = {}
+    leaving: dict[str, ConsumerMember] = {}
     errors = []
     for identity in command.members:
         try:
@@ -245,7 +247,7 @@ def leave(update: Update, command: LeaveGroup) -> LeaveReply:
     return LeaveReply(errors=tuple(errors))
 
 
-def _leaving_member(update: Update, identity: LeavingMember) -> Member:
+def _leaving_member(update: Update, identity: LeavingMember) -> ConsumerMember:
     group = update.group
     if identity.instance_id is None:
         return group.member(identity.member_id)

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.turn import TimerKey
-from penstock.metadata.fields import ZERO_UUID
 from penstock.model.errors import NO_ERROR
+from penstock.wire.fields import ZERO_UUID
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

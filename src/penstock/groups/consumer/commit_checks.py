@@ -10,7 +10,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from penstock.groups.consumer.errors import StaleMemberEpoch
-from penstock.groups.consumer.member import Member
+from penstock.groups.consumer.member import ConsumerMember
 from penstock.groups.errors import IllegalGeneration
 from penstock.model.errors import Refusal
 
@@ -18,7 +18,7 @@ CommitCheck = Callable[[UUID, int], None]
 """Takes a topic id and a partition; raises if the member may not commit it."""
 
 
-def commit_check(member: Member, generation: int) -> CommitCheck | None:
+def commit_check(member: ConsumerMember, generation: int) -> CommitCheck | None:
     """Check the epoch of a commit; give back what each partition has to be checked with, if needed."""
     if generation == member.epoch:
         return None
@@ -33,7 +33,7 @@ def commit_check(member: Member, generation: int) -> CommitCheck | None:
     return check
 
 
-def stale(member: Member, generation: int) -> Refusal:
+def stale(member: ConsumerMember, generation: int) -> Refusal:
     if member.classic is not None:
         return IllegalGeneration(f"Generation {generation} is not the member's epoch {member.epoch}.")
-    return StaleMemberEpoch(f"Member epoch {generation} is not the member's epoch {member.epoch}.")
+    return StaleMemberEpoch(f"ConsumerMember epoch {generation} is not the member's epoch {member.epoch}.")

@@ -9,7 +9,7 @@ from penstock.groups.consumer.commands import (
     DescribedPartitions,
 )
 from penstock.groups.consumer.group import ConsumerGroup
-from penstock.groups.consumer.member import Member
+from penstock.groups.consumer.member import ConsumerMember
 from penstock.groups.consumer.topics import Topics
 
 
@@ -25,7 +25,7 @@ def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Des
     )
 
 
-def _describe_member(group: ConsumerGroup, member: Member, topics: Topics) -> DescribedConsumerMember:
+def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> DescribedConsumerMember:
     # It is responsible for what it has still to give up.
     owned: dict[UUID, set[int]] = {}
     for epochs in (member.assigned, member.revoking):

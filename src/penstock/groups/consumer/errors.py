@@ -21,8 +21,3 @@ class UnsupportedAssignor(Refusal):
 class StaleMemberEpoch(Refusal):
     code = 113
     meaning = "The member epoch is stale; use the one from the latest heartbeat."
-
-
-class InvalidRegularExpression(Refusal):
-    code = 128
-    meaning = "The regular expression is not valid."

@@ -16,13 +16,13 @@ from penstock.groups.consumer.commands import (
     session_timer,
     sync_timer,
 )
-from penstock.groups.consumer.member import Member, MemberState, member_tombstones
+from penstock.groups.consumer.member import ConsumerMember, MemberState, member_tombstones
 from penstock.groups.consumer.migration import becomes_classic, downgrade
 from penstock.groups.consumer.update import Update
 from penstock.groups.turn import TimerKey
 
 
-def fence(update: Update, members: Sequence[Member]) -> None:
+def fence(update: Update, members: Sequence[ConsumerMember]) -> None:
     """Remove these members."""
     if not members:
         return

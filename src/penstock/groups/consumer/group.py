@@ -16,7 +16,7 @@ from uuid import UUID
 from penstock.groups.consumer.assignors import NOTHING, Assignment
 from penstock.groups.consumer.commands import CONSUMER_TYPE, FRESH, Volatile
 from penstock.groups.consumer.commit_checks import CommitCheck, commit_check, stale
-from penstock.groups.consumer.member import Epochs, Member, member_tombstones
+from penstock.groups.consumer.member import ConsumerMember, Epochs, member_tombstones
 from penstock.groups.consumer.records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -73,7 +73,7 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp = 0
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
@@ -105,10 +105,10 @@ class ConsumerGroup:
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             member = self.members.get(key.member_id)
             if member is not None or value is not None:
-                self._update((member or Member(id=key.member_id)).with_assignment(value))
+                self._update((member or ConsumerMember(id=key.member_id)).with_assignment(value))
         elif isinstance(key, ConsumerGroupMemberMetadataKey):
             if value is not None:
-                member = self.members.get(key.member_id) or Member(id=key.member_id)
+                member = self.members.get(key.member_id) or ConsumerMember(id=key.member_id)
                 self._update(member.with_subscription(value))
             elif key.member_id in self.members:
                 self._remove(key.member_id)
@@ -141,7 +141,7 @@ class ConsumerGroup:
             assert isinstance(key, ConsumerGroupPartitionMetadataKey), key
             self.has_partition_metadata = value is not None
 
-    def _update(self, member: Member) -> None:
+    def _update(self, member: ConsumerMember) -> None:
         old = self.members.get(member.id)
         if old is not None:
             self._forget(old)
@@ -156,7 +156,7 @@ class ConsumerGroup:
     def _remove(self, member_id: str) -> None:
         self._forget(self.members.pop(member_id))
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: ConsumerMember) -> None:
         """Take back all that was noted because of the member."""
         self._count(member, -1)
         # Another member may have taken over the instance or a partition, if compaction left records in an odd order.
@@ -171,7 +171,7 @@ class ConsumerGroup:
                 if not owners:
                     self.owners.pop(topic, None)
 
-    def _count(self, member: Member, change: int) -> None:
+    def _count(self, member: ConsumerMember, change: int) -> None:
         _add(self.subscriptions, member.topic_names, change)
         if member.topic_regex:
             _add(self.regexes, member.topic_regex, change)
@@ -239,13 +239,13 @@ class ConsumerGroup:
             return "Stable"
         return "Reconciling"
 
-    def member(self, member_id: str) -> Member:
+    def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
+            raise UnknownMemberId(f"ConsumerMember {member_id} is not a member of group {self.id}.")
         return member
 
-    def static_member(self, instance_id: str | None) -> Member | None:
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.instances.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
@@ -255,12 +255,14 @@ class ConsumerGroup:
             member_id = self.instances.get(instance_id, member_id)
         return self.targets.get(member_id, NOTHING)
 
-    def topics_of(self, member: Member) -> frozenset[str]:
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """What the member subscribes to, by name and by pattern. A pattern not looked up yet matches nothing."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names | resolved.topics if resolved and resolved.topics else member.topic_names
 
-    def subscribed_names(self, *, but: Iterable[Member] = (), and_also: Member | None = None) -> set[str]:
+    def subscribed_names(
+        self, *, but: Iterable[ConsumerMember] = (), and_also: ConsumerMember | None = None
+    ) -> set[str]:
         """Every topic that some member subscribes to, as if these members were gone and that one were there."""
         subscriptions, regexes = self.subscriptions, self.regexes
         gone = list(but)
@@ -287,7 +289,7 @@ class ConsumerGroup:
             return bool(names)
         return any(self._classic_protocols.get(name, 0) == self.classic_count for name in names)
 
-    def waits_for_others(self, member: Member) -> bool:
+    def waits_for_others(self, member: ConsumerMember) -> bool:
         """Whether something that the member should own is still owned by another."""
         for topic, partitions in self.targets.get(member.id, NOTHING).items():
             owned = member.assigned.get(topic, {})

@@ -8,7 +8,7 @@ adoption of drafts do. Refusals become replies here, and whatever was decided be
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.coordinator.decision import Decision
+from penstock.coordinator.decision import ShardDecision
 from penstock.groups.classic.group import ClassicGroup
 from penstock.groups.commands import (
     Heartbeat,
@@ -82,7 +82,7 @@ class ConsumerGroups:
             reply = act(update, command)
             update.finish()
         except Refusal as refusal:
-            turn.decision = Decision()
+            turn.decision = ShardDecision()
             reply = ConsumerGroupHeartbeatReply(error=refusal.code, error_message=refusal.message)
         turn.answer(reply)
 
@@ -112,7 +112,7 @@ class ConsumerGroups:
             reply = classic_members.join(update, command)
             update.finish()
         except Refusal as refusal:
-            turn.decision = Decision()
+            turn.decision = ShardDecision()
             reply = JoinReply(error=refusal.code, member_id=command.member_id)
         turn.answer(reply)
 

@@ -23,7 +23,7 @@ from penstock.groups.consumer.commands import (
 from penstock.groups.consumer.errors import FencedMemberEpoch, UnreleasedInstanceId, UnsupportedAssignor
 from penstock.groups.consumer.fencing import cancel_timers, fence
 from penstock.groups.consumer.group import ConsumerGroup
-from penstock.groups.consumer.member import NO_PARTITIONS, Epochs, Member, with_epochs, without_epochs
+from penstock.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Epochs, with_epochs, without_epochs
 from penstock.groups.consumer.update import RegexChange, Update
 from penstock.groups.errors import FencedInstanceId, GroupMaxSizeReached, UnknownMemberId
 from penstock.model.errors import InvalidRequest
@@ -116,19 +116,19 @@ def _is_full(command: ConsumerGroupHeartbeat) -> bool:
     return command.rebalance_timeout_ms != -1 and has_subscription and command.topic_partitions is not None
 
 
-def _find(update: Update, command: ConsumerGroupHeartbeat, member_id: str) -> Member:
+def _find(update: Update, command: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
     """The member as it was, or as it begins."""
     group, is_joining = update.group, command.member_epoch == JOIN_EPOCH
     if command.instance_id is not None:
         return _find_static(update, command, member_id, command.instance_id)
     if is_joining:
-        return group.members.get(member_id) or Member(id=member_id)
+        return group.members.get(member_id) or ConsumerMember(id=member_id)
     member = group.member(member_id)
     _check_epoch(member, command.member_epoch, command.topic_partitions)
     return member
 
 
-def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str, instance_id: str) -> Member:
+def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str, instance_id: str) -> ConsumerMember:
     group = update.group
     present = group.static_member(instance_id)
     if command.member_epoch != JOIN_EPOCH:
@@ -136,7 +136,7 @@ def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str
         _check_epoch(present, command.member_epoch, command.topic_partitions)
         return present
     if present is None:
-        return group.members.get(member_id) or Member(id=member_id)
+        return group.members.get(member_id) or ConsumerMember(id=member_id)
     # A member that changes over from the classic protocol did not say that it would leave: it cannot.
     if present.classic is None and present.epoch != STATIC_LEAVE_EPOCH:
         raise UnreleasedInstanceId(
@@ -147,7 +147,7 @@ def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str
     return update.replace_static(present, member_id)
 
 
-def known_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Member:
+def known_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
     """The static member, which must be the one that the instance is at present."""
     present = group.static_member(instance_id)
     if present is None:
@@ -159,7 +159,7 @@ def known_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Me
     return present
 
 
-def _check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
+def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     if epoch == member.epoch:
         return
     # The reply with the new epoch may be lost. The member is believed if it owns nothing that it should not.
@@ -178,7 +178,7 @@ def _is_within(owned: Assignment | None, assigned: Epochs) -> bool:
     return all(topic in assigned and partitions <= assigned[topic].keys() for topic, partitions in owned.items())
 
 
-def _changed(member: Member, command: ConsumerGroupHeartbeat) -> Member:
+def _changed(member: ConsumerMember, command: ConsumerGroupHeartbeat) -> ConsumerMember:
     """The member with what the request says; the very same if that is nothing new."""
     names = command.subscribed_topic_names
     said = (
@@ -235,7 +235,7 @@ def leave(update: Update, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeart
     return ConsumerGroupHeartbeatReply(member_id=command.member_id, member_epoch=command.member_epoch)
 
 
-def _leave_for_a_while(update: Update, member: Member) -> ConsumerGroupHeartbeatReply:
+def _leave_for_a_while(update: Update, member: ConsumerMember) -> ConsumerGroupHeartbeatReply:
     """A static member restarts: its partitions wait for it until its session ends."""
     # Given at epoch 0: whoever comes back under the instance id may commit from its first epoch on.
     left = replace(

@@ -45,7 +45,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ConsumerMember:
     id: str
     epoch: int = 0
     previous_epoch: int = -1
@@ -68,7 +68,7 @@ class Member:
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def at(self, epoch: int, state: MemberState, assigned: Epochs, revoking: Epochs) -> "Member":
+    def at(self, epoch: int, state: MemberState, assigned: Epochs, revoking: Epochs) -> "ConsumerMember":
         """The member after a step of its reconciliation."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
@@ -90,7 +90,7 @@ class Member:
             ),
         )
 
-    def with_subscription(self, value: ConsumerGroupMemberMetadataValue) -> "Member":
+    def with_subscription(self, value: ConsumerGroupMemberMetadataValue) -> "ConsumerMember":
         return replace(
             self,
             instance_id=value.instance_id,
@@ -116,7 +116,7 @@ class Member:
             ),
         )
 
-    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "Member":
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
         """The member after its record, or after the tombstone that comes before its own removal."""
         if value is None:
             return replace(

@@ -11,8 +11,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from penstock.groups.classic import rebalance
-from penstock.groups.classic.group import ClassicGroup, State
-from penstock.groups.classic.group import Member as ClassicMember
+from penstock.groups.classic.group import ClassicGroup, ClassicMember, State
 from penstock.groups.commands import JoinReply, SyncReply
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.consumer.commands import (
@@ -24,7 +23,7 @@ from penstock.groups.consumer.commands import (
 )
 from penstock.groups.consumer.embedded_protocol import Malformed, read_assignment, read_subscription, write_assignment
 from penstock.groups.consumer.group import ConsumerGroup
-from penstock.groups.consumer.member import Member, target_record, with_epochs, without_epochs
+from penstock.groups.consumer.member import ConsumerMember, target_record, with_epochs, without_epochs
 from penstock.groups.consumer.records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -77,7 +76,7 @@ def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
         raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {reason}.")
 
 
-def _to_members(classic: ClassicGroup, topics: Topics) -> list[Member]:
+def _to_members(classic: ClassicGroup, topics: Topics) -> list[ConsumerMember]:
     """Everybody with what it may own. A rebalance under way is begun anew by the join that comes."""
     taken: set[tuple[UUID, int]] = set()
     members = []
@@ -89,7 +88,7 @@ def _to_members(classic: ClassicGroup, topics: Topics) -> list[Member]:
         owned = read_assignment(member.assignment) if member.assignment else subscription.owned
         assigned = _untaken(_to_ids(owned, topics), taken)
         members.append(
-            Member(
+            ConsumerMember(
                 id=member.id,
                 epoch=classic.generation,
                 previous_epoch=classic.generation,
@@ -125,7 +124,7 @@ def _untaken(assignment: Assignment, taken: set[tuple[UUID, int]]) -> Assignment
     return {topic: partitions for topic, partitions in left.items() if partitions}
 
 
-def _group_records(classic: ClassicGroup, members: list[Member], topics: Topics) -> list[GroupRecord]:
+def _group_records(classic: ClassicGroup, members: list[ConsumerMember], topics: Topics) -> list[GroupRecord]:
     names = frozenset[str]().union(*(member.topic_names for member in members))
     return [
         *(member.subscription_record(classic.id) for member in members),
@@ -156,7 +155,7 @@ def _dismiss(classic: ClassicGroup, turn: Turn) -> None:
 # -- consumer to classic ---------------------------------------------------------------------
 
 
-def becomes_classic(update: Update, leaving: Sequence[Member]) -> bool:
+def becomes_classic(update: Update, leaving: Sequence[ConsumerMember]) -> bool:
     """Whether those who stay all speak the classic protocol, and may become a group of their own."""
     group = update.group
     left_count = len(group.members) - len(leaving)
@@ -164,7 +163,7 @@ def becomes_classic(update: Update, leaving: Sequence[Member]) -> bool:
     return 0 < left_count == classic_count and _may_downgrade(update, left_count)
 
 
-def becomes_classic_with(update: Update, replaced: Member) -> bool:
+def becomes_classic_with(update: Update, replaced: ConsumerMember) -> bool:
     """The same if the member is replaced by one that speaks the classic protocol."""
     group = update.group
     is_last = replaced.classic is None and group.classic_count == len(group.members) - 1
@@ -177,7 +176,7 @@ def _may_downgrade(update: Update, member_count: int) -> bool:
 
 
 def downgrade(
-    update: Update, *, leaving: Sequence[Member], joining: Member | None = None, must_rebalance: bool
+    update: Update, *, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None = None, must_rebalance: bool
 ) -> ClassicGroup:
     """Write the change of protocol, and have the classic group adopted."""
     group, turn = update.group, update.turn
@@ -213,12 +212,12 @@ def downgrade(
     return classic
 
 
-def _has_target(group: ConsumerGroup, member: Member) -> bool:
+def _has_target(group: ConsumerGroup, member: ConsumerMember) -> bool:
     target = group.target_of(member.id, member.instance_id)
     return not member.revoking and without_epochs(member.assigned) == target
 
 
-def _to_classic(member: Member) -> ClassicMember:
+def _to_classic(member: ConsumerMember) -> ClassicMember:
     assert member.classic is not None, "only members of the classic protocol stay"
     return ClassicMember(
         id=member.id,
@@ -231,7 +230,7 @@ def _to_classic(member: Member) -> ClassicMember:
     )
 
 
-def _give_assignment(classic: ClassicGroup, member: Member, topics: Topics) -> None:
+def _give_assignment(classic: ClassicGroup, member: ConsumerMember, topics: Topics) -> None:
     """The member is assigned what it owns, given up or not, in the version of the protocol that it speaks."""
     owned: dict[str, frozenset[int]] = {}
     for epochs in (member.assigned, member.revoking):

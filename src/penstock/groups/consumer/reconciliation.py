@@ -12,7 +12,7 @@ from uuid import UUID
 
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.consumer.errors import FencedMemberEpoch
-from penstock.groups.consumer.member import NO_PARTITIONS, Epochs, Member, MemberState
+from penstock.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Epochs, MemberState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Step:
         return any(not numbers.isdisjoint(partitions.get(topic, ())) for topic, numbers in self.owned.items())
 
 
-def reconcile(member: Member, step: Step) -> Member:
+def reconcile(member: ConsumerMember, step: Step) -> ConsumerMember:
     if member.state is MemberState.STABLE:
         if member.epoch != step.target_epoch:
             return _advance(member, step)
@@ -54,7 +54,7 @@ def reconcile(member: Member, step: Step) -> Member:
     return _advance(member, step)
 
 
-def _drop_unsubscribed(member: Member, step: Step) -> Member:
+def _drop_unsubscribed(member: ConsumerMember, step: Step) -> ConsumerMember:
     """Stay where the member is, but have it give up what it no longer subscribes to."""
     dropped = {topic: epochs for topic, epochs in member.assigned.items() if topic not in step.subscribed}
     if not dropped:
@@ -68,7 +68,7 @@ def _drop_unsubscribed(member: Member, step: Step) -> Member:
     return replace(member, previous_epoch=member.epoch, assigned=kept)
 
 
-def _advance(member: Member, step: Step, *, epoch: int | None = None) -> Member:
+def _advance(member: ConsumerMember, step: Step, *, epoch: int | None = None) -> ConsumerMember:
     """Compare what the member has with what it should have, and go as far as others allow."""
     assigned: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import re2  # type: ignore[import-untyped]
 
-from penstock.groups.consumer.errors import InvalidRegularExpression
+from penstock.model.errors import InvalidRegularExpression
 
 
 def check_regex(regex: str) -> None:

@@ -18,7 +18,7 @@ from penstock.groups.consumer.commands import (
     revoke_timer,
 )
 from penstock.groups.consumer.group import ConsumerGroup
-from penstock.groups.consumer.member import Member, MemberState, member_tombstones, target_record
+from penstock.groups.consumer.member import ConsumerMember, MemberState, member_tombstones, target_record
 from penstock.groups.consumer.reconciliation import Step, reconcile
 from penstock.groups.consumer.records import (
     ConsumerGroupPartitionMetadataKey,
@@ -82,7 +82,7 @@ class Update:
 
     # -- the member --------------------------------------------------------------------------
 
-    def replace_static(self, old: Member, new_id: str) -> Member:
+    def replace_static(self, old: ConsumerMember, new_id: str) -> ConsumerMember:
         """Write the member down under another id, with all that its older self has."""
         new = replace(old, id=new_id, epoch=0, previous_epoch=0)
         group_id = self.group.id
@@ -92,14 +92,14 @@ class Update:
         self.turn.write(new.assignment_record(group_id))
         return new
 
-    def write_subscription(self, old: Member, new: Member) -> bool:
+    def write_subscription(self, old: ConsumerMember, new: ConsumerMember) -> bool:
         """Write the member down if it changed; return whether its topic names did."""
         if new is old or new == old:
             return False
         self.turn.write(new.subscription_record(self.group.id))
         return new.topic_names != old.topic_names
 
-    def update_regex(self, old: Member, new: Member, describable: Describable | None) -> RegexChange:
+    def update_regex(self, old: ConsumerMember, new: ConsumerMember, describable: Describable | None) -> RegexChange:
         """Follow the member to another regular expression, and have expressions looked up if it is time."""
         group, change = self.group, RegexChange.NONE
         must_resolve = False
@@ -118,7 +118,9 @@ class Update:
             self._resolve_if_due(old, new, describable, must_resolve)
         return change
 
-    def _resolve_if_due(self, old: Member, new: Member, describable: Describable | None, must_resolve: bool) -> None:
+    def _resolve_if_due(
+        self, old: ConsumerMember, new: ConsumerMember, describable: Describable | None, must_resolve: bool
+    ) -> None:
         group = self.group
         last = next(iter(group.resolved.values()), None)
         if last is not None and self.turn.now <= last.timestamp + REGEX_REFRESH_INTERVAL_MS_MIN:
@@ -146,7 +148,7 @@ class Update:
         checked = self.volatile
         return checked.checked_topics_version != self.topics.version or self.group.epoch < checked.checked_group_epoch
 
-    def update_epoch(self, old: Member, new: Member, *, must_bump: bool) -> int:
+    def update_epoch(self, old: ConsumerMember, new: ConsumerMember, *, must_bump: bool) -> int:
         """Raise the group epoch if it must be, or if the subscribed topics are not what they were."""
         group = self.group
         metadata_hash = self.topics.hash_of(group.subscribed_names(but=(old,), and_also=new))
@@ -168,7 +170,7 @@ class Update:
 
     # -- the target assignment ---------------------------------------------------------------
 
-    def update_target(self, group_epoch: int, old: Member, new: Member) -> Target:
+    def update_target(self, group_epoch: int, old: ConsumerMember, new: ConsumerMember) -> Target:
         """Compute a new target if the group epoch is ahead of it and the last one is not too fresh."""
         group = self.group
         if group.assignment_epoch >= group_epoch or not self._may_assign:
@@ -199,7 +201,7 @@ class Update:
         # An interval of 0 is the way out should the wall clock be set back far.
         return last == 0 or interval == 0 or self.turn.now >= last + interval
 
-    def _assignor(self, old: Member, new: Member) -> str:
+    def _assignor(self, old: ConsumerMember, new: ConsumerMember) -> str:
         """The one that most members ask for; the default if none does."""
         votes = self.group.assignors.copy()
         if old.server_assignor is not None:
@@ -210,7 +212,7 @@ class Update:
         return max(served, key=lambda name: (votes[name], -served.index(name)))
 
     def _assignable(
-        self, members: dict[str, Member], new: Member
+        self, members: dict[str, ConsumerMember], new: ConsumerMember
     ) -> tuple[dict[str, MemberSubscription], dict[UUID, int]]:
         """Members and topics as assignors see them."""
         group = self.group
@@ -230,8 +232,8 @@ class Update:
     # -- the member's step -------------------------------------------------------------------
 
     def reconcile(
-        self, member: Member, target: Target, *, has_new_subscription: bool, owned: Assignment | None
-    ) -> Member:
+        self, member: ConsumerMember, target: Target, *, has_new_subscription: bool, owned: Assignment | None
+    ) -> ConsumerMember:
         """Take the member a step towards its target, and watch that it gives up in time what it must."""
         if not has_new_subscription and member.is_reconciled_to(target.epoch):
             return member

@@ -14,8 +14,8 @@ from penstock.scheduling.scheduler import UNPACED, Pace
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
+    from penstock.controller.broker_monitor import BrokerMonitor
     from penstock.controller.controller import Controller
-    from penstock.controller.monitor import Monitor
     from penstock.groups.service import Groups
     from penstock.handlers.support.forwarding import Relay
     from penstock.handlers.support.reply import Parked, Parts
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.replication.replicas import Replicas
     from penstock.scheduling.scheduler import Scheduler
     from penstock.storage.store import LogStore
-    from penstock.transactions.asking import TransactionCoordinators
+    from penstock.transactions.coordinator_client import TransactionCoordinators
     from penstock.transactions.marker_writer import MarkerWriter
     from penstock.transactions.service import Transactions
     from penstock.wire.frame import Header
@@ -53,7 +53,7 @@ class Context:
     settings: "BrokerSettings"
     replicas: "Replicas"
     controller: "Controller"
-    monitor: "Monitor"
+    monitor: "BrokerMonitor"
     producer_ids: "ProducerIds"
     quorum: "Quorum"
     groups: "Groups"

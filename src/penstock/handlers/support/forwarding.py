@@ -10,8 +10,8 @@ import asyncio
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client.asking import PeerUnavailable
 from penstock.client.channel import ControllerChannel, pause
+from penstock.client.interfaces import PeerUnavailable
 from penstock.metadata.image import BROKER_LOGGER
 from penstock.wire.api import APIS, ApiKey
 

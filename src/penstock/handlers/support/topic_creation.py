@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.config.settings import topic_settings
 from penstock.controller.topics import CreationRules, NewTopic, decide_create
 from penstock.handlers.support.entities import int16, int32, topic_name

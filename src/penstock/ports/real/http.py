@@ -34,7 +34,7 @@ REASONS: Final = {
 Task = asyncio.Task[None]
 
 
-class Places:
+class ConnectionSlots:
     """The connections of a listener, in the order in which they came, with the address of each."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ def _make_room(places: dict[Task, str], most: int) -> None:
 
 
 class RealHttpListener:
-    def __init__(self, server: asyncio.Server, places: Places) -> None:
+    def __init__(self, server: asyncio.Server, places: ConnectionSlots) -> None:
         self._server = server
         self._places = places
         self.port: int = server.sockets[0].getsockname()[1]
@@ -85,7 +85,7 @@ class RealHttpListener:
 
 class RealHttp:
     async def listen(self, host: str, port: int, answer: Answerer) -> RealHttpListener:
-        places = Places()
+        places = ConnectionSlots()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.groups.consumer.assignors import Assignment
 from penstock.groups.consumer.errors import FencedMemberEpoch
-from penstock.groups.consumer.member import Member, MemberState
+from penstock.groups.consumer.member import ConsumerMember, MemberState
 from penstock.groups.consumer.reconciliation import Step, reconcile
 from penstock.groups.consumer.records import AssignedPartitions, ConsumerGroupCurrentMemberAssignmentValue
 
@@ -15,8 +15,8 @@ FOO, BAR = UUID(int=1), UUID(int=2)
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState
 
 
-def member(state: MemberState, assigned: dict[int, int], revoking: dict[int, int] | None = None) -> Member:
-    return Member(
+def member(state: MemberState, assigned: dict[int, int], revoking: dict[int, int] | None = None) -> ConsumerMember:
+    return ConsumerMember(
         id="a",
         epoch=5,
         previous_epoch=4,
@@ -109,7 +109,12 @@ def foo(*numbers: int) -> Assignment:
     ],
 )
 def test_a_step_of_reconciliation(
-    before: Member, given: Step, state: MemberState, epoch: int, assigned: dict[int, int], revoking: dict[int, int]
+    before: ConsumerMember,
+    given: Step,
+    state: MemberState,
+    epoch: int,
+    assigned: dict[int, int],
+    revoking: dict[int, int],
 ) -> None:
     after = reconcile(before, given)
     assert (after.state, after.epoch) == (state, epoch)
@@ -125,7 +130,7 @@ def test_a_step_of_reconciliation(
         (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), has_new_subscription=True)),
     ],
 )
-def test_with_nothing_to_do_the_member_is_the_very_same(before: Member, given: Step) -> None:
+def test_with_nothing_to_do_the_member_is_the_very_same(before: ConsumerMember, given: Step) -> None:
     assert reconcile(before, given) is before
 
 
@@ -142,6 +147,6 @@ def test_records_of_earlier_and_later_releases_are_understood() -> None:
         state=99,
         assigned_partitions=(AssignedPartitions(topic_id=FOO, partitions=(1, 2), assignment_epochs=None),),
     )
-    restored = Member(id="a").with_assignment(old)
+    restored = ConsumerMember(id="a").with_assignment(old)
     assert restored.state is UNKNOWN
     assert restored.assigned == {FOO: {1: 0, 2: 0}}

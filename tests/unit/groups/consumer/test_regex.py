@@ -3,12 +3,12 @@
 import pytest
 
 from penstock.groups.consumer.commands import CONSUMER_REGEX
-from penstock.groups.consumer.errors import InvalidRegularExpression
 from penstock.groups.consumer.group import ResolvedRegex
 from penstock.groups.consumer.records import ConsumerGroupRegularExpressionKey
 from penstock.groups.consumer.regex import check_regex, matching
 from penstock.groups.records import GroupRecord
 from penstock.groups.turn import TimerKey
+from penstock.model.errors import InvalidRegularExpression
 from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO, FOX, BAR = topic_id("foo"), topic_id("fox"), topic_id("bar")

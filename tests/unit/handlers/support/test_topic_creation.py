@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.asking import PeerUnavailable
+from penstock.client.interfaces import PeerUnavailable
 from penstock.handlers.support.topic_creation import create_by_themselves, make_sure_of
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicName

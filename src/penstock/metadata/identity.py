@@ -9,7 +9,7 @@ from penstock.model.ids import NodeId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NodeIdentity:
     cluster_id: str | None
     node_id: NodeId
     directory_id: UUID

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from penstock.client.asking import PeerGone, PeerUnavailable
 from penstock.client.channel import pause
+from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.controller.brokers import Registration, check_broker_epoch, decide_fencing, decide_registration
 from penstock.controller.elections import decide_balance
 from penstock.controller.heartbeats import Heartbeat, HeartbeatReply, decide_heartbeat
@@ -23,10 +23,10 @@ from penstock.model.errors import NotController, Refusal
 from penstock.model.ids import NodeId
 
 if TYPE_CHECKING:
-    from penstock.client.asking import Peers
+    from penstock.client.interfaces import Peers
     from penstock.config.settings import BrokerSettings
     from penstock.controller.controller import Controller
-    from penstock.controller.decision import Decision
+    from penstock.controller.decision import ControllerDecision
     from penstock.metadata.image import BrokerImage, Image
     from penstock.ports.clock import Clock, Timer
 
@@ -40,7 +40,7 @@ BALANCE_AGAIN_S: Final = 1.0
 log = logging.getLogger(__name__)
 
 
-class Monitor:
+class BrokerMonitor:
     def __init__(
         self,
         *,
@@ -103,7 +103,7 @@ class Monitor:
         """Register a process, fenced, and return its broker epoch."""
         self._check_active()
 
-        def decide(image: "Image") -> "Decision[int]":
+        def decide(image: "Image") -> "ControllerDecision[int]":
             return decide_registration(
                 image,
                 registration,
@@ -128,7 +128,7 @@ class Monitor:
         )
         self._carried_by(connection, node_id)
 
-        def decide(image: "Image") -> "Decision[HeartbeatReply]":
+        def decide(image: "Image") -> "ControllerDecision[HeartbeatReply]":
             return decide_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
 
         decision = decide(self._controller.image)
@@ -223,7 +223,7 @@ class Monitor:
             self._spawn(self._fence_now(broker, why))
 
     async def _fence_now(self, broker: "BrokerImage", why: str) -> None:
-        def decide(image: "Image") -> "Decision[bool]":
+        def decide(image: "Image") -> "ControllerDecision[bool]":
             return decide_fencing(image, broker.node_id, epoch=broker.epoch, rules=self.rules)
 
         try:

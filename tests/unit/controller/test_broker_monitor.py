@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from penstock.client.asking import PeerGone, PeerUnavailable
+from penstock.client.interfaces import PeerGone, PeerUnavailable
 from penstock.config.settings import BrokerSettings
+from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.brokers import Registration
 from penstock.controller.controller import Controller
 from penstock.controller.heartbeats import Heartbeat
-from penstock.controller.monitor import Monitor
 from penstock.metadata.image import Image
 from penstock.metadata.records import BrokerEndpoint, MetadataRecord
 from penstock.model.errors import DuplicateBrokerRegistration, NotController, StaleBrokerEpoch
@@ -50,7 +50,7 @@ class MonitoredCluster:
         self.quorum = InstantQuorum(image)
         self.clock = SteppedClock()
         self.machines = Machines()
-        self.monitor = Monitor(
+        self.monitor = BrokerMonitor(
             node_id=NodeId(1),
             cluster_id="c",
             controller=Controller(self.quorum),

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config.settings import BrokerSettings
 from penstock.model.errors import StartupError
-from penstock.server.node_settings import data_folder, network_limits, parse_listener, quota_spans
+from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
 
 
 def settings(**named: str) -> BrokerSettings:

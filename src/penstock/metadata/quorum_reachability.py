@@ -7,7 +7,7 @@ or the network may. Goes to `client/peers.py`. Refuses nothing.
 import asyncio
 from collections.abc import Collection
 
-from penstock.client.asking import PeerGone, Peers, PeerUnavailable
+from penstock.client.interfaces import PeerGone, Peers, PeerUnavailable
 from penstock.model.ids import NodeId
 from penstock.raft.majority import is_majority
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from penstock.client.asking import Peers, PeerUnavailable
+from penstock.client.interfaces import Peers, PeerUnavailable
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.keys import partition_of
 from penstock.metadata.image import Image

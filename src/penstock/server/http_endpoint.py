@@ -25,7 +25,7 @@ PAGE = """<!doctype html><title>Penstock</title><h1>Penstock</h1>
 """
 
 
-class Monitor:
+class HttpEndpoint:
     def __init__(self, metrics: "Metrics", context: "Callable[[], Context | None]") -> None:
         self._metrics = metrics
         self._context = context

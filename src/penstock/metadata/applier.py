@@ -1,7 +1,7 @@
 """What is committed becomes images: this node's own commits as they were made, everything else from the log.
 
-Owns the published image, the commits that wait, and the keeper of checkpoints. Driven by `quorum.py` when the high
-watermark moves or a leader's snapshot was loaded. Goes to `replay.py`, `publisher.py` and `keeper.py`.
+Owns the published image, the commits that wait, and the checkpoints. Driven by `quorum.py` when the high
+watermark moves or a leader's snapshot was loaded. Goes to `replay.py`, `publisher.py` and `checkpointer.py`.
 Refuses: Corruption.
 """
 
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.config.settings import BrokerSettings
+from penstock.metadata.checkpointer import Checkpointer
 from penstock.metadata.delta import Delta
 from penstock.metadata.difference import difference
 from penstock.metadata.image import EMPTY, Image
-from penstock.metadata.keeper import Keeper
 from penstock.metadata.publisher import Publisher
 from penstock.metadata.replay import NOTHING, replay
 from penstock.metadata.snapshot import Snapshot
-from penstock.metadata.voters import VoterBook
+from penstock.metadata.voters import VoterRegistry
 from penstock.model.ids import Offset
 from penstock.ports.clock import Clock
 from penstock.raft.messages import EpochEnd
@@ -44,7 +44,7 @@ class Applier:
         clock: Clock,
         log: Log,
         newest: Snapshot | None,
-        book: VoterBook,
+        book: VoterRegistry,
         settings: BrokerSettings,
         on_dropped: Callable[[EpochEnd], None],
     ) -> None:
@@ -58,7 +58,7 @@ class Applier:
         self._newest = newest
         self._present = newest or NOTHING
         """The newest image that is applied, or, before the first, the one to begin from."""
-        self._keeper: Keeper | None = None
+        self._keeper: Checkpointer | None = None
 
     @property
     def image(self) -> Image:
@@ -108,7 +108,7 @@ class Applier:
         self._present = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))
         self.publisher.publish(delta, image)
         if self._keeper is None:
-            self._keeper = Keeper(
+            self._keeper = Checkpointer(
                 clock=self._clock,
                 log=self._log,
                 newest=self._newest,

@@ -47,7 +47,7 @@ def load_newest(disk: Disk, folder: str, *, log_start: int) -> Snapshot | None:
     return newest
 
 
-class Keeper:
+class Checkpointer:
     def __init__(
         self,
         *,

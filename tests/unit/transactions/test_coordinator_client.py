@@ -9,8 +9,8 @@ import pytest
 from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.model.ids import NodeId, PartitionIndex, TopicName, TopicPartition
 from penstock.model.topic import TRANSACTION_STATE
-from penstock.transactions.asking import TransactionCoordinators
 from penstock.transactions.commands import AddPartitions, VerifyPartitions
+from penstock.transactions.coordinator_client import TransactionCoordinators
 from tests.unit.client.peers import FakePeers, led_by
 
 A = TopicPartition(TopicName("a"), PartitionIndex(0))

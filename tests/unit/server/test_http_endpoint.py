@@ -14,12 +14,12 @@ from penstock.metrics.metrics import Metrics
 from penstock.metrics.values import Histogram
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
 from penstock.server.changes import ChangeCounter
-from penstock.server.monitor import LOOP_CHECK_S, LoopWatch, Monitor
+from penstock.server.http_endpoint import LOOP_CHECK_S, HttpEndpoint, LoopWatch
 from tests.unit.metadata.samples import after, broker, topic, topic_id
 from tests.unit.ports.ticking import TickingClock
 
 
-async def ask(monitor: Monitor, path: str) -> tuple[int, str]:
+async def ask(monitor: HttpEndpoint, path: str) -> tuple[int, str]:
     answer = monitor.answer(path)
     return answer.status, "".join([piece.decode() async for piece in answer.body])
 
@@ -60,7 +60,7 @@ def node(
 async def test_health_is_about_the_process_and_readiness_about_its_clients(
     context: Any, health: int, ready: int
 ) -> None:
-    monitor = Monitor(Metrics({}), lambda: context)
+    monitor = HttpEndpoint(Metrics({}), lambda: context)
     status, body = await ask(monitor, "/health")
     assert (status, json.loads(body)["status"]) == (health, "ok" if health == 200 else "failed")
     status, body = await ask(monitor, "/ready")
@@ -70,7 +70,7 @@ async def test_health_is_about_the_process_and_readiness_about_its_clients(
 
 async def test_a_read_only_folder_is_a_warning_and_no_reason_to_restart_the_node_or_to_send_clients_away() -> None:
     context = node(refusal=OSError(errno.ENOSPC, "No space left on device"))
-    monitor = Monitor(Metrics({}), lambda: context)
+    monitor = HttpEndpoint(Metrics({}), lambda: context)
     for path in ("/health", "/ready"):
         status, body = await ask(monitor, path)
         assert (status, json.loads(body)) == (
@@ -80,25 +80,25 @@ async def test_a_read_only_folder_is_a_warning_and_no_reason_to_restart_the_node
                 "warnings": ["the data folder /data is read-only: [Errno 28] No space left on device"],
             },
         )
-    assert "warnings" not in (await ask(Monitor(Metrics({}), node), "/health"))[1]
+    assert "warnings" not in (await ask(HttpEndpoint(Metrics({}), node), "/health"))[1]
 
 
 async def test_a_failed_folder_is_named() -> None:
-    monitor = Monitor(Metrics({}), lambda: node(failure=OSError(errno.EIO, "Input/output error")))
+    monitor = HttpEndpoint(Metrics({}), lambda: node(failure=OSError(errno.EIO, "Input/output error")))
     _, body = await ask(monitor, "/health")
     assert json.loads(body)["reason"] == "the data folder /data is offline: [Errno 5] Input/output error"
 
 
 async def test_a_node_that_is_not_ready_warns_too() -> None:
-    monitor = Monitor(Metrics({}), lambda: node(refusal=OSError("full"), fenced=True))
+    monitor = HttpEndpoint(Metrics({}), lambda: node(refusal=OSError("full"), fenced=True))
     status, body = await ask(monitor, "/ready")
     assert status == 503
     assert json.loads(body)["warnings"] == ["the data folder /data is read-only: full"]
 
 
 async def test_unknown_paths_say_what_there_is() -> None:
-    assert (await ask(Monitor(Metrics({}), lambda: None), "/nothing"))[0] == 404
-    assert "/metrics" in (await ask(Monitor(Metrics({}), lambda: None), "/"))[1]
+    assert (await ask(HttpEndpoint(Metrics({}), lambda: None), "/nothing"))[0] == 404
+    assert "/metrics" in (await ask(HttpEndpoint(Metrics({}), lambda: None), "/"))[1]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.client.asking import PeerGone, PeerUnavailable
-from penstock.metadata.reach import majority_is_gone
+from penstock.client.interfaces import PeerGone, PeerUnavailable
+from penstock.metadata.quorum_reachability import majority_is_gone
 from penstock.model.ids import NodeId
 
 VOTERS = [NodeId(3), NodeId(1), NodeId(2)]
