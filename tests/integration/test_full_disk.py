@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.checks import check_brokers
-from penstock.cli.cluster.view import broker_rows, health
+from penstock.actions.doctor import check_brokers
+from penstock.actions.cluster.status import broker_rows, health
 from tests.support.eventually import eventually
 from tests.support.limited_node import MARKER_SUFFIX
 from tests.support.penstock_cluster import PenstockCluster

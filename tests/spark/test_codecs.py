@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from penstock.cli.letters import open_letter
-from penstock.cli.record_lines import LineRecord
+from penstock.actions.dead_letters.letter import open_letter
+from penstock.actions.record_format import LineRecord
 from penstock_spark.codecs import Avro, Json, Protobuf, Schemas, accepted, decoded, letters
 from penstock_spark.codecs.schemas import sealed
 from tests.spark.log import Log

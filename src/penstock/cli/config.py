@@ -5,7 +5,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, open_admin, parse_pairs, wait
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption, open_admin, parse_pairs, wait
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -96,7 +96,7 @@ def _resource(whose: _Whose) -> Any:
 
 def _describe(bootstrap: str, whose: _Whose) -> dict[str, Any]:
     if not whose.name:
-        from penstock.cli import cluster_config
+        from penstock.actions import configs
 
         return cluster_config.describe(bootstrap)
     resource = _resource(whose)
@@ -107,7 +107,7 @@ def _describe(bootstrap: str, whose: _Whose) -> dict[str, Any]:
 
 def _alter(bootstrap: str, whose: _Whose, values: Mapping[str, str | None]) -> None:
     if not whose.name:
-        from penstock.cli import cluster_config
+        from penstock.actions import configs
 
         cluster_config.alter(bootstrap, values)
         return

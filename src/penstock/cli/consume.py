@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.client import (
+from penstock.actions.connection import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -20,8 +20,8 @@ from penstock.cli.client import (
     explain,
 )
 from penstock.cli.errors import CommandError
-from penstock.cli.position import AtOffset, AtTime, Earliest, Last, Latest, Position, parse_position
-from penstock.cli.record_lines import Headers, LineFormat, LineRecord, TextShape, render_json_line, render_text_line
+from penstock.actions.positions import AtOffset, AtTime, Earliest, Last, Latest, Position, parse_position
+from penstock.actions.record_format import Headers, LineFormat, LineRecord, TextShape, render_json_line, render_text_line
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message

@@ -3,8 +3,8 @@
 import struct
 from typing import Any, Final
 
-from penstock.cli.checks import ANSWER_SIZE_MAX, read_exactly
-from penstock.cli.client import REQUEST_TIMEOUT_S, bootstrap_addresses, dial_secured, reach
+from penstock.actions.doctor import ANSWER_SIZE_MAX, read_exactly
+from penstock.actions.connection import REQUEST_TIMEOUT_S, bootstrap_addresses, dial_secured, reach
 from penstock.cli.errors import CommandError
 from penstock.wire.codec import read_response, write_request
 from penstock.wire.frame import parse_response_header, request_head

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, BootstrapOption, open_admin
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, BootstrapOption, open_admin
 from penstock.cli.consume import Isolation, Reader, open_consumer
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
-from penstock.cli.position import Earliest, parse_position
+from penstock.actions.positions import Earliest, parse_position
 from penstock.cli.progress import Progress
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
 
-    from penstock.cli.letters import Filter, Letter
-    from penstock.cli.replay import Sender
+    from penstock.actions.dead_letters.letter import Filter, Letter
+    from penstock.actions.dead_letters.replay import Sender
 
 app = typer.Typer(
     help="Look at dead letters and send them back.",
@@ -62,8 +62,8 @@ def list_command(
     """List the dead-letter topics: how many letters they hold, and how many no replay has sent back."""
     from confluent_kafka.admin import OffsetSpec
 
-    from penstock.cli.group_view import committed_offsets, latest_offsets, log_offsets
-    from penstock.cli.replay import GROUP
+    from penstock.actions.groups import committed_offsets, latest_offsets, log_offsets
+    from penstock.actions.dead_letters.replay import GROUP
 
     admin = open_admin(bootstrap)
     topics = {
@@ -102,7 +102,7 @@ def show_command(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Show dead letters and why they died. JSON is one object a line, with everything."""
-    from penstock.cli.letters import COLUMNS, Filter, letter_json, letter_row, letter_text
+    from penstock.actions.dead_letters.letter import COLUMNS, Filter, letter_json, letter_row, letter_text
 
     wanted = Filter(error, contains, key, tuple(offset or ()))
     position = parse_position(start, now_ms=int(time.time() * 1000))
@@ -154,8 +154,8 @@ def replay(
 
     A replay without filters is remembered, and the next one begins behind it.
     """
-    from penstock.cli.letters import Filter
-    from penstock.cli.replay import Sender, remember, remembered
+    from penstock.actions.dead_letters.letter import Filter
+    from penstock.actions.dead_letters.replay import Sender, remember, remembered
 
     wanted = Filter(error, contains, key, tuple(offset or ()))
     consumer = open_consumer(bootstrap, Isolation.COMMITTED)
@@ -180,7 +180,7 @@ def replay(
 
 
 def _rehearse(reader: Reader, wanted: "Filter", count: int | None, format: Format) -> None:
-    from penstock.cli.letters import COLUMNS, letter_json, letter_row
+    from penstock.actions.dead_letters.letter import COLUMNS, letter_json, letter_row
 
     letters = [letter for letter in islice(letters_in(reader, wanted), count) if letter.death is not None]
     if format is Format.JSON:
@@ -211,7 +211,7 @@ def _send(reader: Reader, wanted: "Filter", count: int | None, sender: "Sender")
 
 
 def letters_in(reader: Reader, wanted: "Filter") -> "Iterator[Letter]":
-    from penstock.cli.letters import open_letter
+    from penstock.actions.dead_letters.letter import open_letter
 
     for records in reader.batches(None):
         for record in records:

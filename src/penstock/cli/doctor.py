@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption
 from penstock.cli.output import Format, FormatOption, show
 
 EXAMPLE = "Example: penstock doctor --bootstrap broker.example:9092 --data ./data"
@@ -24,7 +24,7 @@ def doctor(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Find out why a client cannot connect. Exit code 1 if something is wrong."""
-    from penstock.cli.checks import check_clock, check_cluster, check_data
+    from penstock.actions.doctor import check_clock, check_cluster, check_data
 
     results = [*check_cluster(bootstrap), *(check_data(data) if data is not None else []), check_clock(data)]
     rows = [result._asdict() for result in results]

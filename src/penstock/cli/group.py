@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.client import (
+from penstock.actions.connection import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -20,7 +20,7 @@ from penstock.cli.client import (
     wait_all,
 )
 from penstock.cli.errors import CommandError
-from penstock.cli.group_view import (
+from penstock.actions.groups import (
     Group,
     Place,
     committed_offsets,
@@ -33,8 +33,8 @@ from penstock.cli.group_view import (
     total,
 )
 from penstock.cli.output import Format, FormatOption, show
-from penstock.cli.position import AtTime
-from penstock.cli.reset_plan import Move, PartitionState, Target, parse_target, parse_topics, plan_move
+from penstock.actions.positions import AtTime
+from penstock.actions.offset_reset import Move, PartitionState, Target, parse_target, parse_topics, plan_move
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -15,7 +15,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from penstock.cli.log_files import SegmentFiles
+    from penstock.actions.log_files import SegmentFiles
     from penstock.ports.disk import Disk
 
 app = typer.Typer(
@@ -54,7 +54,7 @@ def dump(
     format: FormatOption = Format.TABLE,
 ) -> None:
     """Print the segments, batches, records or index entries of a log."""
-    from penstock.cli import log_files
+    from penstock.actions import log_files
 
     readers: dict[What, Callable[[Disk, list[SegmentFiles]], Iterator[dict[str, Any]]]] = {
         What.SEGMENTS: log_files.dump_segments,
@@ -69,7 +69,7 @@ def dump(
 @app.command("verify", epilog="Example: penstock log verify ./data --format json")
 def verify(folder: FolderArgument, format: FormatOption = Format.TABLE) -> None:
     """Check every checksum and index of a log. Exit code 1 if records are damaged."""
-    from penstock.cli import log_files
+    from penstock.actions import log_files
 
     disk, segments = _find(folder)
     findings = list(log_files.verify(disk, segments))
@@ -128,7 +128,7 @@ def accept_loss(
 
 
 def _find(folder: Path) -> "tuple[Disk, list[SegmentFiles]]":
-    from penstock.cli.log_files import find_segments
+    from penstock.actions.log_files import find_segments
     from penstock.ports.real import RealDisk
 
     disk = RealDisk()

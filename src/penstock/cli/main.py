@@ -88,7 +88,7 @@ def explain_unexpected(error: Exception) -> str:
     # here would make every failure pay for the import.
     library = sys.modules.get("confluent_kafka")
     if library is not None and isinstance(error, library.KafkaException):
-        from penstock.cli.client import explain
+        from penstock.actions.connection import explain
 
         return explain(error.args[0])
     if isinstance(error, OSError):

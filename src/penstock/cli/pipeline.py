@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli import properties
+from penstock.actions import client_properties
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -184,8 +184,8 @@ def dlq(
         state = _state(spec)
     from penstock.cli.consume import Isolation, Reader, open_consumer
     from penstock.cli.dlq import SUFFIX, letters_in
-    from penstock.cli.letters import COLUMNS, Filter, letter_row
-    from penstock.cli.position import Earliest
+    from penstock.actions.dead_letters.letter import COLUMNS, Filter, letter_row
+    from penstock.actions.positions import Earliest
 
     topics = [name for name in state["topics"] if name.endswith(SUFFIX)]
     if not topics:
@@ -213,7 +213,7 @@ def compact(
     ] = None,
 ) -> None:
     """Join the small files of a lake table. Rows and the fence of running queries stay as they are."""
-    from penstock.cli.client import parse_pairs
+    from penstock.actions.connection import parse_pairs
 
     with _plain_errors():
         from penstock_spark.lake.options import lake_options
@@ -228,7 +228,7 @@ def compact(
 def _spec(
     folder: Path, storage: str | None, bootstrap: str | None, provider: str | None, settings: list[str] | None
 ) -> "Spec":
-    from penstock.cli.client import parse_pairs
+    from penstock.actions.connection import parse_pairs
     from penstock_spark.pipelines.spec import load_spec
 
     given = {f"penstock.kafka.{name}": value for name, value in properties.given().items()}
@@ -246,7 +246,7 @@ def _state(spec: "Spec") -> dict[str, Any]:
 
 
 def _replay(timestamp: str | None, offsets: list[str]) -> Any:
-    from penstock.cli.position import AtTime, parse_position
+    from penstock.actions.positions import AtTime, parse_position
     from penstock_spark.pipelines.sources import Replay
 
     if (timestamp is None) == (not offsets):

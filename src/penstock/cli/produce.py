@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
 
 import typer
 
-from penstock.cli.client import (
+from penstock.actions.connection import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -27,7 +27,7 @@ from penstock.cli.client import (
 )
 from penstock.cli.errors import CommandError
 from penstock.cli.progress import Progress
-from penstock.cli.record_lines import LineFormat, LineRecord, parse_json_line, parse_text_line
+from penstock.actions.record_format import LineFormat, LineRecord, parse_json_line, parse_text_line
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, parse_pairs
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption, parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 from penstock.quotas.entity import (

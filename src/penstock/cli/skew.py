@@ -9,14 +9,14 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, client_settings, open_cluster, reach
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption, client_settings, open_cluster, reach
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
-from penstock.cli.position import parse_duration_ms
+from penstock.actions.positions import parse_duration_ms
 from penstock.cli.progress import Progress
-from penstock.skew.advice import KeyShare, Observed, advise, shown
-from penstock.skew.heavy_hitters import SpaceSaving
-from penstock.skew.measures import gini, max_over_mean
+from penstock.actions.skew.advice import KeyShare, Observed, advise, shown
+from penstock.actions.skew.heavy_hitters import SpaceSaving
+from penstock.actions.skew.measures import gini, max_over_mean
 
 EXAMPLE = "Example: penstock topic skew orders --since 1h --sample 200000"
 SKETCH_CAPACITY = 1000

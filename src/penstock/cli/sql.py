@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, reach
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption, reach
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, show, write_rows
-from penstock.cli.properties import security
+from penstock.actions.client_properties import security
 
 if TYPE_CHECKING:
     from penstock.sqlview import Stream

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client import parse_pairs
+from penstock.actions.connection import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.log_format import LogFormat
-from penstock.cli.properties import read_file
+from penstock.actions.client_properties import read_file
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
-from penstock.cli.position import parse_duration_ms
+from penstock.actions.positions import parse_duration_ms
 
 if TYPE_CHECKING:
-    from penstock.cli.txn_view import Cluster, OpenTransaction
+    from penstock.actions.transactions import Cluster, OpenTransaction
 
 app = typer.Typer(
     help="List, describe and abort transactions; find those that hang.",
@@ -140,7 +140,7 @@ def find_hanging(
 
 def _cluster(bootstrap: str) -> "Cluster":
     # The schema classes that it needs would slow every other command's start.
-    from penstock.cli.txn_view import Cluster
+    from penstock.actions.transactions import Cluster
 
     return Cluster(bootstrap)
 

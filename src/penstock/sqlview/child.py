@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any, Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import Cluster
 from penstock.sqlview import frames, metadata_engine
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.frames import read_frame, write_frame

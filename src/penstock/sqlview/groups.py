@@ -11,7 +11,7 @@ from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
 
-from penstock.admin.cluster import Cluster, check
+from penstock.actions.cluster_client import Cluster, check
 from penstock.sqlview.table import Rows
 from penstock.sqlview.topics import LATEST, list_offsets
 from penstock.wire.api import ApiKey

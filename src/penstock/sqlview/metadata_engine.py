@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import Cluster
 from penstock.sqlview.errors import QueryError
 from penstock.sqlview.memory import memory_limit
 from penstock.sqlview.result import Cursor, Row, Stream

@@ -8,7 +8,7 @@ from kio.schema.describe_producers.v0.request import DescribeProducersRequest, T
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
-from penstock.admin.cluster import Cluster, check
+from penstock.actions.cluster_client import Cluster, check
 from penstock.sqlview.table import Rows
 from penstock.wire.api import ApiKey
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import Cluster
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.memory import MIB, memory_limit
 from penstock.sqlview.pushdown import Node, TopicCall, topic_calls

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import Cluster
 
 Rows = Iterable[tuple[Any, ...]]
 

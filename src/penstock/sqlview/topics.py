@@ -11,8 +11,8 @@ from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopi
 from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kio.static.primitive import i8, i32, i64
 
-from penstock.admin.cluster import TIMEOUT_S, Cluster, check
-from penstock.admin.log_dirs import Place, log_dirs
+from penstock.actions.cluster_client import TIMEOUT_S, Cluster, check
+from penstock.actions.cluster.log_dirs import Place, log_dirs
 from penstock.sqlview.table import Rows
 from penstock.wire.api import ApiKey
 

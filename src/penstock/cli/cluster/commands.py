@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, parse_pairs, reach
-from penstock.cli.cluster import files
+from penstock.actions.connection import DEFAULT_BOOTSTRAP, BootstrapOption, parse_pairs, reach
+from penstock.actions.cluster import config_files
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
@@ -75,7 +75,7 @@ def init(
 @app.command("status", epilog="Example: penstock cluster status")
 def status(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Show each broker's share, and whether every partition is in order. Exit code 1 if one is not."""
-    from penstock.cli.cluster.view import broker_rows, health
+    from penstock.actions.cluster.status import broker_rows, health
 
     reach(bootstrap)
     rows, columns, trouble = broker_rows(bootstrap), None, health(bootstrap)
@@ -92,7 +92,7 @@ def status(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEF
 @app.command("nodes", epilog="Example: penstock cluster nodes --format json")
 def nodes(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """List the nodes with their roles."""
-    from penstock.cli.cluster.view import node_rows
+    from penstock.actions.cluster.status import node_rows
 
     reach(bootstrap)
     show(node_rows(bootstrap), ["node", "address", "rack", "roles", "state"], format)
@@ -101,7 +101,7 @@ def nodes(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFA
 @app.command("quorum", epilog="Example: penstock cluster quorum")
 def quorum(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
     """Show the metadata quorum: who leads it, who votes, how far behind each is."""
-    from penstock.cli.cluster.view import quorum_rows
+    from penstock.actions.cluster.status import quorum_rows
 
     reach(bootstrap)
     summary, rows = quorum_rows(bootstrap)
@@ -123,7 +123,7 @@ def move(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Put the replicas of a topic, or of one partition, on these nodes."""
-    from penstock.cli.cluster import moves
+    from penstock.actions.cluster import reassignment
 
     reach(bootstrap)
     if not all(word.isdigit() for word in _words(to)):
@@ -140,7 +140,7 @@ def drain(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Move every replica off a node, so that it can be taken away with nothing lost."""
-    from penstock.cli.cluster import moves
+    from penstock.actions.cluster import reassignment
 
     reach(bootstrap)
     planned = moves.off_node(bootstrap, node)
@@ -156,7 +156,7 @@ def remove(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Forget a node that was drained and stopped. Refused while a partition has a replica there."""
-    from penstock.cli.cluster import moves
+    from penstock.actions.cluster import reassignment
 
     reach(bootstrap)
     moves.forget(bootstrap, node)
@@ -171,7 +171,7 @@ def rebalance(
     bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Give partitions their preferred leaders back; with --replicas, spread the replicas evenly first."""
-    from penstock.cli.cluster import moves
+    from penstock.actions.cluster import reassignment
 
     reach(bootstrap)
     if replicas:

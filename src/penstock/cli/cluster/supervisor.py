@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from penstock.cli.cluster.files import NodePlan
+from penstock.actions.cluster.config_files import NodePlan
 from penstock.cli.errors import CommandError
 
 READY_S_MAX = 60.0

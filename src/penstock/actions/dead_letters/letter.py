@@ -1,0 +1,107 @@
+"""Dead letters for the dlq commands: a record with its death read, rows for people, and filters. No I/O."""
+
+import json
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from penstock.actions.record_format import LineRecord, render_json_line, render_timestamp
+from penstock.worker.dead_letter import Death, read
+
+COLUMNS = ["partition", "offset", "source", "failed", "attempts", "error", "message", "key"]
+
+
+class Letter(NamedTuple):
+    """A record of a dead-letter topic; `death` is None if no worker of ours put it there.
+
+    `record.headers` are those that the record had before it died.
+    """
+
+    record: LineRecord
+    death: Death | None
+
+
+class Filter(NamedTuple):
+    """Which letters are meant; what is None or empty lets all through."""
+
+    error: str | None = None
+    contains: str | None = None
+    key: str | None = None
+    offsets: Collection[int] = ()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether every letter passes."""
+        return self == Filter()
+
+    def passes(self, letter: Letter) -> bool:
+        record, death = letter
+        if self.offsets and record.offset not in self.offsets:
+            return False
+        if self.key is not None and record.key != self.key.encode():
+            return False
+        if self.error is not None and (death is None or not _is_error(death.error_class, self.error)):
+            return False
+        if self.contains is not None:
+            text = self.contains.encode()
+            message = death.error_message.encode() if death else b""
+            return text in message or text in (record.value or b"")
+        return True
+
+
+def open_letter(record: LineRecord) -> Letter:
+    """Read what the headers say of a record's death."""
+    found = read(record.headers)
+    if found is None:
+        return Letter(record, None)
+    own, death = found
+    return Letter(record._replace(headers=own), death)
+
+
+def letter_row(letter: Letter) -> dict[str, Any]:
+    """Return the line of a table for a letter."""
+    record, death = letter
+    row: dict[str, Any] = {"partition": record.partition, "offset": record.offset, "key": _text(record.key)}
+    if death is not None:
+        row |= {
+            "source": f"{death.topic}-{death.partition}@{death.offset}",
+            "failed": render_timestamp(death.last_failure_ms),
+            "attempts": death.attempts,
+            "error": death.error_class,
+            "message": " ".join(death.error_message.split())[:200],
+        }
+    return row
+
+
+def letter_json(letter: Letter) -> bytes:
+    """Write a letter as one JSON object: the record as consume prints it, and its death."""
+    record, death = letter
+    fields = json.loads(render_json_line(record))
+    fields["death"] = {name: getattr(death, name) for name in Death.__slots__} if death is not None else None
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
+
+
+def letter_text(letter: Letter) -> str:
+    """Write a letter out in full for a person."""
+    record, death = letter
+    lines = [f"{record.topic}-{record.partition}@{record.offset}"]
+    if death is not None:
+        lines += [
+            f"  from      {death.topic}-{death.partition}@{death.offset}, group {death.group}",
+            f"  failed    {death.attempts} times, {render_timestamp(death.first_failure_ms)} "
+            f"to {render_timestamp(death.last_failure_ms)}",
+            f"  error     {death.error_class}: {death.error_message}",
+        ]
+    lines += [f"  key       {_text(record.key)}", f"  value     {_text(record.value)}"]
+    lines += [f"  header    {name}={_text(value)}" for name, value in record.headers]
+    if death is not None:
+        lines += [f"  | {line}" for line in death.trace.rstrip().splitlines()]
+    return "\n".join(lines)
+
+
+def _is_error(name: str, wished: str) -> bool:
+    """A class is named with its module or without."""
+    return name == wished or name.rpartition(".")[2] == wished
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "backslashreplace")
