@@ -90,14 +90,14 @@ def test_what_no_coordinator_will_end_is_found_and_aborted() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("describe", "no-such-id"), "'penstock txn list' shows"),
-        (("abort", "no-such-id"), "'penstock txn list' shows"),
-        (("abort",), "Say what to abort"),
-        (("abort", "--topic", "t"), "Say what to abort"),
-        (("list", "--state", "Sleeping"), "There is no state Sleeping"),
-        (("list", "--running-for", "soon"), "--running-for does not understand 'soon'"),
+        (("describe", "no-such-id"), "Run 'penstock txn list'"),
+        (("abort", "no-such-id"), "Run 'penstock txn list'"),
+        (("abort",), "Pass either a transactional id"),
+        (("abort", "--topic", "t"), "Pass either a transactional id"),
+        (("list", "--state", "Sleeping"), "Invalid transaction state 'Sleeping'"),
+        (("list", "--running-for", "soon"), "Invalid duration 'soon'"),
         (("list", "--pattern", "("), "invalid regular expression"),
-        (("find-hanging", "--topic", "no-such-topic"), "There is no topic no-such-topic"),
+        (("find-hanging", "--topic", "no-such-topic"), "Topic 'no-such-topic' does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(at: tuple[str, str], words: tuple[str, ...], said: str) -> None:

@@ -1,15 +1,13 @@
-"""A cluster asked over Kafka's admin protocol: one connection per broker, for as long as one command runs.
+"""A cluster over Kafka's protocol: one blocking connection per broker, with the broker's own codecs.
 
-Speaks with the broker's own codecs in the newest version that both sides know, so it reads any
-cluster that speaks the protocol. Blocking: it serves commands and scripts, never the broker.
-Refuses: ClusterError when nobody answers, or when an answer carries an error.
+For requests that librdkafka has no function for. Each request is sent in the newest version that both sides support,
+so it works with any Kafka cluster. Raises ActionError if no broker answers or if a response carries an error.
 """
 
 import socket
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, Final
 
 from kio.schema.api_versions.v0.request import ApiVersionsRequest
@@ -17,48 +15,43 @@ from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.metadata.v13.request import MetadataRequest
 from kio.static.primitive import i8
 
-from penstock.model.errors import PenstockError
+from penstock.actions.connection import (
+    REQUEST_TIMEOUT_S,
+    Connection,
+    check_reachable,
+    connection_failed,
+    open_secured_socket,
+)
+from penstock.actions.errors import TRANSPORT, ActionError
 from penstock.wire.api import APIS, ApiKey
 from penstock.wire.codec import read_response, write_request
 from penstock.wire.frame import parse_response_header, request_head
 
 CLIENT_ID: Final = "penstock-admin"
-TIMEOUT_S: Final = 15.0
-ANSWER_SIZE_MAX: Final = 512 * 1024 * 1024
-DEFAULT_PORT: Final = 9092
-# An answer of ours is read in it even by brokers that know no newer one.
+RESPONSE_SIZE_MAX: Final = 512 * 1024 * 1024
+# Brokers of every age answer this version.
 _API_VERSIONS_VERSION: Final = 0
 
 
-PLAIN: Final[Mapping[str, str]] = MappingProxyType({})
-"""Nothing is secured."""
+class BrokerConnection:
+    """A connection to one broker. Responses arrive in the order of the requests."""
 
-
-class ClusterError(PenstockError):
-    """Nobody answers, or the answer is an error; says what to do."""
-
-
-class Connection:
-    """One broker; answers come in the order of the questions."""
-
-    def __init__(self, host: str, port: int, settings: Mapping[str, str] = PLAIN) -> None:
-        self._where = f"{host}:{port}"
+    def __init__(self, host: str, port: int, security: Mapping[str, str]) -> None:
+        self._address = f"{host}:{port}"
         try:
-            self._socket = dial_secured(host, port, settings, timeout_s=TIMEOUT_S) if settings else _plain(host, port)
+            self._socket: socket.socket = open_secured_socket(host, port, security, timeout_s=REQUEST_TIMEOUT_S)
         except OSError as error:
-            raise ClusterError(
-                f"{self._where} cannot be reached ({error.strerror or error}): 'penstock doctor' looks for the reason."
-            ) from None
+            raise connection_failed(host, port, error) from None
         self._count = 0
         known = self._exchange(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, ApiVersionsRequest())
         self._newest = {each.api_key: int(each.max_version) for each in known.api_keys}
 
-    def ask(self, api_key: int, request: Any, *, newest: int | None = None) -> Any:
-        """The answer to an entity of the latest version; `newest` asks for no newer version than that."""
+    def send(self, api_key: int, request: Any, *, newest: int | None = None) -> Any:
+        """Send a request of the latest schema version; `newest` limits the version on the wire."""
         api = APIS[api_key]
         theirs = self._newest.get(api_key)
         if theirs is None or theirs < api.min_version:
-            raise ClusterError(f"{self._where} does not serve {api.name}: that cluster is too old for this.")
+            raise ActionError(f"{self._address} does not support {api.name}. Upgrade that broker.")
         return self._exchange(api_key, min(api.max_version, theirs, newest or api.max_version), request)
 
     def _exchange(self, api_key: int, version: int, request: Any) -> Any:
@@ -67,11 +60,11 @@ class Connection:
         try:
             self._socket.sendall(request_head(api_key, version, self._count, CLIENT_ID, len(body)) + body)
             (size,) = struct.unpack(">i", self._read(4))
-            if not 0 < size <= ANSWER_SIZE_MAX:
+            if not 0 < size <= RESPONSE_SIZE_MAX:
                 raise EOFError
             frame = memoryview(self._read(size))
         except (OSError, EOFError):
-            raise ClusterError(f"{self._where} stopped answering: 'penstock doctor' looks for the reason.") from None
+            raise ActionError(f"{self._address} closed the connection without a response.", code=TRANSPORT) from None
         _, position = parse_response_header(api_key, version, frame)
         return read_response(api_key, version, frame[position:])
 
@@ -89,16 +82,15 @@ class Connection:
         self._socket.close()
 
 
-class Cluster:
-    """All brokers of a cluster, and what several tables need to know of it."""
+class ClusterClient:
+    """All brokers of a cluster, and its metadata as of the first use."""
 
-    def __init__(self, bootstrap: str, settings: Mapping[str, str] = PLAIN) -> None:
-        """`settings` are those of a Kafka client that say how connections are secured: security.protocol ..."""
-        self._settings = settings
-        self._first = _first_that_answers(bootstrap, settings)
-        self._connections: dict[int, Connection] = {}
+    def __init__(self, connection: Connection) -> None:
+        self._security = connection.security
+        self._first = _connect_to_any(connection)
+        self._connections: dict[int, BrokerConnection] = {}
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "ClusterClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,11 +99,11 @@ class Cluster:
 
     @cached_property
     def metadata(self) -> Any:
-        """Brokers, controller and all topics with their partitions."""
+        """The Metadata response: brokers, controller, and all topics with their partitions."""
         request = MetadataRequest(
             topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False
         )
-        return self._first.ask(ApiKey.METADATA, request)
+        return self._first.send(ApiKey.METADATA, request)
 
     @cached_property
     def topics(self) -> list[Any]:
@@ -121,29 +113,28 @@ class Cluster:
     def brokers(self) -> list[int]:
         return sorted(broker.node_id for broker in self.metadata.brokers)
 
-    def ask_any(self, api_key: int, request: Any) -> Any:
-        return self._first.ask(api_key, request)
+    def send_any(self, api_key: int, request: Any) -> Any:
+        return self._first.send(api_key, request)
 
-    def ask(self, node_id: int, api_key: int, request: Any, *, newest: int | None = None) -> Any:
+    def send(self, node_id: int, api_key: int, request: Any, *, newest: int | None = None) -> Any:
         connection = self._connections.get(node_id)
         if connection is None:
             broker = next(each for each in self.metadata.brokers if each.node_id == node_id)
-            connection = self._connections[node_id] = Connection(broker.host, broker.port, self._settings)
-        return connection.ask(api_key, request, newest=newest)
+            connection = self._connections[node_id] = BrokerConnection(broker.host, broker.port, self._security)
+        return connection.send(api_key, request, newest=newest)
 
     def coordinators(self, keys: Sequence[str], key_type: int) -> dict[int, list[str]]:
-        """Who keeps each group (0) or transactional id (1)."""
+        """Return the keys by coordinator. Key type 0 is a group, 1 a transactional id."""
         found: dict[int, list[str]] = {}
         if keys:
             request = FindCoordinatorRequest(key_type=i8(key_type), coordinator_keys=tuple(keys))
-            answer = self.ask_any(ApiKey.FIND_COORDINATOR, request)
-            for each in answer.coordinators:
-                check(each.error_code, about=each.key)
+            for each in self.send_any(ApiKey.FIND_COORDINATOR, request).coordinators:
+                raise_for_error(each.error_code, about=each.key)
                 found.setdefault(int(each.node_id), []).append(each.key)
         return found
 
     def by_leader(self, topics: Iterable[Any]) -> dict[int, list[tuple[str, list[int]]]]:
-        """The partitions that have a leader, as each leader is asked about them."""
+        """Return the partitions by leader, without those that have none."""
         found: dict[int, dict[str, list[int]]] = {}
         for topic in topics:
             for partition in topic.partitions:
@@ -153,44 +144,24 @@ class Cluster:
         return {leader: sorted(by_name.items()) for leader, by_name in sorted(found.items())}
 
 
-def check(error: Any, *, about: str) -> None:
+def open_cluster(connection: Connection) -> ClusterClient:
+    """Connect to a cluster; an unreachable address fails faster than a request would."""
+    check_reachable(connection)
+    return ClusterClient(connection)
+
+
+def raise_for_error(error: Any, *, about: str) -> None:
+    """Raise if a response carries an error code."""
     if error.value:
-        raise ClusterError(f"{about}: {error.name.replace('_', ' ')}.")
+        raise ActionError(f"{about}: {error.name.replace('_', ' ')}.", code=error.name.upper())
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Split HOST:PORT, [V6]:PORT or a bare host."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or (":" in host and not host.startswith("[")):
-        host, port = text.strip(), str(DEFAULT_PORT)
-    host = host.strip("[]")
-    if not host or not port.isdigit():
-        raise ClusterError(f"'{text}' is no address: write HOST:PORT, for example localhost:{DEFAULT_PORT}.")
-    return host, int(port)
-
-
-def _first_that_answers(bootstrap: str, settings: Mapping[str, str]) -> Connection:
-    problem = ClusterError("No address is given: write HOST:PORT.")
-    for text in bootstrap.split(","):
+def _connect_to_any(connection: Connection) -> BrokerConnection:
+    problem: ActionError | None = None
+    for host, port in connection.addresses:
         try:
-            return Connection(*split_address(text), settings)
-        except ClusterError as error:
+            return BrokerConnection(host, port, connection.security)
+        except ActionError as error:
             problem = error
+    assert problem is not None, "there is at least one address"
     raise problem
-
-
-def _plain(host: str, port: int) -> socket.socket:
-    made = socket.create_connection((host, port), timeout=TIMEOUT_S)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def dial_secured(host: str, port: int, settings: Mapping[str, str], *, timeout_s: float) -> socket.socket:
-    """Connect as a client's settings say; over what is returned the first request can be sent."""
-    from penstock_client.errors import PenstockClientError
-    from penstock_client.protocol.connection import Connection as Secured
-
-    try:
-        return Secured(host, port, settings, timeout_s=timeout_s).detach()
-    except PenstockClientError as problem:
-        raise ClusterError(f"{host}:{port} does not let this client in: {problem}") from None

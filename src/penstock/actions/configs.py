@@ -1,65 +1,84 @@
-"""The settings of all brokers together, which librdkafka has no name for.
-
-Kafka names them as a broker with an empty id, and librdkafka refuses an empty name, so these
-two requests go out over direct.py.
-"""
+"""Configuration of topics, of single brokers, and of all brokers together."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any, Final
+from enum import Enum, auto
+from typing import Any, NamedTuple
 
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.incremental_alter_configs.v1.request import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from kio.static.primitive import i8
-
-from penstock.cli.direct import ask
-from penstock.cli.errors import CommandError
-from penstock.wire.api import ApiKey
-
-BROKER: Final = i8(4)
-SET: Final = i8(0)
-DELETE: Final = i8(1)
-ALL_BROKERS: Final = ""
+from penstock.actions.connection import Connection
+from penstock.actions.librdkafka import open_admin, wait
 
 
-def describe(bootstrap: str) -> dict[str, Any]:
-    """Return the entries that are set for all brokers, shaped as the client library shapes them."""
-    resource = DescribeConfigsResource(resource_type=BROKER, resource_name=ALL_BROKERS, configuration_keys=None)
-    answer = ask(bootstrap, ApiKey.DESCRIBE_CONFIGS, 4, DescribeConfigsRequest(resources=(resource,)))
-    result = answer.results[0]
-    _check(result)
+class ResourceType(Enum):
+    TOPIC = auto()
+    BROKER = auto()
+    CLUSTER = auto()
+
+
+class Resource(NamedTuple):
+    """What a configuration belongs to. A cluster has no name."""
+
+    type: ResourceType
+    name: str = ""
+
+
+class ConfigEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+
+
+def describe_config(connection: Connection, resource: Resource) -> dict[str, ConfigEntry]:
+    """Return the options of a resource by name."""
+    if resource.type is ResourceType.CLUSTER:
+        from penstock.actions.cluster.config import describe_cluster_config
+
+        return {
+            entry.name: ConfigEntry(
+                entry.name, entry.value, _source(entry.config_source), entry.read_only, entry.is_sensitive
+            )
+            for entry in describe_cluster_config(connection)
+        }
+    kafka_resource = _kafka_resource(resource)
+    admin = open_admin(connection)
     return {
-        entry.name: SimpleNamespace(
-            name=entry.name,
-            value=entry.value,
-            source=int(entry.config_source),
-            is_read_only=entry.read_only,
-            is_sensitive=entry.is_sensitive,
+        entry.name: ConfigEntry(
+            entry.name, entry.value, _source(entry.source), bool(entry.is_read_only), bool(entry.is_sensitive)
         )
-        for entry in result.configs
+        for entry in wait(admin.describe_configs([kafka_resource])[kafka_resource], about=resource.name).values()
     }
 
 
-def alter(bootstrap: str, values: Mapping[str, str | None]) -> None:
-    """Set each option for all brokers; None takes it back."""
-    configs = tuple(
-        AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
-        for name, value in values.items()
-    )
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name=ALL_BROKERS, configs=configs)
-    answer = ask(
-        bootstrap,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        1,
-        IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False),
-    )
-    _check(answer.responses[0])
+def alter_config(connection: Connection, resource: Resource, values: Mapping[str, str | None]) -> None:
+    """Set options; None restores the default."""
+    if resource.type is ResourceType.CLUSTER:
+        from penstock.actions.cluster.config import alter_cluster_config
+
+        alter_cluster_config(connection, values)
+        return
+    from confluent_kafka.admin import AlterConfigOpType
+    from confluent_kafka.admin import ConfigEntry as KafkaConfigEntry
+
+    kafka_resource = _kafka_resource(resource)
+    for name, value in values.items():
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        kafka_resource.add_incremental_config(KafkaConfigEntry(name, value, incremental_operation=operation))
+    admin = open_admin(connection)
+    wait(admin.incremental_alter_configs([kafka_resource])[kafka_resource], about=resource.name)
 
 
-def _check(result: Any) -> None:
-    if result.error_code.value:
-        raise CommandError(f"all brokers: {result.error_message or result.error_code.name}.")
+def _kafka_resource(resource: Resource) -> Any:
+    from confluent_kafka.admin import ConfigResource
+
+    kind = ConfigResource.Type.TOPIC if resource.type is ResourceType.TOPIC else ConfigResource.Type.BROKER
+    return ConfigResource(kind, resource.name)
+
+
+def _source(number: Any) -> str:
+    from confluent_kafka.admin import ConfigSource
+
+    try:
+        return ConfigSource(int(number)).name.removesuffix("_CONFIG").replace("_", " ").lower()
+    except ValueError:
+        return str(number)

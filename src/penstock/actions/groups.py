@@ -1,20 +1,23 @@
-"""What the group commands know of groups: descriptions, committed offsets, ends and owners.
+"""Consumer groups: descriptions, committed offsets, lag, and resetting offsets.
 
-Asks through the client library's admin client. `lag_rows` and `totals` put the answers together
-and do no I/O.
+`lag_rows` and `total_lag` do no I/O; the rest sends requests through librdkafka's admin client.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.actions.connection import REQUEST_TIMEOUT_S, explain, wait, wait_all
-from penstock.cli.errors import CommandError
+from penstock.actions.connection import REQUEST_TIMEOUT_S
+from penstock.actions.errors import UNKNOWN_GROUP, ActionError, unknown_partition, unknown_topic
+from penstock.actions.librdkafka import action_error, wait, wait_all
+from penstock.actions.offset_reset import OffsetReset, PartitionState, Target
+from penstock.actions.partition_offsets import TopicPartition, earliest_offsets, latest_offsets, log_offsets
+from penstock.actions.positions import AtTime
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-Place = tuple[str, int]
+Row = dict[str, Any]
 
 
 class Member(NamedTuple):
@@ -24,7 +27,7 @@ class Member(NamedTuple):
     instance: str | None
     client_id: str
     host: str
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 class Group(NamedTuple):
@@ -38,43 +41,84 @@ class Group(NamedTuple):
     members: tuple[Member, ...]
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return self.state != "dead"
 
 
+class ListedGroup(NamedTuple):
+    group: str
+    state: str
+    type: str
+
+
+def list_groups(
+    admin: "AdminClient", *, states: Collection[str] = (), types: Collection[str] = ()
+) -> list[ListedGroup]:
+    """List the groups in one of the states and of one of the types; an empty collection means any."""
+    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+
+    filters: dict[str, Any] = {}
+    if states:
+        filters["states"] = {parse_enum(ConsumerGroupState, text, "group state") for text in states}
+    if types:
+        filters["types"] = {parse_enum(ConsumerGroupType, text, "group type") for text in types}
+    listed = wait(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S, **filters), about="groups")
+    if listed.errors:
+        raise action_error(listed.errors[0].args[0], about="groups")
+    return sorted(ListedGroup(str(each.group_id), _word(each.state), _word(each.type)) for each in listed.valid or [])
+
+
 def describe_groups(admin: "AdminClient", names: Sequence[str]) -> list[Group]:
-    """Describe groups; one that is not there has the state `dead`, as Kafka says."""
+    """Describe groups. A group that does not exist has the state `dead`, as in Kafka."""
     if not names:
         return []
     futures = admin.describe_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
     return [_group(name, found) for name, found in wait_all(futures).items()]
 
 
-def demand(groups: Iterable[Group]) -> list[Group]:
-    """Return the groups if all are there; else say which are not."""
+def describe_existing_groups(admin: "AdminClient", names: Sequence[str]) -> list[Group]:
+    """Describe groups; raise if one does not exist."""
+    return require_existing(describe_groups(admin, names))
+
+
+def require_existing(groups: Iterable[Group]) -> list[Group]:
+    """Return the groups; raise if one does not exist."""
     found = list(groups)
-    missing = [group.name for group in found if not group.is_there]
+    missing = [group.name for group in found if not group.exists]
     if missing:
-        raise CommandError(f"There is no group {', '.join(missing)}: 'penstock group list' shows the groups there are.")
+        plural = "s" if len(missing) > 1 else ""
+        verb = "do" if plural else "does"
+        names = ", ".join(f"'{name}'" for name in missing)
+        raise ActionError(f"Group{plural} {names} {verb} not exist.", code=UNKNOWN_GROUP)
     return found
 
 
-def list_groups(admin: "AdminClient", *, states: Collection[str] = (), types: Collection[str] = ()) -> list[Any]:
-    """List the groups of all brokers that are in one of the states and of one of the types; empty means any."""
-    from confluent_kafka import ConsumerGroupState, ConsumerGroupType
-
-    filters: dict[str, Any] = {}
-    if states:
-        filters["states"] = {named(ConsumerGroupState, text, "--state") for text in states}
-    if types:
-        filters["types"] = {named(ConsumerGroupType, text, "--type") for text in types}
-    listed = wait(admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S, **filters), about="groups")
-    if listed.errors:
-        raise CommandError(explain(listed.errors[0].args[0], about="groups"))
-    return sorted(listed.valid or [], key=lambda group: str(group.group_id))
+def delete_groups(admin: "AdminClient", names: Sequence[str], *, done: Callable[[str], None]) -> None:
+    """Delete groups; `done` is called with the name of each deleted group."""
+    futures = admin.delete_consumer_groups(list(dict.fromkeys(names)), request_timeout=REQUEST_TIMEOUT_S)
+    wait_all(futures, done=done)
 
 
-def committed_offsets(admin: "AdminClient", group: str) -> dict[Place, int]:
+def member_rows(group: Group) -> list[Row]:
+    """Return a row per member; one row without a member if the group is empty."""
+    common = {
+        "group": group.name,
+        "state": group.state,
+        "type": group.type,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator,
+    }
+    rows = []
+    for member in group.members:
+        partitions = [f"{topic}-{partition}" for topic, partition in member.partitions]
+        rows.append({**common, **member._asdict(), "partitions": partitions})
+    return rows or [{**common, "partitions": []}]
+
+
+# -- offsets and lag -------------------------------------------------------------------------
+
+
+def committed_offsets(admin: "AdminClient", group: str) -> dict[TopicPartition, int]:
     """Return every offset that the group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -85,45 +129,30 @@ def committed_offsets(admin: "AdminClient", group: str) -> dict[Place, int]:
     return {(entry.topic, entry.partition): entry.offset for entry in found if entry.offset >= 0}
 
 
-def log_offsets(admin: "AdminClient", places: Collection[Place], spec: Any) -> dict[Place, int | None]:
-    """Ask for one offset of each partition; None where there is none or nobody answers."""
-    from confluent_kafka import TopicPartition
-
-    if not places:
-        return {}
-    asked = {TopicPartition(*place): spec for place in places}
-    found: dict[Place, int | None] = {}
-    for where, future in admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S).items():
-        try:
-            offset = wait(future, about=f"{where.topic}-{where.partition}").offset
-        except CommandError:
-            # A partition that was deleted or has no leader still has a row: the dash in it is the news.
-            found[where.topic, where.partition] = None
-        else:
-            found[where.topic, where.partition] = offset if offset >= 0 else None
-    return found
+def measure_lag(admin: "AdminClient", group: Group, topics: Collection[str] = ()) -> list[Row]:
+    """Return a row per partition of a group; of these topics only, unless empty."""
+    committed = committed_offsets(admin, group.name)
+    owned = {partition for member in group.members for partition in member.partitions}
+    rows = lag_rows(group, committed, latest_offsets(admin, committed.keys() | owned))
+    return [row for row in rows if not topics or row["topic"] in topics]
 
 
-def latest_offsets(admin: "AdminClient", places: Collection[Place]) -> dict[Place, int | None]:
-    from confluent_kafka.admin import OffsetSpec
-
-    return log_offsets(admin, places, OffsetSpec.latest())
-
-
-def lag_rows(group: Group, committed: Mapping[Place, int], ends: Mapping[Place, int | None]) -> list[dict[str, Any]]:
-    """Return a row for each partition that the group has an offset or an owner for."""
-    owners = {place: member for member in group.members for place in member.partitions}
+def lag_rows(
+    group: Group, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int | None]
+) -> list[Row]:
+    """Return a row for each partition that has a committed offset or an owner."""
+    owners = {partition: member for member in group.members for partition in member.partitions}
     rows = []
-    for place in sorted(committed.keys() | owners.keys()):
-        offset, end, owner = committed.get(place), ends.get(place), owners.get(place)
+    for partition in sorted(committed.keys() | owners.keys()):
+        offset, end, owner = committed.get(partition), ends.get(partition), owners.get(partition)
         rows.append(
             {
                 "group": group.name,
-                "topic": place[0],
-                "partition": place[1],
+                "topic": partition[0],
+                "partition": partition[1],
                 "committed": offset,
                 "end": end,
-                # A log that was cut or made anew can end before what was committed.
+                # A truncated or recreated log can end before the committed offset.
                 "lag": None if offset is None or end is None else max(0, end - offset),
                 "client_id": owner.client_id if owner else None,
                 "host": owner.host if owner else None,
@@ -133,9 +162,84 @@ def lag_rows(group: Group, committed: Mapping[Place, int], ends: Mapping[Place, 
     return rows
 
 
-def total(rows: Iterable[Mapping[str, Any]]) -> int:
+def group_total_row(group: Group, rows: Iterable[Row]) -> Row:
+    """Return one row for a group, from the lag rows of all groups."""
+    own = [row for row in rows if row["group"] == group.name]
+    return {
+        "group": group.name,
+        "state": group.state,
+        "members": len(group.members),
+        "partitions": len(own),
+        "lag": total_lag(own),
+    }
+
+
+def total_lag(rows: Iterable[Mapping[str, Any]]) -> int:
     """Add up the lags that are known."""
     return sum(row["lag"] or 0 for row in rows)
+
+
+# -- offset reset ----------------------------------------------------------------------------
+
+
+def partition_states(
+    admin: "AdminClient", group: str, wanted: Mapping[str, set[int] | None], target: Target
+) -> list[PartitionState]:
+    """Return the offsets that a reset plan needs, of the wanted partitions or of all that the group has committed."""
+    from confluent_kafka.admin import OffsetSpec
+
+    committed = committed_offsets(admin, group)
+    partitions = sorted(_resolve_partitions(admin, wanted) if wanted else committed)
+    if not partitions:
+        raise ActionError(f"Group '{group}' has no committed offsets.", code="NO_COMMITTED_OFFSETS")
+    earliest, latest = earliest_offsets(admin, partitions), latest_offsets(admin, partitions)
+    at_time: dict[TopicPartition, int | None] = {}
+    if isinstance(target, AtTime):
+        at_time = log_offsets(admin, partitions, OffsetSpec.for_timestamp(target.timestamp_ms))
+    states = []
+    for partition in partitions:
+        first, last = earliest.get(partition), latest.get(partition)
+        if first is None or last is None:
+            raise ActionError(
+                f"Cannot read the offsets of {partition[0]}-{partition[1]}: it has no leader or was deleted. "
+                "Try again, or name the topics to reset."
+            )
+        states.append(PartitionState(*partition, committed.get(partition), first, last, at_time.get(partition)))
+    return states
+
+
+def commit_reset(admin: "AdminClient", group: str, moves: Sequence[OffsetReset]) -> None:
+    """Commit the new offsets of a plan."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+    offsets = [KafkaTopicPartition(move.topic, move.partition, move.new) for move in moves]
+    future = admin.alter_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group, offsets)], request_timeout=REQUEST_TIMEOUT_S
+    )[group]
+    for entry in wait(future, about=group).topic_partitions or []:
+        if entry.error is not None:
+            raise action_error(entry.error, about=f"{entry.topic}-{entry.partition}")
+
+
+def describe_active_members(group: Group) -> str:
+    """Return the sentence that says which members prevent a reset."""
+    who = ", ".join(f"{member.client_id} at {member.host}" for member in group.members[:3])
+    more = f" and {len(group.members) - 3} more" if len(group.members) > 3 else ""
+    return f"Cannot reset group '{group.name}': it has active members ({who}{more}). Stop them first."
+
+
+def _resolve_partitions(admin: "AdminClient", wanted: Mapping[str, set[int] | None]) -> set[TopicPartition]:
+    topics = admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    partitions: set[TopicPartition] = set()
+    for name, chosen in wanted.items():
+        if name not in topics:
+            raise unknown_topic(name)
+        existing = set(topics[name].partitions)
+        if chosen is not None and not chosen <= existing:
+            raise unknown_partition(name, min(chosen - existing), len(existing))
+        partitions |= {(name, index) for index in (existing if chosen is None else chosen)}
+    return partitions
 
 
 def _group(name: str, found: Any) -> Group:
@@ -156,7 +260,7 @@ def _member(found: Any) -> Member:
         member=found.member_id,
         instance=found.group_instance_id,
         client_id=found.client_id,
-        # Kafka writes an address as Java prints it.
+        # Kafka renders an address as Java's InetAddress does.
         host=found.host.removeprefix("/"),
         partitions=tuple(sorted((entry.topic, entry.partition) for entry in partitions)),
     )
@@ -166,12 +270,12 @@ def _word(state: Any) -> str:
     return str(state.name).lower().replace("_", " ")
 
 
-def named(kind: Any, text: str, option: str) -> Any:
-    """Return the state or type that is meant."""
+def parse_enum(kind: Any, text: str, what: str) -> Any:
+    """Return the state or type with this name."""
     names = {_word(entry): entry for entry in kind if entry.name != "UNKNOWN"}
-    # Spaces and dashes do not count, and PreparingRebalance is what Kafka's own tools call it.
+    # Spaces and dashes do not matter, and Kafka's tools write PreparingRebalance.
     by_letters = {word.replace(" ", ""): entry for word, entry in names.items()}
-    wished = re.sub("[ _-]", "", text.lower()).replace("rebalance", "rebalancing")
-    if wished not in by_letters:
-        raise CommandError(f"{option} does not know '{text}': choose one of {', '.join(names)}.")
-    return by_letters[wished]
+    wanted = re.sub("[ _-]", "", text.lower()).replace("rebalance", "rebalancing")
+    if wanted not in by_letters:
+        raise ActionError(f"Invalid {what} '{text}': expected one of {', '.join(names)}.")
+    return by_letters[wanted]

@@ -1,13 +1,15 @@
-"""What is in the files of a log, and what is wrong with them. Reads through the disk port, changes nothing.
+"""The files of a log: their content and their damage. Reads through the disk port and changes nothing.
 
-Goes to storage/scan.py and the index modules, so that it believes exactly what the broker
-believes. `dump_*` yield rows for printing; `verify` yields findings, none if all is well.
+Uses storage/scan.py and the index modules, so that it accepts and rejects the same bytes as the broker. `dump_*`
+yield rows; `verify` yields findings, none if the log is intact. Beside a running broker, the end of the newest segment
+may be incomplete, which `verify` reports as a torn end.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from penstock.actions.errors import ActionError
 from penstock.model.errors import Corruption, Refusal
 from penstock.ports.disk import Disk, File
 from penstock.storage.checkpoint import LOG_STARTS, read_offsets
@@ -25,7 +27,7 @@ CODEC_NAMES: Final = {number: name for name, number in NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """One segment: its `.log` and what lies beside it."""
+    """The files of one segment."""
 
     partition: str
     folder: str
@@ -37,7 +39,7 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be."""
+    """A problem of a file. `damage` is False if the next start of the broker repairs it."""
 
     file: str
     position: int | None
@@ -46,8 +48,21 @@ class Finding:
     damage: bool = True
 
 
+def open_segments(disk: Disk, folder: str) -> list[SegmentFiles]:
+    """Return the segments of a folder; raise ActionError if there are none."""
+    try:
+        segments = find_segments(disk, folder)
+    except NotADirectoryError:
+        raise ActionError(f"{folder} is a file. Use a data folder or a partition folder in it.") from None
+    except FileNotFoundError:
+        raise ActionError(f"{folder} does not exist. Use the data folder of a broker.") from None
+    if not segments:
+        raise ActionError(f"{folder} has no log segments. Use a data folder or a partition folder in it.")
+    return segments
+
+
 def find_segments(disk: Disk, folder: str) -> list[SegmentFiles]:
-    """Return the segments of a partition's folder, or of every partition below a data folder."""
+    """Return the segments of a partition folder, or of every partition in a data folder."""
     folder = folder.rstrip("/") or "/"
     found = _segments_of(disk, folder)
     if found:
@@ -70,7 +85,7 @@ def _segments_of(disk: Disk, folder: str) -> list[SegmentFiles]:
 
 
 def dump_segments(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str, Any]]:
-    """Yield a row per segment: its size, its offsets, its times."""
+    """Yield a row per segment: its size, offsets and timestamps."""
     for segment in segments:
         batches, state = _headers(disk, segment)
         yield {
@@ -87,7 +102,7 @@ def dump_segments(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str
 
 
 def dump_batches(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str, Any]]:
-    """Yield a row per batch, from its header alone."""
+    """Yield a row per batch, from its header."""
     for segment in segments:
         batches, state = _headers(disk, segment)
         for position, header in batches:
@@ -114,7 +129,7 @@ def dump_batches(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str,
 
 
 def dump_records(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str, Any]]:
-    """Yield a row per record. Opens and decompresses batches."""
+    """Yield a row per record. Decompresses batches."""
     for segment in segments:
         file = disk.open(segment.path("log"), writable=False)
         try:
@@ -161,7 +176,7 @@ def dump_indexes(disk: Disk, segments: list[SegmentFiles]) -> Iterator[dict[str,
 
 
 def verify(disk: Disk, segments: list[SegmentFiles]) -> Iterator[Finding]:
-    """Yield what is wrong: every checksum is computed, index entries are compared with the log, segments must join."""
+    """Check every checksum, compare index entries with the log, and check that segments are contiguous."""
     for number, segment in enumerate(segments):
         follower = segments[number + 1] if number + 1 < len(segments) else None
         next_base = follower.base_offset if follower and follower.folder == segment.folder else None
@@ -174,23 +189,23 @@ def verify(disk: Disk, segments: list[SegmentFiles]) -> Iterator[Finding]:
 
 
 def _log_start(disk: Disk, segment: SegmentFiles) -> int:
-    path, place = f"{segment.folder.rpartition('/')[0]}/{LOG_STARTS}", parse_folder(segment.partition)
-    return read_offsets(disk, path).get(place, 0) if place is not None and disk.exists(path) else 0
+    path, partition = f"{segment.folder.rpartition('/')[0]}/{LOG_STARTS}", parse_folder(segment.partition)
+    return read_offsets(disk, path).get(partition, 0) if partition is not None and disk.exists(path) else 0
 
 
 def _verify_list(disk: Disk, first: SegmentFiles) -> Iterator[Finding]:
-    """Look for segments that the log is known to have, above the log start."""
+    """Find listed segments above the log start that are missing."""
     listed = SegmentList(disk, first.folder)
     if not disk.exists(listed.path):
         return
     listed.load()
     log_start = _log_start(disk, first)
     found = {each.base_offset for each in _segments_of(disk, first.folder)}
-    next_step = "put the file back; otherwise these records must come from a replica"
+    next_step = "Restore the file, or copy the records from a replica."
     if listed.is_void:
-        yield Finding(listed.path, None, "is damaged", "the next start lists the segments that it finds", damage=False)
+        yield Finding(listed.path, None, "is damaged", "The next start rebuilds it from the segments.", damage=False)
     if listed.begins_at is not None and first.base_offset > max(listed.begins_at, log_start):
-        yield Finding(listed.path, None, f"the log begins at {listed.begins_at}, but no segment does", next_step)
+        yield Finding(listed.path, None, f"the log starts at {listed.begins_at}, but no segment does", next_step)
     for entry in listed:
         if entry.base_offset not in found and entry.end_offset > log_start:
             problem = f"segment {entry.base_offset} is missing, with offsets up to {entry.end_offset - 1}"
@@ -212,71 +227,73 @@ def _verify_log(
             for position, fields in walk(file, 0, size, offset=base, base_offset=base, check_crc=True):
                 batches[position] = BatchHeader(fields)
         except BadBatch as bad:
-            yield _judge(file, path, bad, segment, size=size, closed=next_base is not None)
+            yield _classify(file, path, bad, segment, size=size, closed=next_base is not None)
         else:
             last = max((header.last_offset for header in batches.values()), default=segment.base_offset - 1)
             if next_base is not None and last + 1 != next_base:
                 missing = f": offsets {last + 1} to {next_base - 1} are missing" if last < next_base else ""
-                problem = f"ends with offset {last}, but {next_base} must follow it{missing}"
-                yield Finding(path, None, problem, "keep a copy of the folder; these records must come from a replica")
+                problem = f"ends at offset {last}, but the next segment starts at {next_base}{missing}"
+                yield Finding(path, None, problem, "Back up the folder, then copy the records from a replica.")
     finally:
         file.close()
 
 
-def _judge(file: File, path: str, bad: BadBatch, segment: SegmentFiles, *, size: int, closed: bool) -> Finding:
-    """Tell a torn end, which a crash leaves and a start repairs, from rot in the middle."""
+def _classify(file: File, path: str, bad: BadBatch, segment: SegmentFiles, *, size: int, closed: bool) -> Finding:
+    """Tell a torn end, which a crash leaves and the next start truncates, from damage in the middle."""
     base = segment.base_offset
-    alive = find_valid_batch(file, bad.position + 1, size, offset=base, base_offset=base)
-    if alive is None and not closed:
+    next_valid = find_valid_batch(file, bad.position + 1, size, offset=base, base_offset=base)
+    if next_valid is None and not closed:
         left = f"{bad.why}; nothing valid follows in the last {size - bad.position} bytes"
-        return Finding(path, bad.position, left, "a crash leaves such an end; the next start cuts it off", damage=False)
-    where = f"a valid batch follows at {alive}" if alive is not None else "more segments follow"
-    return Finding(
-        path, bad.position, f"{bad.why}; {where}", "keep a copy of the file; these records must come from a replica"
-    )
+        return Finding(
+            path, bad.position, left, "A crash leaves a torn end. The next start truncates it.", damage=False
+        )
+    where = f"a valid batch follows at {next_valid}" if next_valid is not None else "more segments follow"
+    return Finding(path, bad.position, f"{bad.why}; {where}", "Back up the file, then copy the records from a replica.")
 
 
 def _verify_offset_index(disk: Disk, segment: SegmentFiles, batches: dict[int, BatchHeader]) -> Iterator[Finding]:
     path = segment.path("index")
     if not disk.exists(path):
-        yield _rebuilt(path, None, "is missing")
+        yield _rebuilt_at_start(path, None, "is missing")
         return
     index = OffsetIndex(path, segment.base_offset)
     try:
         index.load(disk, log_size=_size(disk, segment.path("log")))
     except Corruption as problem:
-        yield _rebuilt(path, None, str(problem).removeprefix(f"{path}: "))
+        yield _rebuilt_at_start(path, None, str(problem).removeprefix(f"{path}: "))
         return
     for slot in range(len(index)):
         offset, position = index.entry(slot)
         header = batches.get(position)
         if header is None or header.last_offset != offset:
-            yield _rebuilt(path, slot * index.entry_size, f"offset {offset} is not at position {position} of the log")
+            yield _rebuilt_at_start(
+                path, slot * index.entry_size, f"offset {offset} is not at position {position} of the log"
+            )
             return
 
 
 def _verify_time_index(disk: Disk, segment: SegmentFiles, batches: dict[int, BatchHeader]) -> Iterator[Finding]:
     path = segment.path("timeindex")
     if not disk.exists(path):
-        yield _rebuilt(path, None, "is missing")
+        yield _rebuilt_at_start(path, None, "is missing")
         return
     index = TimeIndex(path, segment.base_offset)
     try:
         index.load(disk)
     except Corruption as problem:
-        yield _rebuilt(path, None, str(problem).removeprefix(f"{path}: "))
+        yield _rebuilt_at_start(path, None, str(problem).removeprefix(f"{path}: "))
         return
     by_last_offset = {header.last_offset: header for header in batches.values()}
     for slot, (timestamp, relative) in enumerate(zip(index.timestamps, index.offsets, strict=True)):
         header = by_last_offset.get(segment.base_offset + relative)
         if header is None or header.max_timestamp != timestamp:
             why = f"no batch ends at offset {segment.base_offset + relative} with timestamp {timestamp}"
-            yield _rebuilt(path, slot * index.entry_size, why)
+            yield _rebuilt_at_start(path, slot * index.entry_size, why)
             return
 
 
-def _rebuilt(path: str, position: int | None, problem: str) -> Finding:
-    return Finding(path, position, problem, "the next start builds it again from the log", damage=False)
+def _rebuilt_at_start(path: str, position: int | None, problem: str) -> Finding:
+    return Finding(path, position, problem, "The next start rebuilds it from the log.", damage=False)
 
 
 def _headers(disk: Disk, segment: SegmentFiles) -> tuple[list[tuple[int, BatchHeader]], str]:

@@ -1,27 +1,27 @@
-"""Where a group's offsets go in a reset. Values in, values out; group.py asks the cluster and commits.
+"""Plans for resetting the offsets of a group. No I/O; groups.py reads the state and commits the new offsets.
 
-What lies outside a partition's log is moved to its nearest end, as Kafka's own tool does.
+An offset outside the log is moved to the nearest end of the log, as Kafka's own tool does.
 """
 
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.cli.errors import CommandError
-from penstock.actions.positions import AtOffset, AtTime, Earliest, Latest, parse_position
+from penstock.actions.errors import ActionError
+from penstock.actions.positions import AtOffset, AtTime, Earliest, Latest
 
 
 class ShiftBy(NamedTuple):
-    """So many records forward, or back if negative."""
+    """`distance` offsets forward, or backward if negative."""
 
-    how_many: int
+    distance: int
 
 
 Target = Earliest | Latest | AtOffset | AtTime | ShiftBy
 
 
 class PartitionState(NamedTuple):
-    """What the cluster says of one partition; `committed` and `at_time` may be unknown."""
+    """The offsets of one partition; None if there is no such offset."""
 
     topic: str
     partition: int
@@ -31,8 +31,8 @@ class PartitionState(NamedTuple):
     at_time: int | None = None
 
 
-class Move(NamedTuple):
-    """One line of the plan."""
+class OffsetReset(NamedTuple):
+    """The new offset of one partition."""
 
     topic: str
     partition: int
@@ -42,80 +42,41 @@ class Move(NamedTuple):
     note: str = ""
 
 
-def parse_target(
-    *,
-    to_earliest: bool,
-    to_latest: bool,
-    to_offset: int | None,
-    to_datetime: str | None,
-    to_timestamp: int | None,
-    shift_by: int | None,
-    now_ms: int,
-) -> Target:
-    """Return the one target that was asked for."""
-    targets: list[Target] = []
-    if to_earliest:
-        targets.append(Earliest())
-    if to_latest:
-        targets.append(Latest())
-    if to_offset is not None:
-        targets.append(AtOffset(to_offset))
-    if to_timestamp is not None:
-        targets.append(AtTime(to_timestamp))
-    if shift_by is not None:
-        targets.append(ShiftBy(shift_by))
-    if to_datetime is not None:
-        moment = parse_position(to_datetime, now_ms=now_ms, option="--to-datetime")
-        if not isinstance(moment, AtTime):
-            raise CommandError(
-                f"--to-datetime does not understand '{to_datetime}': write a moment (2026-01-31T12:00:00Z) "
-                "or a time ago (5m)."
-            )
-        targets.append(moment)
-    if len(targets) != 1:
-        raise CommandError(
-            "Say where to: exactly one of --to-earliest, --to-latest, --to-offset N, --to-datetime WHEN, "
-            "--to-timestamp MS or --shift-by N."
-        )
-    return targets[0]
-
-
-def parse_topics(texts: Sequence[str]) -> dict[str, set[int] | None]:
-    """Read TOPIC or TOPIC:0,2; None stands for all partitions."""
-    wanted: dict[str, set[int] | None] = {}
+def parse_topic_partitions(texts: Sequence[str]) -> dict[str, set[int] | None]:
+    """Parse TOPIC or TOPIC:0,2; None stands for all partitions."""
+    partitions: dict[str, set[int] | None] = {}
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic or (colon and not re.fullmatch(r"\d+(,\d+)*", numbers)):
-            raise CommandError(f"--topic does not understand '{text}': write orders, or orders:0,2 for two partitions.")
+            raise ActionError(f"Invalid topic '{text}': expected TOPIC or TOPIC:PARTITION,..., for example orders:0,2.")
         if not colon:
-            wanted[topic] = None
-        elif (chosen := wanted.setdefault(topic, set())) is not None:
+            partitions[topic] = None
+        elif (chosen := partitions.setdefault(topic, set())) is not None:
             chosen.update(int(number) for number in numbers.split(","))
-    return wanted
+    return partitions
 
 
-def plan_move(state: PartitionState, target: Target) -> Move:
-    """Decide where one partition goes."""
+def plan_reset(state: PartitionState, target: Target) -> OffsetReset:
+    """Return the new offset of one partition."""
     note = ""
     match target:
         case Earliest():
-            wished = state.earliest
+            wanted = state.earliest
         case Latest():
-            wished = state.latest
+            wanted = state.latest
         case AtOffset(offset):
-            wished = offset
+            wanted = offset
         case AtTime():
-            wished = state.latest if state.at_time is None else state.at_time
-            note = "nothing is that new: at the end" if state.at_time is None else ""
-        case ShiftBy(how_many):
+            wanted = state.latest if state.at_time is None else state.at_time
+            note = "no record is that new: moved to the end" if state.at_time is None else ""
+        case ShiftBy(distance):
             if state.committed is None:
-                # There is nothing to count from; leaving such a partition out would be silent.
-                raise CommandError(
-                    f"{state.topic}-{state.partition} has no committed offset to shift from: "
-                    "choose --to-earliest, --to-latest or --to-offset for it."
+                raise ActionError(
+                    f"Cannot shift the offset of {state.topic}-{state.partition}: the group has committed none. "
+                    "Reset it to the earliest, the latest or a given offset."
                 )
-            wished = state.committed + how_many
-    new = min(max(wished, state.earliest), state.latest)
-    if new != wished:
-        note = f"{wished} is outside {state.earliest} to {state.latest}"
-    return Move(state.topic, state.partition, state.committed, new, state.latest, note)
+            wanted = state.committed + distance
+    new = min(max(wanted, state.earliest), state.latest)
+    if new != wanted:
+        note = f"{wanted} is outside {state.earliest} to {state.latest}"
+    return OffsetReset(state.topic, state.partition, state.committed, new, state.latest, note)

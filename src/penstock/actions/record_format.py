@@ -1,7 +1,6 @@
-"""Records as lines: text or JSON, in and out. No I/O.
+"""Records as lines of text or JSON. No I/O.
 
-The JSON that consume prints is the JSON that produce reads. Bytes that are not UTF-8 are
-written as {"base64": "..."} so that nothing is lost on the way through a shell.
+`render_json_line` writes what `parse_json_line` reads. Bytes that are not UTF-8 are written as {"base64": "..."}.
 """
 
 import base64
@@ -12,20 +11,20 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from penstock.cli.errors import CommandError
+from penstock.actions.errors import ActionError
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class LineFormat(StrEnum):
-    """How a record becomes a line."""
+    """The format of a line."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LineRecord(NamedTuple):
-    """What one line holds; offset and timestamp are None while nobody has given them."""
+    """A record of a line. A record to be produced has no offset yet."""
 
     key: bytes | None
     value: bytes | None
@@ -36,8 +35,8 @@ class LineRecord(NamedTuple):
     topic: str | None = None
 
 
-class TextShape(NamedTuple):
-    """What stands before the value in a line of text."""
+class TextLayout(NamedTuple):
+    """The fields that precede the value in a line of text."""
 
     keys: bool = False
     headers: bool = False
@@ -47,34 +46,33 @@ class TextShape(NamedTuple):
 
 
 def parse_text_line(line: bytes, *, key_separator: bytes | None) -> LineRecord:
-    """Read a line without its line end. With a separator, what stands before its first place is the key."""
+    """Parse a line without its line end. With a separator, the text before its first occurrence is the key."""
     if key_separator is None:
         return LineRecord(None, line)
     key, found, value = line.partition(key_separator)
     if not found:
-        raise CommandError(
-            f"the line {_shortened(line)} has no key separator {key_separator.decode()!r}: "
-            "add a key to it, or leave out --key-separator"
+        raise ActionError(
+            f"{_shortened(line)} has no key separator {key_separator.decode()!r}. Add a key or use no separator."
         )
     return LineRecord(key, value)
 
 
 def parse_json_line(line: bytes) -> LineRecord:
-    """Read one JSON object: value, and if wanted key, headers, timestamp, partition."""
+    """Parse a JSON object with a value, and optionally key, headers, timestamp and partition."""
     try:
         read = json.loads(line)
     except ValueError as error:
-        raise CommandError(f"the line {_shortened(line)} is not JSON: {error}") from None
+        raise ActionError(f"{_shortened(line)} is not valid JSON: {error}.") from None
     if not isinstance(read, dict) or "value" not in read:
-        raise CommandError(f'the line {_shortened(line)} is not an object with a "value": write {{"value": "..."}}')
+        raise ActionError(f'{_shortened(line)} is not an object with a "value". Use {{"value": "..."}}.')
     headers = read.get("headers") or []
     if not isinstance(headers, list) or not all(
         isinstance(header, list) and len(header) == 2 and isinstance(header[0], str) for header in headers
     ):
-        raise CommandError(f'the headers in {_shortened(line)} are not pairs: write [["name", "value"]]')
+        raise ActionError(f'Invalid headers in {_shortened(line)}: expected [["name", "value"], ...].')
     for name in ("timestamp", "partition"):
         if not isinstance(read.get(name), int | None):
-            raise CommandError(f"the {name} in {_shortened(line)} is not a number")
+            raise ActionError(f"Invalid {name} in {_shortened(line)}: expected an integer.")
     return LineRecord(
         key=_from_json(read.get("key"), line),
         value=_from_json(read["value"], line),
@@ -84,23 +82,23 @@ def parse_json_line(line: bytes) -> LineRecord:
     )
 
 
-def render_text_line(record: LineRecord, shape: TextShape) -> bytes:
-    """Write the value, and before it whatever the shape asks for, with tabs between."""
+def render_text_line(record: LineRecord, layout: TextLayout) -> bytes:
+    """Render the value, preceded by the fields of the layout, separated by tabs."""
     before: list[bytes] = []
-    if shape.timestamps:
+    if layout.timestamps:
         before.append(render_timestamp(record.timestamp_ms).encode())
-    if shape.offsets:
+    if layout.offsets:
         before.append(f"{record.partition}:{record.offset}".encode())
-    if shape.headers:
-        before.append(",".join(f"{name}={_shown(value)}" for name, value in record.headers).encode() or b"-")
+    if layout.headers:
+        before.append(",".join(f"{name}={_text(value)}" for name, value in record.headers).encode() or b"-")
     line = b"\t".join([*before, b""]) if before else b""
-    if shape.keys:
-        line += (b"null" if record.key is None else record.key) + shape.key_separator.encode()
+    if layout.keys:
+        line += (b"null" if record.key is None else record.key) + layout.key_separator.encode()
     return line + (b"null" if record.value is None else record.value) + b"\n"
 
 
 def render_json_line(record: LineRecord) -> bytes:
-    """Write one JSON object with everything that is known of the record."""
+    """Render all fields of a record as one JSON object."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -114,7 +112,7 @@ def render_json_line(record: LineRecord) -> bytes:
 
 
 def render_timestamp(timestamp_ms: int | None) -> str:
-    """Write a timestamp as ISO 8601 in UTC; a record may carry one that no calendar holds."""
+    """Render a timestamp as ISO 8601 in UTC, or as a number if it is outside the calendar."""
     if timestamp_ms is None:
         return "-"
     try:
@@ -142,12 +140,12 @@ def _from_json(value: Any, line: bytes) -> bytes | None:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except binascii.Error:
-            raise CommandError(f"the base64 in {_shortened(line)} cannot be read") from None
-    # Any other JSON is a value in its own right: people produce objects without quoting them twice.
+            raise ActionError(f"Invalid base64 in {_shortened(line)}.") from None
+    # Any other JSON is a value as it stands, so that objects need no quoting.
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
-def _shown(value: bytes | None) -> str:
+def _text(value: bytes | None) -> str:
     return "null" if value is None else value.decode("utf-8", "backslashreplace")
 
 

@@ -1,53 +1,42 @@
-"""Transactions as the cluster tells of them: asked of every broker, of coordinators, of leaders.
+"""Transactions: listed and described by coordinators, and open ones as partition leaders see them.
 
-The client library gives the brokers and the leaders, direct.py asks them the rest.
+A transaction hangs if a partition holds it open and no coordinator has that partition in its transaction: no
+coordinator will end it, and consumers with read_committed wait behind it.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.errors import ErrorCode
-from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
 from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 
-from penstock.actions.connection import REQUEST_TIMEOUT_S, open_admin
-from penstock.cli.direct import ask, ask_broker
-from penstock.cli.errors import CommandError
+from penstock.actions.cluster_client import ClusterClient, raise_for_error
+from penstock.actions.errors import ActionError, unknown_partition, unknown_topic
 from penstock.wire.api import ApiKey
-
-if TYPE_CHECKING:
-    from confluent_kafka.admin import ClusterMetadata
 
 TRANSACTION: Final = 1
 FENCE_TIMEOUT_S: Final = 10.0
-FENCE_PAUSE_S: Final = 0.05
-_NEXT_STEPS: Final = {
-    ErrorCode.transactional_id_not_found: "'penstock txn list' shows the transactional ids there are",
-    ErrorCode.coordinator_not_available: "try again in a moment",
-    ErrorCode.coordinator_load_in_progress: "try again in a moment",
-    ErrorCode.not_coordinator: "try again in a moment",
-    ErrorCode.concurrent_transactions: "its last transaction is still being ended; try again in a moment",
-    ErrorCode.unknown_topic_or_partition: "'penstock topic list' shows the topics there are",
-    ErrorCode.invalid_producer_epoch: "the producer has gone on since; 'penstock txn find-hanging' looks again",
-    ErrorCode.invalid_regular_expression: "check the pattern",
-}
+FENCE_RETRY_S: Final = 0.05
+# Newer versions are for transactions of protocol 2, in which an abort bumps the epoch (KIP-890).
+INIT_PRODUCER_ID_VERSION_MAX: Final = 4
+ENDED_STATES: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
-class Listed(NamedTuple):
+class ListedTransaction(NamedTuple):
     transactional_id: str
     coordinator: int
     producer_id: int
     state: str
 
 
-class Described(NamedTuple):
+class DescribedTransaction(NamedTuple):
     transactional_id: str
     coordinator: int
     state: str
@@ -55,7 +44,7 @@ class Described(NamedTuple):
     epoch: int
     timeout_ms: int
     start_ms: int
-    """-1 if nothing has been begun."""
+    """-1 if no transaction was started."""
     partitions: list[str]
 
 
@@ -71,159 +60,203 @@ class OpenTransaction(NamedTuple):
     last_timestamp_ms: int
 
 
-class Cluster:
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
-        self.metadata: ClusterMetadata = open_admin(bootstrap).list_topics(timeout=REQUEST_TIMEOUT_S)
+# -- coordinators ----------------------------------------------------------------------------
 
-    # -- coordinators ----------------------------------------------------------------------
 
-    def list_all(
-        self,
-        *,
-        states: Sequence[str] = (),
-        producer_ids: Sequence[int] = (),
-        duration_ms: int = -1,
-        pattern: str | None = None,
-    ) -> list[Listed]:
-        request: Any = ListTransactionsRequest(
-            state_filters=tuple(states),
-            producer_id_filters=cast(Any, tuple(producer_ids)),
-            duration_filter=cast(Any, duration_ms),
-            transactional_id_pattern=pattern,
+def list_transactions(
+    cluster: ClusterClient,
+    *,
+    states: Sequence[str] = (),
+    producer_ids: Sequence[int] = (),
+    duration_ms: int = -1,
+    pattern: str | None = None,
+) -> list[ListedTransaction]:
+    """List the transactional ids of all coordinators. Every filter that is given must match."""
+    request: Any = ListTransactionsRequest(
+        state_filters=tuple(states),
+        producer_id_filters=cast(Any, tuple(producer_ids)),
+        duration_filter=cast(Any, duration_ms),
+        transactional_id_pattern=pattern,
+    )
+    found = []
+    for node_id in cluster.brokers:
+        answer = cluster.send(node_id, ApiKey.LIST_TRANSACTIONS, request)
+        raise_for_error(answer.error_code, about=pattern or "transactions")
+        if answer.unknown_state_filters:
+            raise ActionError(
+                f"Invalid transaction state '{', '.join(answer.unknown_state_filters)}': expected Empty, Ongoing, "
+                "PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."
+            )
+        found += [
+            ListedTransaction(each.transactional_id, node_id, each.producer_id, each.transaction_state)
+            for each in answer.transaction_states
+        ]
+    return sorted(found)
+
+
+def describe_transaction(cluster: ClusterClient, transactional_id: str) -> DescribedTransaction:
+    node_id = _coordinator(cluster, transactional_id)
+    request: Any = DescribeTransactionsRequest(transactional_ids=cast(Any, (transactional_id,)))
+    (found,) = cluster.send(node_id, ApiKey.DESCRIBE_TRANSACTIONS, request).transaction_states
+    raise_for_error(found.error_code, about=transactional_id)
+    return DescribedTransaction(
+        transactional_id,
+        node_id,
+        found.transaction_state,
+        found.producer_id,
+        found.producer_epoch,
+        found.transaction_timeout // timedelta(milliseconds=1),
+        round(found.transaction_start_time.timestamp() * 1000),
+        [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions],
+    )
+
+
+def abort_transaction(cluster: ClusterClient, transactional_id: str) -> None:
+    """Abort the open transaction of an id and fence its producer."""
+    before = describe_transaction(cluster, transactional_id)
+    if before.state in ENDED_STATES:
+        raise ActionError(
+            f"Cannot abort '{transactional_id}': it has no open transaction; its state is {before.state}."
         )
-        found = []
-        for node_id in sorted(self.metadata.brokers):
-            answer = self._ask(node_id, ApiKey.LIST_TRANSACTIONS, 2, request)
-            _check(answer.error_code, about=pattern or "the transactions")
-            if answer.unknown_state_filters:
-                raise CommandError(
-                    f"There is no state {', '.join(answer.unknown_state_filters)}: "
-                    "write Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort."
-                )
+    fence_producer(cluster, transactional_id)
+    if before.state == "PrepareCommit":
+        raise ActionError(
+            f"Cannot abort '{transactional_id}': its transaction was already committing. It is committed now, and its "
+            "producer is fenced."
+        )
+
+
+def fence_producer(cluster: ClusterClient, transactional_id: str) -> None:
+    """Initialize a new producer for the id, which aborts the open transaction and fences the old producer."""
+    deadline = time.monotonic() + FENCE_TIMEOUT_S
+    # The coordinator rejects the new producer until the abort is complete.
+    while (error := _init_producer(cluster, transactional_id)) is ErrorCode.concurrent_transactions:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(FENCE_RETRY_S)
+    raise_for_error(error, about=transactional_id)
+
+
+def _init_producer(cluster: ClusterClient, transactional_id: str) -> ErrorCode:
+    request: Any = InitProducerIdRequest(
+        transactional_id=cast(Any, transactional_id), transaction_timeout=cast(Any, timedelta(minutes=1))
+    )
+    coordinator = _coordinator(cluster, transactional_id)
+    answer = cluster.send(coordinator, ApiKey.INIT_PRODUCER_ID, request, newest=INIT_PRODUCER_ID_VERSION_MAX)
+    return cast(ErrorCode, answer.error_code)
+
+
+def _coordinator(cluster: ClusterClient, transactional_id: str) -> int:
+    (node_id,) = cluster.coordinators([transactional_id], TRANSACTION)
+    return node_id
+
+
+# -- partition leaders -----------------------------------------------------------------------
+
+
+def find_hanging_transactions(
+    cluster: ClusterClient, *, topics: Collection[str] = (), partition: int | None = None, written_before_ms: int
+) -> list[OpenTransaction]:
+    """Find open transactions without a recent write that no coordinator will end, by default in all topics."""
+    suspects = [
+        each
+        for name in (topics or [str(topic.name) for topic in cluster.topics])
+        for each in open_transactions(cluster, name, partition_indexes(cluster, name, partition))
+        if each.last_timestamp_ms <= written_before_ms
+    ]
+    producer_ids = tuple({each.producer_id for each in suspects})
+    listed = list_transactions(cluster, producer_ids=producer_ids) if producer_ids else []
+    ids = {each.producer_id: each.transactional_id for each in listed}
+    return [
+        each
+        for each in suspects
+        if each.producer_id not in ids
+        or not _is_in_transaction(cluster, ids[each.producer_id], f"{each.topic}-{each.partition}")
+    ]
+
+
+def abort_hanging_transaction(
+    cluster: ClusterClient, *, topic: str, partition: int, start_offset: int
+) -> OpenTransaction:
+    """Write the abort marker of the open transaction that starts at an offset; return the transaction."""
+    for each in open_transactions(cluster, topic, partition_indexes(cluster, topic, partition)):
+        if each.start_offset == start_offset:
+            _write_abort_marker(cluster, each)
+            return each
+    raise ActionError(
+        f"No open transaction of {topic}-{partition} starts at offset {start_offset}.", code="NO_SUCH_TRANSACTION"
+    )
+
+
+def open_transactions(cluster: ClusterClient, topic: str, indexes: Iterable[int]) -> list[OpenTransaction]:
+    """Return the open transactions in partitions of a topic, whether or not a coordinator has them."""
+    by_leader: dict[int, list[int]] = {}
+    for index in indexes:
+        by_leader.setdefault(_leader(cluster, topic, index), []).append(index)
+    found = []
+    for node_id, chosen in by_leader.items():
+        wanted: Any = TopicRequest(name=cast(Any, topic), partition_indexes=cast(Any, tuple(chosen)))
+        answer = cluster.send(node_id, ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=(wanted,)))
+        for partition in answer.topics[0].partitions:
+            raise_for_error(partition.error_code, about=f"{topic}-{partition.partition_index}")
             found += [
-                Listed(each.transactional_id, node_id, each.producer_id, each.transaction_state)
-                for each in answer.transaction_states
+                OpenTransaction(
+                    topic,
+                    partition.partition_index,
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.coordinator_epoch,
+                    each.current_txn_start_offset,
+                    each.last_timestamp,
+                )
+                for each in partition.active_producers
+                if each.current_txn_start_offset >= 0
             ]
-        return sorted(found)
-
-    def describe(self, transactional_id: str) -> Described:
-        node_id = self._coordinator(transactional_id)
-        request: Any = DescribeTransactionsRequest(transactional_ids=cast(Any, (transactional_id,)))
-        (found,) = self._ask(node_id, ApiKey.DESCRIBE_TRANSACTIONS, 0, request).transaction_states
-        _check(found.error_code, about=transactional_id)
-        return Described(
-            transactional_id,
-            node_id,
-            found.transaction_state,
-            found.producer_id,
-            found.producer_epoch,
-            found.transaction_timeout // timedelta(milliseconds=1),
-            round(found.transaction_start_time.timestamp() * 1000),
-            [f"{topic.topic}-{index}" for topic in found.topics for index in topic.partitions],
-        )
-
-    def fence(self, transactional_id: str) -> None:
-        """Take the id over as a new producer would: what the old one has open is aborted, and it is fenced."""
-        deadline = time.monotonic() + FENCE_TIMEOUT_S
-        # While the abort is carried out, the id cannot be taken over yet.
-        while (error := self._take_over(transactional_id)) is ErrorCode.concurrent_transactions:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(FENCE_PAUSE_S)
-        _check(error, about=transactional_id)
-
-    def _take_over(self, transactional_id: str) -> ErrorCode:
-        request: Any = InitProducerIdRequest(
-            transactional_id=cast(Any, transactional_id), transaction_timeout=cast(Any, timedelta(minutes=1))
-        )
-        answer = self._ask(self._coordinator(transactional_id), ApiKey.INIT_PRODUCER_ID, 4, request)
-        return cast(ErrorCode, answer.error_code)
-
-    def _coordinator(self, transactional_id: str) -> int:
-        request: Any = FindCoordinatorRequest(key_type=cast(Any, TRANSACTION), coordinator_keys=(transactional_id,))
-        (found,) = ask(self._bootstrap, ApiKey.FIND_COORDINATOR, 4, request).coordinators
-        _check(found.error_code, about=transactional_id)
-        return int(found.node_id)
-
-    # -- leaders ---------------------------------------------------------------------------
-
-    def open_transactions(self, topic: str, indexes: Iterable[int]) -> list[OpenTransaction]:
-        """What partitions of one topic hold open, whatever their coordinators think."""
-        by_leader: dict[int, list[int]] = {}
-        for index in indexes:
-            by_leader.setdefault(self._leader(topic, index), []).append(index)
-        found = []
-        for node_id, chosen in by_leader.items():
-            asked: Any = TopicRequest(name=cast(Any, topic), partition_indexes=cast(Any, tuple(chosen)))
-            answer = self._ask(node_id, ApiKey.DESCRIBE_PRODUCERS, 0, DescribeProducersRequest(topics=(asked,)))
-            for partition in answer.topics[0].partitions:
-                _check(partition.error_code, about=f"{topic}-{partition.partition_index}")
-                found += [
-                    OpenTransaction(
-                        topic,
-                        partition.partition_index,
-                        each.producer_id,
-                        each.producer_epoch,
-                        each.coordinator_epoch,
-                        each.current_txn_start_offset,
-                        each.last_timestamp,
-                    )
-                    for each in partition.active_producers
-                    if each.current_txn_start_offset >= 0
-                ]
-        return sorted(found)
-
-    def abort(self, hanging: OpenTransaction) -> None:
-        """Write the abort marker that no coordinator will write."""
-        marker: Any = WritableTxnMarker(
-            producer_id=cast(Any, hanging.producer_id),
-            producer_epoch=cast(Any, hanging.epoch),
-            transaction_result=False,
-            coordinator_epoch=cast(Any, max(hanging.coordinator_epoch, 0)),
-            topics=(
-                WritableTxnMarkerTopic(
-                    name=cast(Any, hanging.topic), partition_indexes=cast(Any, (hanging.partition,))
-                ),
-            ),
-        )
-        node_id = self._leader(hanging.topic, hanging.partition)
-        answer = self._ask(node_id, ApiKey.WRITE_TXN_MARKERS, 1, WriteTxnMarkersRequest(markers=(marker,)))
-        result = answer.markers[0].topics[0].partitions[0]
-        _check(result.error_code, about=f"{hanging.topic}-{hanging.partition}")
-
-    def indexes(self, topic: str, wanted: int | None = None) -> list[int]:
-        """The partitions of a topic, or the one that is wanted."""
-        found = self.metadata.topics.get(topic)
-        if found is None:
-            raise CommandError(f"There is no topic {topic}: 'penstock topic list' shows the topics there are.")
-        if wanted is not None and wanted not in found.partitions:
-            raise CommandError(f"{topic} has no partition {wanted}: it has 0 to {max(found.partitions)}.")
-        return sorted(found.partitions) if wanted is None else [wanted]
-
-    def transactional_ids(self, producer_ids: Iterable[int]) -> dict[int, str]:
-        wanted = tuple(set(producer_ids))
-        listed = self.list_all(producer_ids=wanted) if wanted else []
-        return {each.producer_id: each.transactional_id for each in listed}
-
-    def is_known(self, transactional_id: str, place: str) -> bool:
-        """Whether the coordinator has the partition in the id's transaction, and so will end it there."""
-        with suppress(CommandError):
-            return place in self.describe(transactional_id).partitions
-        return False
-
-    def _leader(self, topic: str, index: int) -> int:
-        leader: int = self.metadata.topics[topic].partitions[index].leader
-        if leader not in self.metadata.brokers:
-            raise CommandError(f"{topic}-{index} has no leader now: try again in a moment.")
-        return leader
-
-    def _ask(self, node_id: int, api_key: int, version: int, request: Any) -> Any:
-        broker: Any = self.metadata.brokers[node_id]
-        return ask_broker(broker.host, broker.port, api_key, version, request)
+    return sorted(found)
 
 
-def _check(error: ErrorCode, *, about: str) -> None:
-    if error is not ErrorCode.none:
-        next_step = _NEXT_STEPS.get(error)
-        raise CommandError(f"{about}: {error.name.replace('_', ' ')}{f' - {next_step}' if next_step else ''}.")
+def partition_indexes(cluster: ClusterClient, topic: str, wanted: int | None = None) -> list[int]:
+    """Return the partitions of a topic, or only the wanted one."""
+    found = _partitions(cluster, topic)
+    if wanted is not None and wanted not in found:
+        raise unknown_partition(topic, wanted, len(found))
+    return sorted(found) if wanted is None else [wanted]
+
+
+def _write_abort_marker(cluster: ClusterClient, hanging: OpenTransaction) -> None:
+    marker: Any = WritableTxnMarker(
+        producer_id=cast(Any, hanging.producer_id),
+        producer_epoch=cast(Any, hanging.epoch),
+        transaction_result=False,
+        coordinator_epoch=cast(Any, max(hanging.coordinator_epoch, 0)),
+        topics=(
+            WritableTxnMarkerTopic(name=cast(Any, hanging.topic), partition_indexes=cast(Any, (hanging.partition,))),
+        ),
+    )
+    node_id = _leader(cluster, hanging.topic, hanging.partition)
+    # Version 2 carries a transaction version that an old transaction does not have.
+    answer = cluster.send(node_id, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=(marker,)), newest=1)
+    result = answer.markers[0].topics[0].partitions[0]
+    raise_for_error(result.error_code, about=f"{hanging.topic}-{hanging.partition}")
+
+
+def _is_in_transaction(cluster: ClusterClient, transactional_id: str, partition: str) -> bool:
+    """Return whether the coordinator has the partition in the open transaction and so will end it there."""
+    with suppress(ActionError):
+        return partition in describe_transaction(cluster, transactional_id).partitions
+    return False
+
+
+def _leader(cluster: ClusterClient, topic: str, index: int) -> int:
+    leader = _partitions(cluster, topic)[index]
+    if leader not in cluster.brokers:
+        raise ActionError(f"{topic}-{index} has no leader. Try again later.")
+    return leader
+
+
+def _partitions(cluster: ClusterClient, topic: str) -> dict[int, int]:
+    """Return the leader of each partition of a topic."""
+    for each in cluster.topics:
+        if each.name == topic:
+            return {int(found.partition_index): int(found.leader_id) for found in each.partitions}
+    raise unknown_topic(topic)

@@ -28,5 +28,5 @@ def test_the_ranges_of_an_answer_are_read() -> None:
     ],
 )
 def test_an_answer_that_lies_is_not_believed(answer: bytes) -> None:
-    with pytest.raises(ValueError, match="not an ApiVersions answer"):
+    with pytest.raises(ValueError, match="not an ApiVersions response"):
         parse_api_versions(answer)

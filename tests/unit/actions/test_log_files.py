@@ -111,7 +111,7 @@ def test_a_torn_end_is_not_called_damage(files: dict[str, bytes]) -> None:
     (found,) = findings(files)
     assert not found.damage
     assert found.position == len(FIRST + SECOND)
-    assert "the next start cuts it off" in found.next_step
+    assert "The next start truncates it" in found.next_step
 
 
 def test_rot_in_the_middle_is_damage_that_names_what_lives_behind_it(files: dict[str, bytes]) -> None:
@@ -154,7 +154,7 @@ def test_segments_must_join(files: dict[str, bytes]) -> None:
     later = encode_batch([Record(timestamp=14, value=b"e")], base_offset=9)
     files[f"{FOLDER}/{9:020d}.log"] = later
     problems = [each.problem for each in findings(files) if each.damage]
-    assert problems == ["ends with offset 3, but 9 must follow it: offsets 4 to 8 are missing"]
+    assert problems == ["ends at offset 3, but the next segment starts at 9: offsets 4 to 8 are missing"]
 
 
 def test_listed_segments_are_missed_unless_the_log_begins_behind_them(files: dict[str, bytes]) -> None:

@@ -2,8 +2,17 @@ from datetime import datetime
 
 import pytest
 
-from penstock.cli.errors import CommandError
-from penstock.actions.positions import AtOffset, AtTime, Earliest, Last, Latest, Position, parse_duration_ms, parse_position
+from penstock.actions.errors import ActionError
+from penstock.actions.positions import (
+    AtOffset,
+    AtTime,
+    Earliest,
+    Last,
+    Latest,
+    Position,
+    parse_duration_ms,
+    parse_position,
+)
 
 NOW_MS = 1_800_000_000_000
 
@@ -35,15 +44,15 @@ def test_a_moment_without_a_zone_is_local_time() -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "5 weeks", "--3", "2023-13-01"])
 def test_anything_else_is_refused_with_the_ways_that_there_are(text: str) -> None:
-    with pytest.raises(CommandError, match="earliest, latest, an offset"):
+    with pytest.raises(ActionError, match="expected earliest, latest, an offset"):
         parse_position(text, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(("text", "milliseconds"), [("90s", 90_000), ("5m", 300_000), (" 1H ", 3_600_000), ("0ms", 0)])
 def test_a_length_of_time_is_read(text: str, milliseconds: int) -> None:
-    assert parse_duration_ms(text, option="--for") == milliseconds
+    assert parse_duration_ms(text) == milliseconds
 
 
 def test_what_is_no_length_of_time_is_refused() -> None:
-    with pytest.raises(CommandError, match="--for does not understand 'soon'"):
-        parse_duration_ms("soon", option="--for")
+    with pytest.raises(ActionError, match="Invalid duration 'soon'"):
+        parse_duration_ms("soon")

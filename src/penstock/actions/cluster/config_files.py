@@ -1,4 +1,4 @@
-"""The configuration of a cluster: one file of Kafka's properties per node, the same here and on separate machines."""
+"""Configuration files of a cluster: one properties file per node, on one machine or on several."""
 
 import base64
 import uuid
@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from penstock.cli.errors import CommandError
+from penstock.actions.errors import ActionError
 
 VOTERS_MAX = 3
-"""A local cluster of more nodes has three voters; the others follow the quorum as brokers."""
+"""In a larger cluster the other nodes are brokers only."""
 
 
 class NodePlan(NamedTuple):
+    """One node of a cluster and where its files are."""
+
     node_id: int
     host: str
     port: int
@@ -28,9 +30,9 @@ class NodePlan(NamedTuple):
 def plan(
     folder: Path, *, hosts: Sequence[str], first_port: int, racks: Sequence[str], one_host: bool
 ) -> list[NodePlan]:
-    """Number the nodes from 1; on one host their ports count up, on several they are the same."""
+    """Plan nodes with ids from 1. Nodes on one host get consecutive ports, others the same port."""
     if racks and len(racks) not in (1, len(hosts)) and len(hosts) % len(racks):
-        raise CommandError(f"--racks names {len(racks)} racks for {len(hosts)} nodes: give one for each node.")
+        raise ActionError(f"Cannot assign {len(racks)} racks to {len(hosts)} nodes: give one rack per node.")
     return [
         NodePlan(
             node_id=number,
@@ -45,7 +47,7 @@ def plan(
 
 
 def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:
-    """Write the files that are not there yet, all for one cluster; returns those that were written."""
+    """Write the files that do not exist yet, with one cluster id; return their paths."""
     cluster_id = next(filter(None, (_cluster_id(node.config) for node in nodes)), None) or _new_cluster_id()
     voters = ",".join(f"{node.node_id}@{node.address}" for node in nodes[:VOTERS_MAX])
     written = []
@@ -68,10 +70,6 @@ def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:
     return written
 
 
-def existing(folder: Path) -> list[Path]:
-    return sorted(folder.glob("node-*.properties"), key=lambda path: int(path.stem.removeprefix("node-")))
-
-
 def _cluster_id(config: Path) -> str | None:
     from penstock.config.properties import parse_properties
 
@@ -79,7 +77,7 @@ def _cluster_id(config: Path) -> str | None:
 
 
 def _new_cluster_id() -> str:
-    """A random id as Kafka spells it; one that begins with a dash would be taken for an option."""
+    """Return a random id as Kafka encodes it. A leading dash would be parsed as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()).startswith("-"):
         pass
     return text

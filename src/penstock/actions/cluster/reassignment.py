@@ -1,113 +1,98 @@
-"""Moving replicas: what is asked for becomes a plan, the plan a reassignment, and its progress a line."""
+"""Moving replicas and leaders: plans, their execution and their progress."""
 
-import sys
-import time
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
-from penstock.actions.cluster import requests as changes
-from penstock.actions.cluster_client import Cluster, ClusterError
-from penstock.actions.cluster.replica_plan import Move, TooFewNodes, drain, spread
-from penstock.actions.connection import open_cluster
-from penstock.cli.errors import CommandError
-
-LOOK_S = 0.5
+from penstock.actions.cluster import requests
+from penstock.actions.cluster.replica_plan import ReplicaMove, drain, spread
+from penstock.actions.cluster_client import ClusterClient, open_cluster
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError, unknown_node, unknown_partition, unknown_topic
 
 
-def for_topic(bootstrap: str, topic: str, number: int, targets: tuple[int, ...]) -> list[Move]:
-    with open_cluster(bootstrap) as cluster:
-        found = [each for each in changes.partitions(cluster) if each.topic == topic]
-    if not found:
-        raise CommandError(f"There is no topic {topic}: 'penstock topic list' shows the topics there are.")
-    chosen = [each for each in found if number in (-1, each.number)]
+class Progress(NamedTuple):
+    """How much of a reassignment is done."""
+
+    partitions_done: int
+    partitions_total: int
+    bytes_done: int
+    bytes_total: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.partitions_done == self.partitions_total
+
+
+def plan_topic(connection: Connection, topic: str, index: int | None, targets: tuple[int, ...]) -> list[ReplicaMove]:
+    """Plan the move of one partition, or of all partitions of a topic, to the given nodes."""
+    with open_cluster(connection) as cluster:
+        partitions = [each for each in requests.list_partitions(cluster) if each.topic == topic]
+    if not partitions:
+        raise unknown_topic(topic)
+    chosen = [each for each in partitions if index in (None, each.partition)]
     if not chosen:
-        raise CommandError(f"{topic} has no partition {number}: it has 0 to {len(found) - 1}.")
-    return [Move(topic, each.number, each.replicas, targets) for each in chosen if each.replicas != targets]
+        assert index is not None, "all partitions were chosen"
+        raise unknown_partition(topic, index, len(partitions))
+    return [ReplicaMove(topic, each.partition, each.replicas, targets) for each in chosen if each.replicas != targets]
 
 
-def off_node(bootstrap: str, node: int) -> list[Move]:
-    with open_cluster(bootstrap) as cluster:
-        known = {each.node_id: each for each in changes.brokers(cluster)}
-        partitions = changes.partitions(cluster)
-    if node not in known:
-        raise CommandError(f"There is no node {node}: 'penstock cluster nodes' shows the nodes there are.")
-    racks = {each.node_id: each.rack for each in known.values() if not each.is_fenced}
-    try:
-        return drain(partitions, node, racks)
-    except TooFewNodes as problem:
-        raise CommandError(str(problem)) from None
+def plan_drain(connection: Connection, node: int) -> list[ReplicaMove]:
+    """Plan the move of every replica off a node."""
+    with open_cluster(connection) as cluster:
+        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
+        partitions = requests.list_partitions(cluster)
+    if node not in brokers:
+        raise unknown_node(node)
+    return drain(partitions, node, {each.node_id: each.rack for each in brokers.values() if not each.is_fenced})
 
 
-def spread_evenly(bootstrap: str) -> list[Move]:
-    with open_cluster(bootstrap) as cluster:
-        racks = {each.node_id: each.rack for each in changes.brokers(cluster) if not each.is_fenced}
-        return spread(changes.partitions(cluster), racks)
+def plan_even_spread(connection: Connection) -> list[ReplicaMove]:
+    """Plan moves after which every node holds about the same number of replicas."""
+    with open_cluster(connection) as cluster:
+        racks = {each.node_id: each.rack for each in requests.describe_brokers(cluster) if not each.is_fenced}
+        return spread(requests.list_partitions(cluster), racks)
 
 
-def elect_preferred(bootstrap: str) -> int:
-    with open_cluster(bootstrap) as cluster:
-        return len(changes.elect_preferred(cluster))
+def start_reassignment(connection: Connection, moves: Sequence[ReplicaMove]) -> None:
+    with open_cluster(connection) as cluster:
+        requests.reassign(cluster, moves)
 
 
-def forget(bootstrap: str, node: int) -> None:
-    with open_cluster(bootstrap) as cluster:
-        known = {each.node_id: each for each in changes.brokers(cluster)}
-        if node not in known:
-            raise CommandError(f"There is no node {node}: 'penstock cluster nodes' shows the nodes there are.")
-        held = sum(node in each.replicas for each in changes.partitions(cluster))
+def reassignment_progress(connection: Connection, moves: Sequence[ReplicaMove]) -> Progress:
+    """Return how much of the moves is done."""
+    partitions = {(move.topic, move.partition) for move in moves}
+    with ClusterClient(connection) as cluster:
+        left = partitions & set(requests.list_reassignments(cluster))
+        return Progress(len(partitions) - len(left), len(partitions), *_bytes_copied(cluster, moves))
+
+
+def elect_preferred_leaders(connection: Connection) -> int:
+    """Elect preferred leaders; return how many partitions changed their leader."""
+    with open_cluster(connection) as cluster:
+        return len(requests.elect_preferred_leaders(cluster))
+
+
+def unregister_node(connection: Connection, node: int) -> None:
+    """Remove a node that is stopped and holds no replica from the cluster."""
+    with open_cluster(connection) as cluster:
+        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
+        if node not in brokers:
+            raise unknown_node(node)
+        held = sum(node in each.replicas for each in requests.list_partitions(cluster))
         if held:
-            raise CommandError(
-                f"{held} partitions have a replica on node {node}: 'penstock cluster drain {node}' first."
-            )
-        if not known[node].is_fenced:
-            raise CommandError(f"Node {node} is still up: stop it first.")
-        changes.unregister(cluster, node)
+            raise ActionError(f"Cannot remove node {node}: it holds {held} replicas. Drain it first.")
+        if not brokers[node].is_fenced:
+            raise ActionError(f"Cannot remove node {node}: it is running. Stop it first.")
+        requests.unregister_broker(cluster, node)
 
 
-def carry_out(bootstrap: str, moves: Sequence[Move], *, wait: bool) -> None:
-    if not moves:
-        print("nothing has to move")
-        return
-    with open_cluster(bootstrap) as cluster:
-        changes.reassign(cluster, moves)
-    print(f"moving {len(moves)} partitions", file=sys.stderr)
-    if wait:
-        _watch(bootstrap, moves)
-
-
-def _watch(bootstrap: str, moves: Sequence[Move]) -> None:
-    """Until every partition of the plan has moved. Ctrl-C ends the watching, not the moving."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    places = {(move.topic, move.number) for move in moves}
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("moving", total=None)
-        while True:
-            try:
-                with open_cluster(bootstrap) as cluster:
-                    left = places & set(changes.under_way(cluster))
-                    done, total = _bytes(cluster, moves)
-            except ClusterError:
-                # A node may be changing hands at this very moment.
-                time.sleep(LOOK_S)
-                continue
-            words = f"{len(places) - len(left)} of {len(places)} partitions"
-            progress.update(task, description=words, completed=done, total=total or None)
-            if not left:
-                break
-            time.sleep(LOOK_S)
-    print(f"{len(moves)} partitions have moved")
-
-
-def _bytes(cluster: Cluster, moves: Sequence[Move]) -> tuple[int, int]:
-    """How much the new replicas hold of what they will."""
-    held: dict[tuple[Any, ...], int] = changes.sizes(cluster, cluster.brokers)
+def _bytes_copied(cluster: ClusterClient, moves: Sequence[ReplicaMove]) -> tuple[int, int]:
+    """Return how many bytes the new replicas hold, and how many they will hold."""
+    sizes = requests.replica_sizes(cluster, cluster.brokers)
     done = total = 0
     for move in moves:
-        whole = max((held.get((move.topic, move.number, node), 0) for node in move.before), default=0)
+        size = max((sizes.get((move.topic, move.partition, node), 0) for node in move.before), default=0)
         for node in move.added:
-            total += whole
-            done += min(whole, held.get((move.topic, move.number, node), 0))
+            total += size
+            done += min(size, sizes.get((move.topic, move.partition, node), 0))
     return done, total

@@ -1,23 +1,25 @@
-"""Where replicas should go when a node is drained or the load is spread. Pure.
+"""Replica placement when a node is drained or replicas are spread evenly. No I/O.
 
-A plan moves as little as it can: a replica leaves only a node that must lose one, and goes to the node with the
-fewest replicas on a rack that the partition does not use yet, where there is one. Leaders stay first in their lists.
+A plan moves as few replicas as possible. A replica goes to the node with the fewest replicas, on a rack that the
+partition does not use yet if there is one. The leader stays first in the list of replicas.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from penstock.actions.errors import ActionError
+
 
 class Partition(NamedTuple):
     topic: str
-    number: int
+    partition: int
     replicas: tuple[int, ...]
 
 
-class Move(NamedTuple):
+class ReplicaMove(NamedTuple):
     topic: str
-    number: int
+    partition: int
     before: tuple[int, ...]
     after: tuple[int, ...]
 
@@ -26,12 +28,8 @@ class Move(NamedTuple):
         return tuple(node for node in self.after if node not in self.before)
 
 
-class TooFewNodes(ValueError):
-    """A partition cannot have as many replicas as it has on the nodes that are left."""
-
-
-def drain(partitions: Iterable[Partition], node: int, racks: Mapping[int, str | None]) -> list[Move]:
-    """Move every replica off a node. `racks` names the nodes that may hold replicas, this one or not."""
+def drain(partitions: Iterable[Partition], node: int, racks: Mapping[int, str | None]) -> list[ReplicaMove]:
+    """Move every replica off a node. `racks` has an entry for every node that may hold replicas."""
     targets = {other: rack for other, rack in racks.items() if other != node}
     held = list(partitions)
     loads = Counter(dict.fromkeys(targets, 0))
@@ -45,29 +43,29 @@ def drain(partitions: Iterable[Partition], node: int, racks: Mapping[int, str | 
     return moves
 
 
-def spread(partitions: Iterable[Partition], racks: Mapping[int, str | None]) -> list[Move]:
-    """Even out how many replicas each node holds, to within one."""
-    present = {(each.topic, each.number): each for each in partitions}
+def spread(partitions: Iterable[Partition], racks: Mapping[int, str | None]) -> list[ReplicaMove]:
+    """Spread replicas so that the counts per node differ by at most one."""
+    present = {(each.topic, each.partition): each for each in partitions}
     before = dict(present)
     loads = Counter(dict.fromkeys(racks, 0))
     loads.update(replica for each in present.values() for replica in each.replicas if replica in racks)
     while (step := _best_step(present.values(), racks, loads)) is not None:
         partition, source, target = step
         after = _replace(partition, source, target).after
-        present[partition.topic, partition.number] = partition._replace(replicas=after)
+        present[partition.topic, partition.partition] = partition._replace(replicas=after)
         loads[source] -= 1
         loads[target] += 1
     return [
-        Move(*place, before[place].replicas, each.replicas)
-        for place, each in present.items()
-        if each.replicas != before[place].replicas
+        ReplicaMove(*key, before[key].replicas, each.replicas)
+        for key, each in present.items()
+        if each.replicas != before[key].replicas
     ]
 
 
 def _best_step(
     partitions: Collection[Partition], racks: Mapping[int, str | None], loads: Counter[int]
 ) -> tuple[Partition, int, int] | None:
-    """One replica from the fullest node that can give one to the emptiest that can take it."""
+    """Return the move of one replica from the fullest possible node to the emptiest possible one."""
     by_load = sorted(racks, key=lambda node: (loads[node], node))
     for source in reversed(by_load):
         for target in by_load:
@@ -83,7 +81,7 @@ def _may_take(partition: Partition, source: int, target: int, racks: Mapping[int
     if target in partition.replicas:
         return False
     others = {racks.get(node) for node in partition.replicas if node != source}
-    # Never onto a rack that already holds a copy, unless the copy that leaves shares one too.
+    # Do not put two replicas on one rack, unless the moved replica already shares one.
     return racks[target] is None or racks[target] not in others or racks.get(source) in others
 
 
@@ -92,16 +90,16 @@ def _choose(partition: Partition, leaving: int, targets: Mapping[int, str | None
     used = {targets[node] for node in staying if targets.get(node) is not None}
     free = [node for node in targets if node not in staying]
     if not free:
-        raise TooFewNodes(
-            f"{partition.topic}-{partition.number} has {len(partition.replicas)} replicas and only "
-            f"{len(targets)} nodes are left: add a node, or lower its replication factor first."
+        raise ActionError(
+            f"Cannot move {partition.topic}-{partition.partition} off node {leaving}: it has {len(partition.replicas)} "
+            f"replicas, and only {len(targets)} nodes remain. Add a node or lower the replication factor first."
         )
     return min(free, key=lambda node: (targets[node] in used, loads[node], node))
 
 
-def _replace(partition: Partition, leaving: int, target: int) -> Move:
+def _replace(partition: Partition, leaving: int, target: int) -> ReplicaMove:
     after = tuple(target if node == leaving else node for node in partition.replicas)
     if partition.replicas[0] == leaving and len(after) > 1:
-        # The new copy is empty at first: one that is in sync leads meanwhile.
+        # The new replica is empty, so an in-sync one must be the preferred leader.
         after = (*after[1:], target)
-    return Move(partition.topic, partition.number, partition.replicas, after)
+    return ReplicaMove(partition.topic, partition.partition, partition.replicas, after)

@@ -1,4 +1,4 @@
-"""Requests that change where replicas and leaders are, and those that tell how far a change has come."""
+"""Requests about brokers, replicas, leaders and the metadata quorum."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
@@ -16,15 +16,15 @@ from kio.schema.list_partition_reassignments.v0.request import ListPartitionReas
 from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 from kio.static.primitive import i8, i32
 
-from penstock.actions.cluster_client import TIMEOUT_S, Cluster, ClusterError, check
-from penstock.actions.cluster.log_dirs import log_dirs
-from penstock.actions.cluster.replica_plan import Move, Partition
+from penstock.actions.cluster.log_dirs import TopicPartition, describe_log_dirs
+from penstock.actions.cluster.replica_plan import Partition, ReplicaMove
+from penstock.actions.cluster_client import ClusterClient, raise_for_error
+from penstock.actions.connection import REQUEST_TIMEOUT_S
+from penstock.actions.errors import ActionError
 from penstock.model.topic import CLUSTER_METADATA
 from penstock.wire.api import ApiKey
 
 PREFERRED: Final = 0
-# Nothing was to be done for the partition.
-ELECTION_NOT_NEEDED: Final = 84
 
 
 class BrokerState(NamedTuple):
@@ -35,7 +35,9 @@ class BrokerState(NamedTuple):
     is_fenced: bool
 
 
-class Voter(NamedTuple):
+class QuorumReplica(NamedTuple):
+    """A voter or an observer of the metadata quorum."""
+
     node_id: int
     is_voter: bool
     end_offset: int
@@ -47,15 +49,15 @@ class QuorumState(NamedTuple):
     leader: int
     epoch: int
     high_watermark: int
-    members: list[Voter]
+    replicas: list[QuorumReplica]
 
 
-def brokers(cluster: Cluster) -> list[BrokerState]:
+def describe_brokers(cluster: ClusterClient) -> list[BrokerState]:
     request = DescribeClusterRequest(
         include_cluster_authorized_operations=False, endpoint_type=i8(1), include_fenced_brokers=True
     )
-    answer = cluster.ask_any(ApiKey.DESCRIBE_CLUSTER, request)
-    check(answer.error_code, about="the brokers")
+    answer = cluster.send_any(ApiKey.DESCRIBE_CLUSTER, request)
+    raise_for_error(answer.error_code, about="brokers")
     found = [
         BrokerState(int(each.broker_id), each.host, int(each.port), each.rack, each.is_fenced)
         for each in answer.brokers
@@ -63,7 +65,7 @@ def brokers(cluster: Cluster) -> list[BrokerState]:
     return sorted(found)
 
 
-def partitions(cluster: Cluster) -> list[Partition]:
+def list_partitions(cluster: ClusterClient) -> list[Partition]:
     return [
         Partition(str(topic.name), int(each.partition_index), tuple(int(node) for node in each.replica_nodes))
         for topic in cluster.topics
@@ -71,16 +73,16 @@ def partitions(cluster: Cluster) -> list[Partition]:
     ]
 
 
-def quorum(cluster: Cluster) -> QuorumState:
+def describe_quorum(cluster: ClusterClient) -> QuorumState:
     topic = TopicData(topic_name=cast(Any, CLUSTER_METADATA), partitions=(PartitionData(partition_index=i32(0)),))
-    answer = cluster.ask_any(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=(topic,)))
-    check(answer.error_code, about="the quorum")
+    answer = cluster.send_any(ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=(topic,)))
+    raise_for_error(answer.error_code, about="metadata quorum")
     state = answer.topics[0].partitions[0]
-    check(state.error_code, about="the quorum")
+    raise_for_error(state.error_code, about="metadata quorum")
     ends = {int(each.replica_id): int(each.log_end_offset) for each in (*state.current_voters, *state.observers)}
     most = max(ends.values(), default=0)
-    members = [
-        Voter(
+    replicas = [
+        QuorumReplica(
             int(each.replica_id),
             is_voter,
             ends[int(each.replica_id)],
@@ -90,14 +92,14 @@ def quorum(cluster: Cluster) -> QuorumState:
         for is_voter, group in ((True, state.current_voters), (False, state.observers))
         for each in group
     ]
-    return QuorumState(int(state.leader_id), int(state.leader_epoch), int(state.high_watermark), members)
+    return QuorumState(int(state.leader_id), int(state.leader_epoch), int(state.high_watermark), replicas)
 
 
-def reassign(cluster: Cluster, moves: Sequence[Move]) -> None:
-    """Begin to move; the cluster goes on by itself. Refuses all if one cannot be begun."""
+def reassign(cluster: ClusterClient, moves: Sequence[ReplicaMove]) -> None:
+    """Start a reassignment; the controller completes it. If one partition is rejected, raise its error."""
     by_topic: dict[str, list[ReassignablePartition]] = {}
     for move in moves:
-        target = ReassignablePartition(partition_index=i32(move.number), replicas=cast(Any, move.after))
+        target = ReassignablePartition(partition_index=i32(move.partition), replicas=cast(Any, move.after))
         by_topic.setdefault(move.topic, []).append(target)
     request = AlterPartitionReassignmentsRequest(
         timeout=_timeout(),
@@ -106,8 +108,8 @@ def reassign(cluster: Cluster, moves: Sequence[Move]) -> None:
             ReassignableTopic(name=cast(Any, name), partitions=tuple(each)) for name, each in by_topic.items()
         ),
     )
-    answer = cluster.ask_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
-    check(answer.error_code, about=answer.error_message or "the move")
+    answer = cluster.send_any(ApiKey.ALTER_PARTITION_REASSIGNMENTS, request)
+    raise_for_error(answer.error_code, about=answer.error_message or "reassignment")
     problems = [
         f"{topic.name}-{each.partition_index}: {each.error_message or each.error_code.name.replace('_', ' ')}"
         for topic in answer.responses
@@ -115,14 +117,14 @@ def reassign(cluster: Cluster, moves: Sequence[Move]) -> None:
         if each.error_code.value
     ]
     if problems:
-        raise ClusterError("; ".join(problems))
+        raise ActionError("; ".join(problems))
 
 
-def under_way(cluster: Cluster) -> dict[tuple[str, int], tuple[int, ...]]:
-    """The partitions that are being moved, with the replicas that are being added."""
+def list_reassignments(cluster: ClusterClient) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the partitions that are being reassigned, with the replicas that are being added."""
     request = ListPartitionReassignmentsRequest(timeout=_timeout(), topics=None)
-    answer = cluster.ask_any(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
-    check(answer.error_code, about="the moves under way")
+    answer = cluster.send_any(ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
+    raise_for_error(answer.error_code, about="reassignments")
     return {
         (str(topic.name), int(each.partition_index)): tuple(int(node) for node in each.adding_replicas)
         for topic in answer.topics
@@ -130,11 +132,11 @@ def under_way(cluster: Cluster) -> dict[tuple[str, int], tuple[int, ...]]:
     }
 
 
-def elect_preferred(cluster: Cluster) -> list[tuple[str, int]]:
-    """Give every partition its preferred leader back; returns those that changed hands."""
+def elect_preferred_leaders(cluster: ClusterClient) -> list[TopicPartition]:
+    """Elect the preferred leader of every partition; return the partitions whose leader changed."""
     request = ElectLeadersRequest(election_type=i8(PREFERRED), topic_partitions=None, timeout=_timeout())
-    answer = cluster.ask_any(ApiKey.ELECT_LEADERS, request)
-    check(answer.error_code, about="the election")
+    answer = cluster.send_any(ApiKey.ELECT_LEADERS, request)
+    raise_for_error(answer.error_code, about="leader election")
     return [
         (str(topic.topic), int(each.partition_id))
         for topic in answer.replica_election_results
@@ -143,15 +145,15 @@ def elect_preferred(cluster: Cluster) -> list[tuple[str, int]]:
     ]
 
 
-def unregister(cluster: Cluster, node: int) -> None:
-    answer = cluster.ask_any(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=cast(Any, node)))
-    check(answer.error_code, about=answer.error_message or f"node {node}")
+def unregister_broker(cluster: ClusterClient, node: int) -> None:
+    answer = cluster.send_any(ApiKey.UNREGISTER_BROKER, UnregisterBrokerRequest(broker_id=cast(Any, node)))
+    raise_for_error(answer.error_code, about=answer.error_message or f"node {node}")
 
 
-def sizes(cluster: Cluster, nodes: Iterable[int]) -> dict[tuple[str, int, int], int]:
-    """Bytes by topic, partition and node, for progress; nodes that do not answer are left out."""
-    return {(*place, node): size for node, _, place, size, _ in log_dirs(cluster, nodes)}
+def replica_sizes(cluster: ClusterClient, nodes: Iterable[int]) -> dict[tuple[str, int, int], int]:
+    """Return bytes by topic, partition and node. Nodes that do not answer are left out."""
+    return {(*partition, node): size for node, _, partition, size, _ in describe_log_dirs(cluster, nodes)}
 
 
 def _timeout() -> Any:
-    return timedelta(seconds=TIMEOUT_S)
+    return timedelta(seconds=REQUEST_TIMEOUT_S)

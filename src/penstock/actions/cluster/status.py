@@ -1,22 +1,29 @@
-"""What status, nodes and quorum show, as rows."""
+"""The state of brokers, partitions and the metadata quorum, as rows."""
 
 import time
 from collections import Counter
 from typing import Any
 
-from penstock.actions.cluster_client import Cluster, ClusterError
-from penstock.actions.cluster.requests import BrokerState, Voter, brokers, quorum, under_way
 from penstock.actions.cluster.log_dirs import read_only_nodes
-from penstock.actions.connection import open_cluster
+from penstock.actions.cluster.requests import (
+    BrokerState,
+    QuorumReplica,
+    describe_brokers,
+    describe_quorum,
+    list_reassignments,
+)
+from penstock.actions.cluster_client import ClusterClient, open_cluster
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError
 
 NO_NODE = -1
 SILENT_S = 5.0
 Row = dict[str, Any]
 
 
-def broker_rows(bootstrap: str) -> list[Row]:
-    with open_cluster(bootstrap) as cluster:
-        known = brokers(cluster)
+def broker_rows(connection: Connection) -> list[Row]:
+    with open_cluster(connection) as cluster:
+        known = describe_brokers(cluster)
         leads: Counter[int] = Counter()
         holds: Counter[int] = Counter()
         behind: Counter[int] = Counter()
@@ -40,41 +47,41 @@ def broker_rows(bootstrap: str) -> list[Row]:
     ]
 
 
-def health(bootstrap: str) -> list[str]:
-    """What is not in order, in sentences; nothing if all is well."""
-    with open_cluster(bootstrap) as cluster:
+def find_problems(connection: Connection) -> list[str]:
+    """Return a sentence per problem of the cluster; nothing if it is healthy."""
+    with open_cluster(connection) as cluster:
         partitions = [each for topic in cluster.topics for each in topic.partitions]
-        moving = len(under_way(cluster))
-        fenced = [each.node_id for each in brokers(cluster) if each.is_fenced]
+        moving = len(list_reassignments(cluster))
+        fenced = [each.node_id for each in describe_brokers(cluster) if each.is_fenced]
         read_only = read_only_nodes(cluster, cluster.brokers)
     offline = sum(each.leader_id < 0 for each in partitions)
     under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
     found = []
     if offline:
-        found.append(f"{offline} partitions have no leader: none of their in-sync replicas is up.")
+        found.append(f"{offline} partitions have no leader: none of their in-sync replicas is running.")
     if under - offline > 0:
         found.append(f"{under} partitions have replicas that are not in sync.")
     if fenced:
-        found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down, or it has just begun.")
+        found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down or still starting.")
     if read_only:
         found.append(
-            f"Node {', '.join(map(str, read_only))} is read-only: its disk is full or refuses writes. "
-            "Free space there; the node's log says more."
+            f"Node {', '.join(map(str, read_only))} is read-only: its disk is full or fails. "
+            "Free disk space and check the node's log."
         )
     if found and moving:
-        found.append(f"{moving} partitions are being moved: 'penstock cluster move' shows how far they are.")
+        found.append(f"{moving} partitions are being reassigned.")
     return found
 
 
-def node_rows(bootstrap: str) -> list[Row]:
-    with open_cluster(bootstrap) as cluster:
-        known = {each.node_id: each for each in brokers(cluster)}
+def node_rows(connection: Connection) -> list[Row]:
+    with open_cluster(connection) as cluster:
+        known = {each.node_id: each for each in describe_brokers(cluster)}
         try:
-            state = quorum(cluster)
-        except ClusterError:
+            state = describe_quorum(cluster)
+        except ActionError:
             controller, voters = NO_NODE, {}
         else:
-            controller, voters = state.leader, {each.node_id: each for each in state.members if each.is_voter}
+            controller, voters = state.leader, {each.node_id: each for each in state.replicas if each.is_voter}
     now_ms = time.time() * 1000
     rows = []
     for node in sorted({*known, *voters}):
@@ -92,9 +99,10 @@ def node_rows(bootstrap: str) -> list[Row]:
     return rows
 
 
-def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
-    with open_cluster(bootstrap) as cluster:
-        state = quorum(cluster)
+def quorum_rows(connection: Connection) -> tuple[str, list[Row]]:
+    """Return a summary and a row per replica of the metadata quorum."""
+    with open_cluster(connection) as cluster:
+        state = describe_quorum(cluster)
     now_ms = time.time() * 1000
     rows = [
         {
@@ -104,16 +112,16 @@ def quorum_rows(bootstrap: str) -> tuple[str, list[Row]]:
             "behind": each.behind,
             "last_fetch": f"{_silent_s(each, now_ms):.1f} s ago" if each.last_fetch_ms >= 0 else None,
         }
-        for each in state.members
+        for each in state.replicas
     ]
-    return f"node {state.leader} leads in epoch {state.epoch}; committed up to {state.high_watermark}", rows
+    return f"leader {state.leader}, epoch {state.epoch}, high watermark {state.high_watermark}", rows
 
 
-def _active_controller(cluster: Cluster) -> int:
-    """Metadata names a node that takes changes, which is any; the quorum knows who decides."""
+def _active_controller(cluster: ClusterClient) -> int:
+    """Return the leader of the metadata quorum. The controller in Metadata is any node that forwards changes."""
     try:
-        return quorum(cluster).leader
-    except ClusterError:
+        return describe_quorum(cluster).leader
+    except ActionError:
         return NO_NODE
 
 
@@ -123,8 +131,8 @@ def _state(broker: BrokerState, controller: int) -> str:
     return "up, controller" if broker.node_id == controller else "up"
 
 
-def voter_state(voter: Voter, controller: int, now_ms: float) -> str:
-    """Of a node that is no broker, or not yet, only its fetches of metadata tell."""
+def voter_state(voter: QuorumReplica, controller: int, now_ms: float) -> str:
+    """Return the state of a controller that is not a broker, from its last fetch of the metadata log."""
     if voter.node_id == controller:
         return "up, controller"
     if voter.last_fetch_ms < 0:
@@ -133,5 +141,5 @@ def voter_state(voter: Voter, controller: int, now_ms: float) -> str:
     return "up" if silent_s < SILENT_S else f"silent for {silent_s:.0f} s"
 
 
-def _silent_s(voter: Voter, now_ms: float) -> float:
+def _silent_s(voter: QuorumReplica, now_ms: float) -> float:
     return max(0.0, now_ms - voter.last_fetch_ms) / 1000

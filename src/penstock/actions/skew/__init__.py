@@ -1,1 +1,1 @@
-"""How unevenly a topic is used: over its partitions, and over its keys."""
+"""How unevenly records are spread over the partitions and keys of a topic."""

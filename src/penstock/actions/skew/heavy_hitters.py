@@ -1,9 +1,8 @@
-"""The keys that turn up most, in memory that does not grow with the number of keys.
+"""The most frequent keys, in bounded memory.
 
-The space-saving sketch (Metwally, Agrawal and El Abbadi, 2005): a full table gives the place of its
-least counted key to a new one, which inherits its count as a possible overcount. Every key with
-more than 1/capacity of the weight is in the table; a count is never too low, and too high by
-its `overcount` at most.
+The space-saving sketch (Metwally, Agrawal and El Abbadi, 2005): when the table is full, a new key replaces the key
+with the lowest count and inherits that count as a possible overcount. Every key with more than 1/capacity of the
+weight is in the table. A count is never too low, and too high by at most its `overcount`.
 """
 
 from collections.abc import Hashable
@@ -21,8 +20,8 @@ class Heavy(Generic[K]):
     overcount: int
 
     @property
-    def sure(self) -> int:
-        """At least so much of the count is this key's own."""
+    def guaranteed(self) -> int:
+        """The lower bound of the count."""
         return self.count - self.overcount
 
 
@@ -32,7 +31,7 @@ class SpaceSaving(Generic[K]):
         self._capacity = capacity
         self._counts: dict[K, int] = {}
         self._overcounts: dict[K, int] = {}
-        # Counts in the heap may be out of date, and then too low: they are put right when they come up.
+        # Counts in the heap may be stale and too low; _pop_least corrects them.
         self._heap: list[tuple[int, int, K]] = []
         self._arrivals = 0
         self.total = 0
@@ -54,7 +53,7 @@ class SpaceSaving(Generic[K]):
         self._push(key)
 
     def heaviest(self, count: int) -> list[Heavy[K]]:
-        """The keys with the highest counts, the surest first among equals."""
+        """Return the keys with the highest counts; among equals, the lowest overcount first."""
         found = [Heavy(key, seen, self._overcounts.get(key, 0)) for key, seen in self._counts.items()]
         return sorted(found, key=lambda heavy: (-heavy.count, heavy.overcount))[:count]
 

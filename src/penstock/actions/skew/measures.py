@@ -1,16 +1,16 @@
-"""Unevenness in two numbers. Pure."""
+"""Measures of uneven load. No I/O."""
 
 from collections.abc import Sequence
 
 
 def max_over_mean(loads: Sequence[float]) -> float:
-    """How much more than its share the busiest one carries; 1 is even."""
+    """Return the highest load as a multiple of the mean; 1 is even."""
     total = sum(loads)
     return 1.0 if total <= 0 else max(loads) * len(loads) / total
 
 
 def gini(loads: Sequence[float]) -> float:
-    """0 if all carry the same, near 1 if one of many carries everything."""
+    """Return the Gini coefficient: 0 if all loads are equal, near 1 if one of many has everything."""
     total = sum(loads)
     if total <= 0:
         return 0.0

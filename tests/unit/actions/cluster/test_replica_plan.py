@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.actions.cluster.replica_plan import Partition, TooFewNodes, drain, spread
+from penstock.actions.cluster.replica_plan import Partition, drain, spread
+from penstock.actions.errors import ActionError
 
 NO_RACKS = {1: None, 2: None, 3: None, 4: None}
 
@@ -23,7 +24,7 @@ def test_a_copy_goes_to_a_rack_that_has_none_yet() -> None:
 
 
 def test_a_partition_that_fits_nowhere_is_named() -> None:
-    with pytest.raises(TooFewNodes, match="t-0 has 3 replicas"):
+    with pytest.raises(ActionError, match="Cannot move t-0 off node 1: it has 3 replicas"):
         drain([Partition("t", 0, (1, 2, 3))], 1, {1: None, 2: None, 3: None})
 
 
@@ -39,9 +40,9 @@ replica_sets = st.permutations([1, 2, 3, 4]).flatmap(
 @given(st.lists(replica_sets, max_size=12))
 def test_spreading_evens_out_and_keeps_every_factor(sets: list[tuple[int, ...]]) -> None:
     partitions = [Partition("t", number, replicas) for number, replicas in enumerate(sets)]
-    after = {each.number: each.replicas for each in partitions}
-    after |= {move.number: move.after for move in spread(partitions, NO_RACKS)}
-    assert all(len(set(after[each.number])) == len(each.replicas) for each in partitions)
+    after = {each.partition: each.replicas for each in partitions}
+    after |= {move.partition: move.after for move in spread(partitions, NO_RACKS)}
+    assert all(len(set(after[each.partition])) == len(each.replicas) for each in partitions)
     loads = Counter(dict.fromkeys(NO_RACKS, 0))
     loads.update(node for replicas in after.values() for node in replicas)
     assert not loads or max(loads.values()) - min(loads.values()) <= 1
@@ -50,6 +51,6 @@ def test_spreading_evens_out_and_keeps_every_factor(sets: list[tuple[int, ...]])
 @given(st.lists(replica_sets, max_size=12))
 def test_draining_leaves_nothing_behind(sets: list[tuple[int, ...]]) -> None:
     partitions = [Partition("t", number, replicas) for number, replicas in enumerate(sets)]
-    moves = {move.number: move for move in drain(partitions, 4, NO_RACKS)}
-    assert set(moves) == {each.number for each in partitions if 4 in each.replicas}
+    moves = {move.partition: move for move in drain(partitions, 4, NO_RACKS)}
+    assert set(moves) == {each.partition for each in partitions if 4 in each.replicas}
     assert all(4 not in move.after and len(set(move.after)) == len(move.before) for move in moves.values())

@@ -1,11 +1,11 @@
-from penstock.actions.cluster.requests import Voter
+from penstock.actions.cluster.requests import QuorumReplica
 from penstock.actions.cluster.status import voter_state
 
 NOW_MS = 1_000_000.0
 
 
-def voter(node_id: int, last_fetch_ms: int) -> Voter:
-    return Voter(node_id, True, 10, 0, last_fetch_ms)
+def voter(node_id: int, last_fetch_ms: int) -> QuorumReplica:
+    return QuorumReplica(node_id, True, 10, 0, last_fetch_ms)
 
 
 def test_a_voter_that_is_no_broker_is_up_while_it_fetches() -> None:

@@ -29,5 +29,5 @@ def test_no_heavy_key_is_missed_and_no_count_is_too_low(keys: list[int], capacit
     truth = Counter(keys)
     found = {heavy.key: heavy for heavy in sketch.heaviest(capacity)}
     assert all(key in found for key, count in truth.items() if count > len(keys) / capacity)
-    assert all(heavy.sure <= truth[key] <= heavy.count for key, heavy in found.items())
+    assert all(heavy.guaranteed <= truth[key] <= heavy.count for key, heavy in found.items())
     assert sketch.total == len(keys)

@@ -1,4 +1,4 @@
-"""Dead letters for the dlq commands: a record with its death read, rows for people, and filters. No I/O."""
+"""A dead letter: a record with the reason why a worker gave it up. Filters and rendering. No I/O."""
 
 import json
 from collections.abc import Collection
@@ -10,10 +10,10 @@ from penstock.worker.dead_letter import Death, read
 COLUMNS = ["partition", "offset", "source", "failed", "attempts", "error", "message", "key"]
 
 
-class Letter(NamedTuple):
-    """A record of a dead-letter topic; `death` is None if no worker of ours put it there.
+class DeadLetter(NamedTuple):
+    """A record of a dead-letter topic. `death` is None if penstock.worker did not write it.
 
-    `record.headers` are those that the record had before it died.
+    `record.headers` are the headers of the original record.
     """
 
     record: LineRecord
@@ -21,7 +21,7 @@ class Letter(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Which letters are meant; what is None or empty lets all through."""
+    """Conditions on dead letters; None or empty means any."""
 
     error: str | None = None
     contains: str | None = None
@@ -29,11 +29,11 @@ class Filter(NamedTuple):
     offsets: Collection[int] = ()
 
     @property
-    def is_open(self) -> bool:
-        """Whether every letter passes."""
+    def matches_all(self) -> bool:
+        """Whether there is no condition."""
         return self == Filter()
 
-    def passes(self, letter: Letter) -> bool:
+    def matches(self, letter: DeadLetter) -> bool:
         record, death = letter
         if self.offsets and record.offset not in self.offsets:
             return False
@@ -48,17 +48,17 @@ class Filter(NamedTuple):
         return True
 
 
-def open_letter(record: LineRecord) -> Letter:
-    """Read what the headers say of a record's death."""
+def parse_dead_letter(record: LineRecord) -> DeadLetter:
+    """Split the headers of a record into the original ones and the reason of its death."""
     found = read(record.headers)
     if found is None:
-        return Letter(record, None)
+        return DeadLetter(record, None)
     own, death = found
-    return Letter(record._replace(headers=own), death)
+    return DeadLetter(record._replace(headers=own), death)
 
 
-def letter_row(letter: Letter) -> dict[str, Any]:
-    """Return the line of a table for a letter."""
+def dead_letter_row(letter: DeadLetter) -> dict[str, Any]:
+    """Return the row of a table."""
     record, death = letter
     row: dict[str, Any] = {"partition": record.partition, "offset": record.offset, "key": _text(record.key)}
     if death is not None:
@@ -72,16 +72,16 @@ def letter_row(letter: Letter) -> dict[str, Any]:
     return row
 
 
-def letter_json(letter: Letter) -> bytes:
-    """Write a letter as one JSON object: the record as consume prints it, and its death."""
+def render_json(letter: DeadLetter) -> bytes:
+    """Render a dead letter as one JSON object: the record as `render_json_line` does, and its death."""
     record, death = letter
     fields = json.loads(render_json_line(record))
     fields["death"] = {name: getattr(death, name) for name in Death.__slots__} if death is not None else None
     return json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def letter_text(letter: Letter) -> str:
-    """Write a letter out in full for a person."""
+def render_text(letter: DeadLetter) -> str:
+    """Render all fields of a dead letter as lines of text."""
     record, death = letter
     lines = [f"{record.topic}-{record.partition}@{record.offset}"]
     if death is not None:
@@ -98,9 +98,9 @@ def letter_text(letter: Letter) -> str:
     return "\n".join(lines)
 
 
-def _is_error(name: str, wished: str) -> bool:
-    """A class is named with its module or without."""
-    return name == wished or name.rpartition(".")[2] == wished
+def _is_error(name: str, wanted: str) -> bool:
+    """Compare class names, with or without the module."""
+    return name == wanted or name.rpartition(".")[2] == wanted
 
 
 def _text(value: bytes | None) -> str | None:
