@@ -45,7 +45,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     with Wire(group_broker.bootstrap) as wire:
         producer = wire.begin(topic)
         assert "Empty" in done("txn", "list", "--pattern", f"{topic}", *at).out
-        assert "nothing open" in refused("txn", "abort", topic, *at)
+        assert "no open transaction" in refused("txn", "abort", topic, *at)
         assert wire.produce(producer, topic, 0, "x") == 0
         assert wire.produce(producer, topic, 1, "x") == 0
         (row,) = done("txn", "list", "--state", "Ongoing", "--format", "json", *at).json()

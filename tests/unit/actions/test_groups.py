@@ -42,7 +42,7 @@ def test_a_log_that_ends_before_the_commit_has_no_negative_lag() -> None:
     assert row["lag"] == 0
 
 
-def test_a_group_that_is_not_there_is_named() -> None:
+def test_a_group_that_does_not_exist_is_named() -> None:
     with pytest.raises(ActionError, match="Group 'nope' does not exist"):
         require_existing([GROUP, GROUP._replace(name="nope", state="dead")])
 
@@ -50,11 +50,11 @@ def test_a_group_that_is_not_there_is_named() -> None:
 @pytest.mark.parametrize(
     "text", ["PreparingRebalance", "preparing rebalancing", "PREPARING_REBALANCING", "preparing-rebalance"]
 )
-def test_a_state_is_known_by_kafkas_name_and_by_ours(text: str) -> None:
+def test_a_state_is_parsed_in_each_spelling(text: str) -> None:
     assert parse_enum(ConsumerGroupState, text, "group state") is ConsumerGroupState.PREPARING_REBALANCING
 
 
-def test_a_state_that_is_none_is_answered_with_those_there_are() -> None:
+def test_an_invalid_state_is_rejected() -> None:
     with pytest.raises(ActionError, match=r"Invalid group state 'busy': expected one of .*stable"):
         parse_enum(ConsumerGroupState, "busy", "group state")
 

@@ -106,7 +106,7 @@ def test_dumps_show_segments_batches_records_and_entries(files: dict[str, bytes]
     assert [(row["index"], row["offset"]) for row in dump_indexes(disk, segments)] == [("offset", 2), ("time", 2)]
 
 
-def test_a_torn_end_is_not_called_damage(files: dict[str, bytes]) -> None:
+def test_a_torn_end_is_not_damage(files: dict[str, bytes]) -> None:
     files[LOG] = files[LOG][:-5]
     (found,) = findings(files)
     assert not found.damage
@@ -114,7 +114,7 @@ def test_a_torn_end_is_not_called_damage(files: dict[str, bytes]) -> None:
     assert "The next start truncates it" in found.next_step
 
 
-def test_rot_in_the_middle_is_damage_that_names_what_lives_behind_it(files: dict[str, bytes]) -> None:
+def test_damage_in_the_middle_names_the_next_valid_batch(files: dict[str, bytes]) -> None:
     rotten = bytearray(files[LOG])
     rotten[len(FIRST) + 70] ^= 1
     files[LOG] = bytes(rotten)
@@ -125,7 +125,7 @@ def test_rot_in_the_middle_is_damage_that_names_what_lives_behind_it(files: dict
     assert not any(finding.damage for finding in derived)
 
 
-def test_a_bad_end_of_a_segment_that_others_follow_is_damage(files: dict[str, bytes]) -> None:
+def test_a_torn_end_of_a_closed_segment_is_damage(files: dict[str, bytes]) -> None:
     files[LOG] = files[LOG][:-5]
     for ending, content in (
         ("log", encode_batch([Record(value=b"n")], base_offset=4)),
@@ -138,26 +138,26 @@ def test_a_bad_end_of_a_segment_that_others_follow_is_damage(files: dict[str, by
     assert "more segments follow" in found.problem
 
 
-def test_a_missing_or_lying_index_is_mended_at_start(files: dict[str, bytes]) -> None:
+def test_a_missing_or_wrong_index_is_rebuilt_at_start(files: dict[str, bytes]) -> None:
     del files[TIMEINDEX]
     files[INDEX] = OFFSET_ENTRY.pack(1, len(FIRST))
     assert [(finding.file, finding.damage) for finding in findings(files)] == [(INDEX, False), (TIMEINDEX, False)]
 
 
-def test_an_index_of_half_an_entry_is_told_apart(files: dict[str, bytes]) -> None:
+def test_an_index_with_an_incomplete_entry_is_reported(files: dict[str, bytes]) -> None:
     files[INDEX] += b"\x00"
     (found,) = findings(files)
     assert "are not whole entries" in found.problem
 
 
-def test_segments_must_join(files: dict[str, bytes]) -> None:
+def test_segments_must_be_contiguous(files: dict[str, bytes]) -> None:
     later = encode_batch([Record(timestamp=14, value=b"e")], base_offset=9)
     files[f"{FOLDER}/{9:020d}.log"] = later
     problems = [each.problem for each in findings(files) if each.damage]
     assert problems == ["ends at offset 3, but the next segment starts at 9: offsets 4 to 8 are missing"]
 
 
-def test_listed_segments_are_missed_unless_the_log_begins_behind_them(files: dict[str, bytes]) -> None:
+def test_listed_segments_above_the_log_start_must_exist(files: dict[str, bytes]) -> None:
     disk = SimDisk()
     disk.make_folder("/list")
     listed = SegmentList(disk, "/list")

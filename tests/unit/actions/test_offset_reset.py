@@ -7,13 +7,13 @@ from penstock.actions.positions import AtOffset, AtTime, Earliest, Latest
 STATE = PartitionState("orders", 0, committed=50, earliest=10, latest=100, at_time=70)
 
 
-def test_topics_are_named_whole_or_by_partition() -> None:
+def test_a_topic_is_parsed_with_or_without_partitions() -> None:
     assert parse_topic_partitions(["a", "b:0,2", "b:5"]) == {"a": None, "b": {0, 2, 5}}
     assert parse_topic_partitions(["a", "a:0"]) == {"a": None}
 
 
 @pytest.mark.parametrize("text", ["", ":0", "a:", "a:x", "a:1,"])
-def test_what_names_no_partitions_is_refused(text: str) -> None:
+def test_an_invalid_topic_is_rejected(text: str) -> None:
     with pytest.raises(ActionError, match="orders:0,2"):
         parse_topic_partitions([text])
 
@@ -30,17 +30,17 @@ def test_each_target_has_its_offset(target: Target, new: int) -> None:
 @pytest.mark.parametrize(
     ("target", "new"), [(AtOffset(5), 10), (AtOffset(500), 100), (ShiftBy(-90), 10), (ShiftBy(90), 100)]
 )
-def test_what_lies_outside_the_log_goes_to_its_nearest_end(target: Target, new: int) -> None:
+def test_an_offset_outside_the_log_is_moved_to_the_nearest_end(target: Target, new: int) -> None:
     move = plan_reset(STATE, target)
     assert move.new == new
     assert "is outside 10 to 100" in move.note
 
 
-def test_a_time_behind_the_last_record_is_the_end() -> None:
+def test_a_time_after_the_last_record_is_the_end() -> None:
     move = plan_reset(STATE._replace(at_time=None), AtTime(1))
     assert (move.new, move.note) == (100, "no record is that new: moved to the end")
 
 
-def test_a_shift_needs_something_to_count_from() -> None:
+def test_a_shift_needs_a_committed_offset() -> None:
     with pytest.raises(ActionError, match="Cannot shift the offset of orders-0: the group has committed none"):
         plan_reset(STATE._replace(committed=None), ShiftBy(1))

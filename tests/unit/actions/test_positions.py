@@ -32,27 +32,27 @@ NOW_MS = 1_800_000_000_000
         ("2023-11-15T00:13:20+02:00", AtTime(1_700_000_000_000)),
     ],
 )
-def test_each_way_to_say_where(text: str, position: Position) -> None:
+def test_each_form_of_a_position_is_parsed(text: str, position: Position) -> None:
     assert parse_position(text, now_ms=NOW_MS) == position
     assert type(parse_position(text, now_ms=NOW_MS)) is type(position)
 
 
-def test_a_moment_without_a_zone_is_local_time() -> None:
+def test_a_time_without_a_zone_is_local_time() -> None:
     local = datetime(2023, 11, 14, 12, 0).astimezone()
     assert parse_position("2023-11-14T12:00", now_ms=NOW_MS) == AtTime(int(local.timestamp() * 1000))
 
 
 @pytest.mark.parametrize("text", ["", "soon", "5 weeks", "--3", "2023-13-01"])
-def test_anything_else_is_refused_with_the_ways_that_there_are(text: str) -> None:
+def test_an_invalid_position_is_rejected(text: str) -> None:
     with pytest.raises(ActionError, match="expected earliest, latest, an offset"):
         parse_position(text, now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize(("text", "milliseconds"), [("90s", 90_000), ("5m", 300_000), (" 1H ", 3_600_000), ("0ms", 0)])
-def test_a_length_of_time_is_read(text: str, milliseconds: int) -> None:
+def test_a_duration_is_parsed(text: str, milliseconds: int) -> None:
     assert parse_duration_ms(text) == milliseconds
 
 
-def test_what_is_no_length_of_time_is_refused() -> None:
+def test_an_invalid_duration_is_rejected() -> None:
     with pytest.raises(ActionError, match="Invalid duration 'soon'"):
         parse_duration_ms("soon")

@@ -56,7 +56,7 @@ def test_what_consume_prints_as_json_produce_reads_back(
     assert parse_json_line(line) == record._replace(offset=None, topic=None)
 
 
-def test_json_that_is_not_text_is_a_value_in_its_own_right() -> None:
+def test_other_json_is_a_value_as_it_stands() -> None:
     assert parse_json_line(b'{"value": {"id": 7}}').value == b'{"id": 7}'
 
 
@@ -72,12 +72,12 @@ def test_json_that_is_not_text_is_a_value_in_its_own_right() -> None:
         (b'{"value": {"base64": "*"}}', "base64"),
     ],
 )
-def test_a_line_that_is_no_record_is_refused(line: bytes, complaint: str) -> None:
+def test_an_invalid_line_is_rejected(line: bytes, complaint: str) -> None:
     with pytest.raises(ActionError, match=complaint):
         parse_json_line(line)
 
 
-def test_text_shows_what_the_shape_asks_for() -> None:
+def test_text_has_the_fields_of_the_layout() -> None:
     record = LineRecord(b"k", b"v", [("a", b"1"), ("b", None)], 0, 3, 42, "orders")
     assert render_text_line(record, TextLayout()) == b"v\n"
     assert render_text_line(record, TextLayout(keys=True, key_separator="=")) == b"k=v\n"
@@ -85,11 +85,11 @@ def test_text_shows_what_the_shape_asks_for() -> None:
     assert render_text_line(record, everything) == b"1970-01-01T00:00:00.000Z\t3:42\ta=1,b=null\tk\tv\n"
 
 
-def test_a_tombstone_is_shown_as_null() -> None:
+def test_a_tombstone_is_rendered_as_null() -> None:
     assert render_text_line(LineRecord(None, None), TextLayout(keys=True)) == b"null\tnull\n"
     assert json.loads(render_json_line(LineRecord(None, None)))["value"] is None
 
 
-def test_a_timestamp_that_no_calendar_holds_is_shown_as_a_number() -> None:
+def test_a_timestamp_outside_the_calendar_is_rendered_as_a_number() -> None:
     assert render_timestamp(2**62) == str(2**62)
     assert render_timestamp(None) == "-"

@@ -26,7 +26,7 @@ NOTHING: dict[str, Any] = {
         ({"to_datetime": "1970-01-01T00:00:01Z"}, AtTime(1000)),
     ],
 )
-def test_each_target_is_understood(given: dict[str, Any], target: Target) -> None:
+def test_each_target_is_parsed(given: dict[str, Any], target: Target) -> None:
     assert parse_target(**NOTHING | given) == target
 
 
@@ -37,6 +37,6 @@ def test_there_is_exactly_one_target(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["latest", "42", "tomorrow"])
-def test_what_is_no_time_is_refused_by_to_datetime(text: str) -> None:
+def test_to_datetime_rejects_other_positions(text: str) -> None:
     with pytest.raises(ActionError, match=f"Invalid time '{text}'"):
         parse_target(**NOTHING | {"to_datetime": text})

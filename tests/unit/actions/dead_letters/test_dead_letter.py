@@ -27,30 +27,30 @@ def letter(error: Exception, *, key: bytes | None = b"k", value: bytes | None = 
 STRANGER = parse_dead_letter(LineRecord(None, b"hello", [("a", b"b")], 1, 0, 0, "orders.dlq"))
 
 
-def test_a_letter_has_its_own_headers_back() -> None:
+def test_a_dead_letter_has_its_original_headers() -> None:
     assert list(letter(ValueError()).record.headers) == OWN
 
 
-def test_a_record_that_no_worker_gave_up_is_shown_as_it_is() -> None:
+def test_a_record_without_a_death_is_rendered_unchanged() -> None:
     assert STRANGER.death is None
     assert dead_letter_row(STRANGER) == {"partition": 0, "offset": 0, "key": None}
     assert json.loads(render_json(STRANGER))["death"] is None
     assert "hello" in render_text(STRANGER)
 
 
-def test_a_row_says_where_from_and_why() -> None:
+def test_a_row_has_the_source_and_the_error() -> None:
     row = dead_letter_row(letter(ValueError("no\nprice")))
     assert (row["source"], row["error"], row["message"]) == ("orders-2@41", "ValueError", "no price")
     assert (row["failed"], row["attempts"]) == ("1970-01-01T00:00:01.000Z", 3)
 
 
-def test_json_holds_the_record_and_its_death() -> None:
+def test_json_has_the_record_and_its_death() -> None:
     read = json.loads(render_json(letter(ValueError("no price"))))
     assert (read["key"], read["value"], read["headers"]) == ("k", "v", [["trace", "1"]])
     assert (read["death"]["topic"], read["death"]["error_message"]) == ("orders", "no price")
 
 
-def test_the_full_text_holds_the_trace() -> None:
+def test_the_full_text_has_the_trace() -> None:
     text = render_text(letter(ValueError("no price")))
     assert "  error     ValueError: no price" in text
     assert "  | ValueError: no price" in text
@@ -73,12 +73,12 @@ def test_the_full_text_holds_the_trace() -> None:
         (Filter(offsets=(5,)), False),
     ],
 )
-def test_filters_let_through_what_they_name(wanted: Filter, passes: bool) -> None:
+def test_a_filter_matches_its_conditions(wanted: Filter, passes: bool) -> None:
     error = json.JSONDecodeError("Expecting value", "{bad", 0)
     assert wanted.matches(letter(error, value=b"{bad")) is passes
 
 
-def test_a_record_without_a_death_passes_no_filter_by_error() -> None:
+def test_a_record_without_a_death_matches_no_error() -> None:
     assert not Filter(error="ValueError").matches(STRANGER)
     assert Filter().matches_all
     assert not Filter(key="").matches_all

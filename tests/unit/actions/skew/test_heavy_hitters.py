@@ -13,7 +13,7 @@ def test_few_keys_are_counted_exactly() -> None:
     assert [(heavy.key, heavy.count, heavy.overcount) for heavy in sketch.heaviest(2)] == [("a", 3, 0), ("b", 2, 0)]
 
 
-def test_a_weight_counts_as_many() -> None:
+def test_a_weight_counts_several_times() -> None:
     sketch = SpaceSaving[str](2)
     sketch.add("small", 1)
     sketch.add("large", 1000)

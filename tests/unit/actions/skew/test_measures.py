@@ -9,7 +9,7 @@ def test_even_loads_are_even() -> None:
     assert abs(gini([5, 5, 5])) < 1e-9
 
 
-def test_one_partition_that_carries_all_shows_in_both() -> None:
+def test_one_loaded_partition_raises_both_measures() -> None:
     assert max_over_mean([0, 0, 0, 8]) == 4
     assert gini([0, 0, 0, 8]) == 0.75
 
