@@ -37,7 +37,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 def open_secured_socket(
     host: str, port: int, security: Mapping[str, str], *, timeout_s: float = CONNECT_TIMEOUT_S
 ) -> socket.socket:
-    """Connect, and complete the TLS and SASL handshakes that the properties ask for."""
+    """Connect, and complete the TLS and SASL handshakes that the properties require."""
     if security.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
         opened = socket.create_connection((host, port), timeout=timeout_s)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -54,7 +54,7 @@ def open_secured_socket(
 def check_reachable(connection: Connection, *, open_socket: Callable[[str, int], socket.socket] = open_socket) -> None:
     """Return if any address accepts a connection; otherwise raise the error of the last one.
 
-    librdkafka reports a refused connection only after its timeout. This check reports it at once.
+    librdkafka reports a refused connection only after its timeout. This check reports it immediately.
     """
     problem: ActionError | None = None
     for host, port in connection.addresses:

@@ -29,7 +29,7 @@ def create_topics(
     created: Callable[[str], None],
     exists: Callable[[str], None] | None = None,
 ) -> None:
-    """Create topics; `created` is called with each name. With `exists`, an existing topic is no error.
+    """Create topics; `created` is called with each name. With `exists`, an existing topic is not an error.
 
     -1 stands for the broker's default of partitions or replication factor.
     """
@@ -61,7 +61,7 @@ def add_partitions(admin: "AdminClient", name: str, total: int) -> None:
 
 
 def list_topics(admin: "AdminClient", *, internal: bool) -> list[Row]:
-    """Return a row per topic; internal topics only if asked for."""
+    """Return a row per topic; internal topics only if `internal` is set."""
     names = sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics)
     return [
         {

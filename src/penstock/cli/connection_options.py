@@ -1,7 +1,7 @@
 """The options of commands that connect to a cluster: --bootstrap, --command-config and -X.
 
 A command declares a parameter of type `Connection`; `add_to` replaces it by the three options and passes the value.
-A command that runs a pipeline declares a `PipelineConnection`, because a pipeline has a default of its own.
+A command that runs a pipeline declares a `PipelineConnection`, because the spec of a pipeline has its own default.
 """
 
 import functools

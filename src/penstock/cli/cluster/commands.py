@@ -26,7 +26,7 @@ SetOption = Annotated[
 RacksOption = Annotated[str, typer.Option("--racks", metavar="A,B,C", help="Comma-separated racks of the nodes.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 WaitOption = Annotated[
-    bool, typer.Option("--wait/--no-wait", help="Show progress until all replicas have moved, or return at once.")
+    bool, typer.Option("--wait/--no-wait", help="Show progress until all replicas have moved, or return immediately.")
 ]
 NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Node id.", show_default=False)]
 
