@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.cli.cluster.files import NodePlan, plan, write
+from penstock.actions.cluster.config_files import NodePlan, plan, write
 from tests.chaos.proxy import Proxy, ProxyThread
 from tests.support.ports import free_ports
 

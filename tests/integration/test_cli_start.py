@@ -100,7 +100,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--set", "num.partitions"], "key=value"),
+        (["--set", "num.partitions"], "NAME=VALUE"),
         (["--set", "num.partitions=many"], "num.partitions"),
         (["--set", "num.partition=3"], "num.partitions"),
         (["--config", "nowhere.properties"], "nowhere.properties"),

@@ -45,7 +45,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     with Wire(group_broker.bootstrap) as wire:
         producer = wire.begin(topic)
         assert "Empty" in done("txn", "list", "--pattern", f"{topic}", *at).out
-        assert "nothing open" in refused("txn", "abort", topic, *at)
+        assert "no open transaction" in refused("txn", "abort", topic, *at)
         assert wire.produce(producer, topic, 0, "x") == 0
         assert wire.produce(producer, topic, 1, "x") == 0
         (row,) = done("txn", "list", "--state", "Ongoing", "--format", "json", *at).json()
@@ -90,14 +90,14 @@ def test_what_no_coordinator_will_end_is_found_and_aborted() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("describe", "no-such-id"), "'penstock txn list' shows"),
-        (("abort", "no-such-id"), "'penstock txn list' shows"),
-        (("abort",), "Say what to abort"),
-        (("abort", "--topic", "t"), "Say what to abort"),
-        (("list", "--state", "Sleeping"), "There is no state Sleeping"),
-        (("list", "--running-for", "soon"), "--running-for does not understand 'soon'"),
+        (("describe", "no-such-id"), "Run 'penstock txn list'"),
+        (("abort", "no-such-id"), "Run 'penstock txn list'"),
+        (("abort",), "Pass either a transactional id"),
+        (("abort", "--topic", "t"), "Pass either a transactional id"),
+        (("list", "--state", "Sleeping"), "Invalid transaction state 'Sleeping'"),
+        (("list", "--running-for", "soon"), "Invalid duration 'soon'"),
         (("list", "--pattern", "("), "invalid regular expression"),
-        (("find-hanging", "--topic", "no-such-topic"), "There is no topic no-such-topic"),
+        (("find-hanging", "--topic", "no-such-topic"), "Topic 'no-such-topic' does not exist"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(at: tuple[str, str], words: tuple[str, ...], said: str) -> None:

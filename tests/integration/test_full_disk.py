@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.cli.checks import check_brokers
-from penstock.cli.cluster.view import broker_rows, health
+from penstock.actions.cluster.status import broker_rows, find_problems
+from penstock.actions.connection import Connection
+from penstock.actions.doctor import check_brokers
 from tests.support.eventually import eventually
 from tests.support.limited_node import MARKER_SUFFIX
 from tests.support.penstock_cluster import PenstockCluster
@@ -141,9 +142,10 @@ def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedC
         eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2]] * 3, what="a set without that node")
         assert [leader for leader, _ in cluster.state("orders")] == [1, 2, 1]
         writer.more_everywhere()
-        assert {row["node"]: row["state"] for row in broker_rows(cluster.bootstrap)}[FULL] == "up, read-only"
-        assert any(f"Node {FULL} is read-only" in line for line in health(cluster.bootstrap))
-        assert [each.state for each in check_brokers(cluster.bootstrap) if each.check == "disks"] == ["wrong"]
+        connection = Connection(cluster.bootstrap)
+        assert {row["node"]: row["state"] for row in broker_rows(connection)}[FULL] == "up, read-only"
+        assert any(f"Node {FULL} is read-only" in line for line in find_problems(connection))
+        assert [each.state for each in check_brokers(connection) if each.check == "disks"] == ["wrong"]
         cluster.free(FULL)
         eventually(lambda: [isr for _, isr in cluster.state("orders")] == [[1, 2, 3]] * 3, what="its return")
         writer.more_everywhere()

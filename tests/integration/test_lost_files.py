@@ -93,7 +93,7 @@ def test_a_single_replica_is_offline_until_the_loss_is_accepted() -> None:
         cluster.stop(1)
         words = ["log", "accept-loss", "--data", str(cluster.data(1)), f"{topic.name}-0"]
         looked = run(*words)
-        assert f"to be given up: offsets {first} to {end - 1}" in looked and "Nothing was changed" in looked
+        assert f"to be given up: offsets {first} to {end - 1}" in looked and "nothing was changed" in looked
         assert f"given up: offsets {first} to {end - 1}" in run(*words, "--yes")
         cluster.restart(1)
         topic.acked = {place: value for place, value in acked.items() if not first <= place[1] < end}

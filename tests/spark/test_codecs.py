@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from penstock.cli.letters import open_letter
-from penstock.cli.record_lines import LineRecord
+from penstock.actions.dead_letters.dead_letter import parse_dead_letter
+from penstock.actions.record_format import LineRecord
 from penstock_spark.codecs import Avro, Json, Protobuf, Schemas, accepted, decoded, letters
 from penstock_spark.codecs.schemas import sealed
 from tests.spark.log import Log
@@ -167,7 +167,7 @@ def test_dead_letters_are_read_by_the_dlq_commands(spark: SparkSession, log: Log
     writer.option("topic", dead).mode("append").save()
     [row] = reader.options(subscribe=dead, includeHeaders="true").load().collect()
     headers = [(one.key, bytes(one.value)) for one in row.headers]
-    letter = open_letter(LineRecord(bytes(row.key), bytes(row.value), headers))
+    letter = parse_dead_letter(LineRecord(bytes(row.key), bytes(row.value), headers))
     assert letter.death is not None and bytes(row.value) == b"rubbish"
     assert (letter.death.topic, letter.death.partition, letter.death.offset) == (source, 0, 1)
     assert (letter.death.error_class, letter.death.group) == ("NotJson", "test")

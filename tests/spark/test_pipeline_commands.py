@@ -61,7 +61,7 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
         if running.poll() is None:
             os.kill(running.pid, signal.SIGKILL)
     assert running.returncode == 0, said
-    assert "stopped; the next run goes on from here" in said
+    assert "stopped; the next run continues from here" in said
     where = [str(project), "-b", log.bootstrap]
     status = penstock("status", str(project))
     assert "test: stopped (continuous" in status.stdout and "keep" in status.stdout
@@ -80,9 +80,9 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
         (["run", "PROJECT", "--provider", "jvn"], "there is no provider 'jvn'"),
         (["run", "PROJECT", "-b", "127.0.0.1:1"], "127.0.0.1:1"),
         (["run", "PROJECT", "--set", "penstock.triger=1s"], "Did you mean 'penstock.trigger'"),
-        (["replay", "PROJECT"], "say where to begin"),
-        (["replay", "PROJECT", "--from-offset", "x"], "--from-offset does not understand 'x'"),
-        (["status", "PROJECT"], "has not run with the storage"),
+        (["replay", "PROJECT"], "Pass either --from-timestamp or --from-offset"),
+        (["replay", "PROJECT", "--from-offset", "x"], "Invalid offset 'x'"),
+        (["status", "PROJECT"], "has not run with storage"),
         (["compact", "PROJECT/none", "--as", "delta"], "there is no Delta table"),
         (["compact", "PROJECT/none", "--as", "orc"], "the lake has no format 'orc'"),
     ],

@@ -1,6 +1,6 @@
-"""The command line: one file per group of commands, over the public protocol.
+"""The command line: one file per group of commands.
 
-`main.py` is the tree. Only `start` runs a broker and only `log` opens its files; every other
-command is a client like any other and works against any Kafka cluster. Heavy imports stay
-inside the functions that need them, so that help and mistakes answer at once.
+`main.py` is the command tree. A command parses options, calls `penstock.actions` and prints. Only `start`, `cluster
+start` and `demo` run brokers, and only `log` opens their files; every other command is a client of any Kafka cluster.
+Slow imports are inside functions, so that help and usage errors appear without delay.
 """

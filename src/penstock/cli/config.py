@@ -1,136 +1,98 @@
-"""penstock config: read and change the settings of topics and brokers while they run."""
+"""penstock config: get, set and unset the configuration of topics and brokers."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, open_admin, parse_pairs, wait
+from penstock.actions.configs import ConfigEntry, Resource, ResourceType, alter_config, describe_config
+from penstock.actions.connection import Connection
+from penstock.cli.arguments import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
 app = typer.Typer(
-    help="Read and change settings of topics and brokers.",
+    help="Get and set the configuration of topics and brokers.",
     epilog="Example: penstock config set --topic orders retention.ms=86400000",
     no_args_is_help=True,
 )
 
-TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="NAME", help="The settings of this topic.")]
-BrokerOption = Annotated[str | None, typer.Option("--broker", metavar="ID", help="The settings of this one broker.")]
-ClusterOption = Annotated[bool, typer.Option("--cluster", help="What is set for all brokers together.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", "-t", metavar="NAME", help="Configuration of a topic.")]
+BrokerOption = Annotated[str | None, typer.Option("--broker", metavar="ID", help="Configuration of one broker.")]
+ClusterOption = Annotated[bool, typer.Option("--cluster", help="Configuration of all brokers.")]
 
 
 @app.command("get", epilog="Example: penstock config get --topic orders --all")
 def get(
+    connection: Connection,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[OPTION]...", help="Only these options.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="[OPTION]...", help="Option names; all that are set by default.", show_default=False),
     ] = None,
     topic: TopicOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
-    all_options: Annotated[bool, typer.Option("--all", "-a", help="Show defaults too, not only what was set.")] = False,
+    all_options: Annotated[bool, typer.Option("--all", "-a", help="Include options with their default value.")] = False,
     format: FormatOption = Format.TABLE,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show settings, where each comes from, and whether it can change while the broker runs."""
-    entries = _describe(bootstrap, _whose(topic, broker, cluster))
+    """Show options with their value and source, and whether they can change at run time."""
+    entries = describe_config(connection, _resource(topic, broker, cluster))
     unknown = [name for name in names or [] if name not in entries]
     if unknown:
-        raise CommandError(f"There is no option {', '.join(unknown)} here: 'penstock config get --all' lists them.")
+        raise CommandError(
+            f"Unknown option '{', '.join(unknown)}'. Run 'penstock config get --all' to list the options."
+        )
     rows = [_row(entry) for name, entry in sorted(entries.items()) if not names or name in names]
     shown = rows if names or all_options else [row for row in rows if row["source"] != "default"]
     show(shown, ["option", "value", "source", "read_only"], format)
     if format is Format.TABLE and len(shown) < len(rows) and not names:
-        typer.echo(f"{len(rows) - len(shown)} options stand at their default; --all shows them.", err=True)
+        typer.echo(f"{len(rows) - len(shown)} options have their default value. Pass --all to show them.", err=True)
 
 
 @app.command("set", epilog="Example: penstock config set --topic orders retention.ms=86400000 cleanup.policy=delete")
 def set_options(
-    pairs: Annotated[list[str], typer.Argument(metavar="OPTION=VALUE...", show_default=False)],
+    connection: Connection,
+    pairs: Annotated[list[str], typer.Argument(metavar="OPTION=VALUE...", help="New values.", show_default=False)],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Set options. They hold at once, without a restart."""
-    values = parse_pairs(pairs, option="retention.ms=86400000")
-    _alter(bootstrap, _whose(topic, broker, cluster), values)
+    """Set options. They take effect without a restart."""
+    values = parse_pairs(pairs, example="retention.ms=86400000")
+    alter_config(connection, _resource(topic, broker, cluster), values)
     for name, value in values.items():
         typer.echo(f"set {name}={value}")
 
 
 @app.command("unset", epilog="Example: penstock config unset --topic orders retention.ms")
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="OPTION...", show_default=False)],
+    connection: Connection,
+    names: Annotated[list[str], typer.Argument(metavar="OPTION...", help="Option names.", show_default=False)],
     topic: TopicOption = None,
     broker: BrokerOption = None,
     cluster: ClusterOption = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Take options back to their default."""
-    _alter(bootstrap, _whose(topic, broker, cluster), dict.fromkeys(names))
+    """Restore the default value of options."""
+    alter_config(connection, _resource(topic, broker, cluster), dict.fromkeys(names))
     for name in names:
         typer.echo(f"unset {name}")
 
 
-class _Whose(NamedTuple):
-    """Whose settings: a topic's, a broker's, or with an empty name those of all brokers."""
-
-    is_topic: bool
-    name: str
-
-
-def _whose(topic: str | None, broker: str | None, cluster: bool) -> _Whose:
+def _resource(topic: str | None, broker: str | None, cluster: bool) -> Resource:
     if [bool(topic), bool(broker), cluster].count(True) != 1:
-        raise CommandError("Say whose settings: one of --topic NAME, --broker ID or --cluster.")
-    if broker and not broker.isdigit():
-        raise CommandError(f"'{broker}' is no broker: --broker takes its id, a number.")
-    return _Whose(bool(topic), topic or broker or "")
+        raise CommandError("Pass exactly one of --topic NAME, --broker ID or --cluster.")
+    if topic:
+        return Resource(ResourceType.TOPIC, topic)
+    if broker:
+        if not broker.isdigit():
+            raise CommandError(f"Invalid broker id '{broker}': expected a number.")
+        return Resource(ResourceType.BROKER, broker)
+    return Resource(ResourceType.CLUSTER)
 
 
-def _resource(whose: _Whose) -> Any:
-    from confluent_kafka.admin import ConfigResource
-
-    return ConfigResource(ConfigResource.Type.TOPIC if whose.is_topic else ConfigResource.Type.BROKER, whose.name)
-
-
-def _describe(bootstrap: str, whose: _Whose) -> dict[str, Any]:
-    if not whose.name:
-        from penstock.cli import cluster_config
-
-        return cluster_config.describe(bootstrap)
-    resource = _resource(whose)
-    # Held in a name: the library gives up its requests when the client object goes.
-    admin = open_admin(bootstrap)
-    return wait(admin.describe_configs([resource])[resource], about=whose.name)
-
-
-def _alter(bootstrap: str, whose: _Whose, values: Mapping[str, str | None]) -> None:
-    if not whose.name:
-        from penstock.cli import cluster_config
-
-        cluster_config.alter(bootstrap, values)
-        return
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry
-
-    resource = _resource(whose)
-    for name, value in values.items():
-        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-        resource.add_incremental_config(ConfigEntry(name, value, incremental_operation=operation))
-    admin = open_admin(bootstrap)
-    wait(admin.incremental_alter_configs([resource])[resource], about=whose.name)
-
-
-def _row(entry: Any) -> dict[str, Any]:
-    from confluent_kafka.admin import ConfigSource
-
-    try:
-        source = ConfigSource(entry.source).name.removesuffix("_CONFIG").replace("_", " ").lower()
-    except ValueError:
-        source = str(entry.source)
+def _row(entry: ConfigEntry) -> dict[str, Any]:
     return {
         "option": entry.name,
         "value": "(hidden)" if entry.is_sensitive else entry.value,
-        "source": source,
-        "read_only": bool(entry.is_read_only),
+        "source": entry.source,
+        "read_only": entry.is_read_only,
     }

@@ -1,7 +1,7 @@
-"""penstock demo: a broker, orders flowing into it, a Spark pipeline over them, and its results on the screen.
+"""penstock demo: run a broker, a producer of sample orders and a Spark pipeline, and print its results.
 
-The broker is usable from its ready line on; Spark, which takes longer to fetch and to start, joins it. Each part is a
-process of its own, so that what fails says so while the others go on. Ctrl-C stops them in order, the broker last.
+Each part is a separate process, so that one can fail without the others. The broker accepts clients from its ready
+line on, while Spark is installed and started. Ctrl-C stops the processes in order, the broker last.
 """
 
 import json
@@ -33,35 +33,41 @@ SUMMARY_EVERY_S = 10.0
 
 def demo(
     context: typer.Context,
-    data: Annotated[Path, typer.Option("--data", "-d", metavar="DIR", help="Where records live.")] = Path("./data"),
+    data: Annotated[Path, typer.Option("--data", "-d", metavar="DIR", help="Data folder.")] = Path("./data"),
     port: Annotated[
-        int, typer.Option("--port", "-p", min=0, max=65535, help="Where to listen; 0: a free port.")
+        int, typer.Option("--port", "-p", min=0, max=65535, help="Port to listen on; 0 picks a free one.")
     ] = 9092,
     pipeline: Annotated[
         Path | None,
         typer.Option(
-            "--pipeline", metavar="DIR", help="Pipeline to run; the folder contains a generate.py. [default: orders]"
+            "--pipeline",
+            metavar="DIR",
+            help="Folder of the pipeline, with a generate.py in it.",
+            show_default="the orders example",
         ),
     ] = None,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Orders a second.")] = 20.0,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, metavar="N", help="Number of orders per second.")] = 20.0,
     set_up: Annotated[
-        str | None, typer.Option("--set-up", metavar="COMMAND", help="What installs Spark, if it is missing.")
+        str | None, typer.Option("--set-up", metavar="COMMAND", help="Command that installs Spark if it is missing.")
     ] = None,
 ) -> None:
-    """Show it all at work on this machine. More options go to the broker, as for penstock start."""
+    """Run a broker with a sample producer and a Spark pipeline.
+
+    Other options are passed to the broker, as for 'penstock start'.
+    """
     pipeline = pipeline or _orders_pipeline()
     if not (pipeline / "generate.py").is_file():
-        raise CommandError(f"{pipeline} contains no generate.py: pass the folder of a demo pipeline with --pipeline.")
-    show = Demo(data, pipeline, rate)
+        raise CommandError(f"{pipeline} has no generate.py. Pass the folder of a demo pipeline with --pipeline.")
+    running = Demo(data, pipeline, rate)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: show.stop())
+        signal.signal(number, lambda *_: running.stop())
     try:
-        show.start_broker(["--port", str(port), *context.args])
-        show.start_orders()
-        show.start_spark(set_up)
-        show.watch()
+        running.start_broker(["--port", str(port), *context.args])
+        running.start_orders()
+        running.start_spark(set_up)
+        running.watch()
     finally:
-        show.end()
+        running.end()
 
 
 class Demo:
@@ -76,7 +82,7 @@ class Demo:
         self._spark: subprocess.Popen[str] | None = None
         self._set_up: subprocess.Popen[str] | None = None
         self._bootstrap = ""
-        self._said = ""
+        self._last_summary = ""
 
     def stop(self) -> None:
         self._stopping.set()
@@ -87,59 +93,59 @@ class Demo:
         assert self._broker.stdout is not None
         for line in self._broker.stdout:
             if line.startswith("ready "):
-                # Exactly the broker's own line: scripts wait for it.
+                # The line of the broker, unchanged: scripts wait for it.
                 print(line.rstrip(), flush=True)
                 self._bootstrap = line.split()[1]
                 break
         if not self._bootstrap:
-            raise CommandError("the broker did not start; its reason stands above")
+            raise CommandError("The broker did not start. See its error above.")
         threading.Thread(target=_drain, args=(self._broker.stdout,), daemon=True).start()
-        say("the broker is up: any Kafka client can use it now")
+        say("the broker is ready for any Kafka client")
 
     def start_orders(self) -> None:
         from confluent_kafka.admin import AdminClient
 
         topics = AdminClient({"bootstrap.servers": self._bootstrap}).list_topics(timeout=15).topics
         if "orders" not in topics:
-            # Checkpoints of another life of the broker would point into topics that are gone.
+            # Checkpoints of an earlier data folder would refer to topics that do not exist.
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True, exist_ok=True)
         script = str(self._pipeline / "generate.py")
         command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate)]
         self._orders = self._process(command, self._log("generate.log"))
-        say(f"sample orders flow into the topic 'orders', about {self._rate:g} a second")
-        say(f"look:  {_me()} consume orders --follow --bootstrap {self._bootstrap}")
+        say(f"producing about {self._rate:g} sample orders per second to the topic 'orders'")
+        say(f"try: {_program()} consume orders --follow --bootstrap {self._bootstrap}")
 
     def start_spark(self, set_up: str | None) -> None:
         if not self._install(set_up):
             return
-        say("Spark is starting; its first results take half a minute or so")
+        say("starting Spark; the first results take about half a minute")
         command = ["pipeline", "run", str(self._pipeline), "--continuous", "--bootstrap", self._bootstrap]
         self._spark = self._penstock([*command, "--storage", str(self._folder)], self._log("pipeline.log"))
 
     def _install(self, set_up: str | None) -> bool:
-        """Fetch Spark if it is missing. True if it is there."""
+        """Install Spark if it is missing; return whether it is installed."""
         if all(find_spec(name) is not None for name in NEEDED):
             return True
         if set_up is None:
-            say("Spark is not installed, so the pipeline does not run: pip install 'penstock[spark]'")
+            say("Spark is not installed, so the pipeline is not started. Run: pip install 'penstock[spark]'")
             return False
-        say("Spark is being fetched, once: pyspark alone is a download of 491 MB. The broker serves meanwhile.")
+        say("installing Spark (pyspark is a download of 491 MB); the broker is available meanwhile")
         self._set_up = self._process(shlex.split(set_up), self._log("set-up.log"))
         began = time.monotonic()
         while self._set_up.poll() is None and not self._stopping.wait(1):
             if int(time.monotonic() - began) % 20 == 0:
-                say(f"... still fetching Spark ({time.monotonic() - began:.0f} s)")
+                say(f"... still installing Spark ({time.monotonic() - began:.0f} s)")
         if self._stopping.is_set():
             return False
         if self._set_up.returncode != 0:
-            say(f"Spark could not be set up; the reason is in {self._folder / 'set-up.log'}. The broker goes on.")
+            say(f"Spark was not installed; see {self._folder / 'set-up.log'}. The broker keeps running.")
             return False
-        say(f"Spark is set up ({time.monotonic() - began:.0f} s)")
+        say(f"Spark is installed ({time.monotonic() - began:.0f} s)")
         return True
 
     def watch(self) -> None:
-        """Print results as they come, until somebody says stop or the broker ends."""
+        """Print results until Ctrl-C or until the broker exits."""
         consumer = self._consumer()
         summary_at = time.monotonic()
         try:
@@ -148,7 +154,7 @@ class Demo:
                 if message is not None and message.error() is None:
                     self._show_result(message)
                 if self._broker is not None and self._broker.poll() is not None:
-                    raise CommandError(f"the broker ended with code {self._broker.returncode}")
+                    raise CommandError(f"The broker exited with code {self._broker.returncode}.")
                 self._check_spark()
                 if time.monotonic() - summary_at >= SUMMARY_EVERY_S:
                     summary_at = time.monotonic()
@@ -189,18 +195,18 @@ class Demo:
         letters = sum(one["counted"].get("dead_letters", 0) for one in flows.values())
         lag = max((one["lag"] or 0 for one in flows.values()), default=0)
         text = f"pipeline: {read:,} orders read, {letters:,} dead letters, {lag:,} waiting"
-        if not self._said:
-            text += f"\nwhere to look next, with --bootstrap {self._bootstrap} where a broker is asked:"
+        if not self._last_summary:
+            text += f"\ncommands to try (add --bootstrap {self._bootstrap} to those of group and dlq):"
             for command in (
                 f"pipeline status {self._pipeline} --storage {self._folder}",
                 f"pipeline lag {self._pipeline} --storage {self._folder}",
                 "group lag spark-orders --watch",
                 "dlq show orders",
             ):
-                text += f"\n    {_me()} {command}"
+                text += f"\n    {_program()} {command}"
             text += f"\n    the Delta table {self._folder / 'lake' / 'orders'}, and docs/spark.md"
-        if text != self._said:
-            self._said = text
+        if text != self._last_summary:
+            self._last_summary = text
             say(text)
 
     def _state(self) -> dict[str, Any] | None:
@@ -212,14 +218,14 @@ class Demo:
     def _check_spark(self) -> None:
         if self._spark is not None and self._spark.poll() is not None:
             lines = (self._folder / "pipeline.log").read_text(errors="replace").strip().splitlines()
-            say(f"the pipeline ended: {lines[-1] if lines else 'it said nothing'}. The broker goes on; Ctrl-C ends it.")
+            say(f"the pipeline exited: {lines[-1] if lines else 'its log is empty'}. The broker keeps running.")
             self._spark = None
 
     def end(self) -> None:
-        """Those who write and read first, the broker last."""
+        """Stop the producer and the pipeline, then the broker."""
         if self._bootstrap:
             print(flush=True)
-            say("stopping: the pipeline finishes its batch, then the broker closes its files")
+            say("stopping the pipeline, then the broker")
         for process in (self._set_up, self._orders, self._spark, self._broker):
             _end(process)
         if self._bootstrap:
@@ -229,7 +235,7 @@ class Demo:
         return self._process([sys.executable, "-m", "penstock.cli.main", *command], stdout)
 
     def _process(self, command: list[str], stdout: "int | IO[str] | None") -> subprocess.Popen[str]:
-        # Ctrl-C reaches only this process, which then stops the others in order.
+        # In its own session, so that Ctrl-C reaches only this process, which then stops the others.
         stderr = subprocess.STDOUT if stdout is not None and stdout != subprocess.PIPE else None
         return subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True, start_new_session=True)
 
@@ -260,8 +266,8 @@ def _drain(stream: IO[str]) -> None:
         print(line.rstrip(), flush=True)
 
 
-def _me() -> str:
-    """How this command was called, so that what is shown can be copied."""
+def _program() -> str:
+    """Return the name under which this program was called, so that printed commands can be pasted."""
     called = Path(sys.argv[0])
     return str(called) if called.name == "penstock" else "penstock"
 

@@ -1,230 +1,208 @@
-"""penstock dlq: look at dead letters and send them back.
+"""penstock dlq: list, show and replay dead letters, which penstock.worker writes to `<topic>.dlq`.
 
-Reads what penstock.worker writes (`<topic>.dlq`). Looking belongs to no group and commits nothing.
-A replay shows what it would send and sends nothing unless --execute is given.
+Showing joins no group and commits nothing. A replay sends nothing unless --execute is given.
 """
 
 import sys
 import time
-from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, REQUEST_TIMEOUT_S, BootstrapOption, open_admin
-from penstock.cli.consume import Isolation, Reader, open_consumer
-from penstock.cli.errors import CommandError
+from penstock.actions.connection import Connection
+from penstock.actions.librdkafka import open_admin
+from penstock.actions.positions import Earliest, parse_position
+from penstock.actions.topic_reader import Isolation, TopicReader, open_consumer
 from penstock.cli.output import Format, FormatOption, show
-from penstock.cli.position import Earliest, parse_position
 from penstock.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from collections.abc import Sequence
 
-    from penstock.cli.letters import Filter, Letter
-    from penstock.cli.replay import Sender
+    from penstock.actions.dead_letters.dead_letter import DeadLetter, Filter
+    from penstock.actions.dead_letters.replay import ReplaySender
 
 app = typer.Typer(
-    help="Look at dead letters and send them back.",
+    help="List, show and replay dead letters.",
     epilog="Example: penstock dlq show orders",
     no_args_is_help=True,
 )
 
+# As in actions/dead_letters/topics.py, whose imports are too slow for a help text.
 SUFFIX = ".dlq"
 NEW = "new"
 Name = Annotated[
     str,
-    typer.Argument(metavar="TOPIC", help=f"The dead-letter topic, or its source without {SUFFIX}.", show_default=False),
+    typer.Argument(
+        metavar="TOPIC", help=f"Dead-letter topic, or its source topic without {SUFFIX}.", show_default=False
+    ),
 ]
 ErrorOption = Annotated[
-    str | None, typer.Option("--error", "-e", metavar="CLASS", help="Only this error, with its module or without.")
+    str | None,
+    typer.Option("--error", "-e", metavar="CLASS", help="Only this error class, with or without its module."),
 ]
 ContainsOption = Annotated[
-    str | None, typer.Option("--contains", metavar="TEXT", help="Only where the error's message or the value has it.")
+    str | None,
+    typer.Option("--contains", metavar="TEXT", help="Only letters with this text in the error message or the value."),
 ]
 KeyOption = Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Only letters with this key.")]
 PartitionOption = Annotated[
     list[int] | None,
-    typer.Option("--partition", "-p", min=0, help="Only this partition of the dead-letter topic; repeatable."),
+    typer.Option("--partition", "-p", min=0, help="Only this partition of the dead-letter topic. Repeatable."),
 ]
 OffsetOption = Annotated[
-    list[int] | None, typer.Option("--offset", "-o", min=0, help="Only this offset there; repeatable.")
+    list[int] | None,
+    typer.Option("--offset", "-o", min=0, help="Only this offset of the dead-letter topic. Repeatable."),
 ]
 
 
 @app.command("list", epilog="Example: penstock dlq list --format json")
 def list_command(
-    suffix: Annotated[str, typer.Option("--suffix", help="How the names of dead-letter topics end.")] = SUFFIX,
+    connection: Connection,
+    suffix: Annotated[str, typer.Option("--suffix", help="Suffix of dead-letter topics.")] = SUFFIX,
     format: FormatOption = Format.TABLE,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """List the dead-letter topics: how many letters they hold, and how many no replay has sent back."""
-    from confluent_kafka.admin import OffsetSpec
+    """List dead-letter topics with the number of letters, and of letters not replayed yet."""
+    from penstock.actions.dead_letters.topics import list_dead_letter_topics
 
-    from penstock.cli.group_view import committed_offsets, latest_offsets, log_offsets
-    from penstock.cli.replay import GROUP
-
-    admin = open_admin(bootstrap)
-    topics = {
-        name: topic
-        for name, topic in sorted(admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.items())
-        if name.endswith(suffix)
-    }
-    places = [(name, index) for name, topic in topics.items() for index in topic.partitions]
-    firsts, ends = log_offsets(admin, places, OffsetSpec.earliest()), latest_offsets(admin, places)
-    replayed = committed_offsets(admin, GROUP) if topics else {}
-    rows = []
-    for name in topics:
-        letters = waiting = 0
-        for place in (place for place in places if place[0] == name):
-            first, end = firsts.get(place) or 0, ends.get(place) or 0
-            letters += end - first
-            waiting += max(0, end - max(first, replayed.get(place, first)))
-        rows.append({"topic": name, "source": name.removesuffix(suffix), "letters": letters, "not_replayed": waiting})
+    rows = list_dead_letter_topics(open_admin(connection), suffix)
     show(rows, ["topic", "source", "letters", "not_replayed"], format)
 
 
 @app.command("show", epilog="Example: penstock dlq show orders --error ValueError --full")
 def show_command(
+    connection: Connection,
     topic: Name,
     start: Annotated[
-        str, typer.Option("--from", metavar="WHERE", help="earliest, an offset, the last ten (-10), a time ago (5m).")
+        str,
+        typer.Option("--from", metavar="POSITION", help="earliest, an offset (42), the last N (-10), or an age (5m)."),
     ] = "earliest",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Show no more than so many.")] = 100,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="Show at most N letters.")] = 100,
     error: ErrorOption = None,
     contains: ContainsOption = None,
     key: KeyOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
-    full: Annotated[bool, typer.Option("--full", help="Everything about each: value, headers and trace.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show the value, headers and stack trace too.")] = False,
     format: FormatOption = Format.TABLE,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Show dead letters and why they died. JSON is one object a line, with everything."""
-    from penstock.cli.letters import COLUMNS, Filter, letter_json, letter_row, letter_text
+    """Show dead letters and their errors. With --format json, print one object per line."""
+    from penstock.actions.dead_letters.dead_letter import Filter, render_text
+    from penstock.actions.dead_letters.topics import read_dead_letters, resolve_dead_letter_topic
 
     wanted = Filter(error, contains, key, tuple(offset or ()))
     position = parse_position(start, now_ms=int(time.time() * 1000))
-    consumer = open_consumer(bootstrap, Isolation.COMMITTED)
+    consumer = open_consumer(connection, Isolation.COMMITTED)
     try:
-        reader = Reader(consumer, full_name(consumer, topic), partition, position, follow=False)
-        found = list(islice(letters_in(reader, wanted), count + 1))
+        name = resolve_dead_letter_topic(consumer, topic)
+        reader = TopicReader(consumer, name, partition, position, follow=False)
+        found = list(islice(read_dead_letters(reader, wanted), count + 1))
     finally:
         consumer.close()
-    letters = found[:count]
-    if format is Format.JSON:
-        for letter in letters:
-            sys.stdout.buffer.write(letter_json(letter))
-    elif full and format is Format.TABLE:
-        print("\n\n".join(letter_text(letter) for letter in letters))
+    if full and format is Format.TABLE:
+        print("\n\n".join(render_text(letter) for letter in found[:count]))
     else:
-        show([letter_row(letter) for letter in letters], COLUMNS, format)
+        _print_letters(found[:count], format)
     if len(found) > count:
-        print(f"there are more than {count}: --count shows more, filters show fewer", file=sys.stderr)
+        print(f"There are more than {count} dead letters. Raise --count or add a filter.", file=sys.stderr)
 
 
 @app.command("replay", epilog="Example: penstock dlq replay orders --error TimeoutError --execute")
 def replay(
+    connection: Connection,
     topic: Name,
     start: Annotated[
         str,
         typer.Option(
-            "--from", metavar="WHERE", help="new (what no replay has sent back), earliest, an offset, a time ago (5m)."
+            "--from", metavar="POSITION", help="new (not replayed yet), earliest, an offset (42), or an age (5m)."
         ),
     ] = NEW,
-    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="Send no more than so many.")] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, metavar="N", help="Send at most N letters.")
+    ] = None,
     error: ErrorOption = None,
     contains: ContainsOption = None,
     key: KeyOption = None,
     partition: PartitionOption = None,
     offset: OffsetOption = None,
     to: Annotated[
-        str | None, typer.Option("--to", metavar="TOPIC", help="Send to this topic.", show_default="the original one")
+        str | None,
+        typer.Option("--to", metavar="TOPIC", help="Send to this topic.", show_default="the source topic"),
     ] = None,
     keep_timestamps: Annotated[
-        bool, typer.Option("--keep-timestamps", help="With the time that the record had; else with the present one.")
+        bool, typer.Option("--keep-timestamps", help="Keep the original timestamps instead of the current time.")
     ] = False,
-    rate: Annotated[float | None, typer.Option("--rate", min=0.1, help="No more than so many a second.")] = None,
-    execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would go.")] = False,
+    rate: Annotated[
+        float | None, typer.Option("--rate", min=0.1, metavar="N", help="Send at most N letters per second.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute/--dry-run", help="Send the letters, or only show them.")] = False,
     format: FormatOption = Format.TABLE,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Send dead letters back as they were: key, value, headers, topic and partition. The letters stay.
+    """Send dead letters back to their source topic and partition. The letters are not deleted.
 
-    A replay without filters is remembered, and the next one begins behind it.
+    A replay without filters stores its position, and the next one continues there.
     """
-    from penstock.cli.letters import Filter
-    from penstock.cli.replay import Sender, remember, remembered
+    from penstock.actions.dead_letters.dead_letter import Filter
+    from penstock.actions.dead_letters.replay import ReplaySender, commit_replay_position, replay_position
+    from penstock.actions.dead_letters.topics import resolve_dead_letter_topic
 
     wanted = Filter(error, contains, key, tuple(offset or ()))
-    consumer = open_consumer(bootstrap, Isolation.COMMITTED)
+    consumer = open_consumer(connection, Isolation.COMMITTED)
     try:
-        name = full_name(consumer, topic)
+        name = resolve_dead_letter_topic(consumer, topic)
         position = Earliest() if start == NEW else parse_position(start, now_ms=int(time.time() * 1000))
-        reader = Reader(consumer, name, partition, position, follow=False)
+        reader = TopicReader(consumer, name, partition, position, follow=False)
         if start == NEW:
-            reader.begin_at(remembered(bootstrap, name, reader.partitions))
+            reader.start_at(replay_position(connection, name, reader.partitions))
         if not execute:
-            _rehearse(reader, wanted, count, format)
+            _print_plan(reader, wanted, count, format)
             return
-        sender = Sender(bootstrap, to=to, keep_timestamps=keep_timestamps, rate=rate)
+        sender = ReplaySender(connection, to=to, keep_timestamps=keep_timestamps, rate=rate)
         skipped = _send(reader, wanted, count, sender)
     finally:
         consumer.close()
-    if start == NEW and wanted.is_open:
-        remember(bootstrap, name, sender.positions())
-    sender.complain()
-    rest = f", {skipped} are no dead letters of a worker and stay" if skipped else ""
+    if start == NEW and wanted.matches_all:
+        commit_replay_position(connection, name, sender.positions())
+    sender.raise_if_failed()
+    rest = f"; skipped {skipped} records that are not dead letters" if skipped else ""
     print(f"{sender.acknowledged} letters of {name} sent back{rest}", file=sys.stderr)
 
 
-def _rehearse(reader: Reader, wanted: "Filter", count: int | None, format: Format) -> None:
-    from penstock.cli.letters import COLUMNS, letter_json, letter_row
+def _print_plan(reader: TopicReader, wanted: "Filter", count: int | None, format: Format) -> None:
+    from penstock.actions.dead_letters.topics import read_dead_letters
 
-    letters = [letter for letter in islice(letters_in(reader, wanted), count) if letter.death is not None]
+    letters = [letter for letter in islice(read_dead_letters(reader, wanted), count) if letter.death is not None]
+    _print_letters(letters, format)
+    print(f"Dry run: {len(letters)} letters would be sent. Pass --execute to send them.", file=sys.stderr)
+
+
+def _print_letters(letters: "Sequence[DeadLetter]", format: Format) -> None:
+    from penstock.actions.dead_letters.dead_letter import COLUMNS, dead_letter_row, render_json
+
     if format is Format.JSON:
         for letter in letters:
-            sys.stdout.buffer.write(letter_json(letter))
+            sys.stdout.buffer.write(render_json(letter))
     else:
-        show([letter_row(letter) for letter in letters], COLUMNS, format)
-    print(f"dry run: {len(letters)} letters would be sent back; --execute does it", file=sys.stderr)
+        show([dead_letter_row(letter) for letter in letters], COLUMNS, format)
 
 
-def _send(reader: Reader, wanted: "Filter", count: int | None, sender: "Sender") -> int:
-    """Send what is wanted; return how many records were no letters. Ctrl-C ends it early and safely."""
+def _send(reader: TopicReader, wanted: "Filter", count: int | None, sender: "ReplaySender") -> int:
+    """Send letters until the end or Ctrl-C; return how many records were not dead letters."""
+    from penstock.actions.dead_letters.topics import read_dead_letters
+
     skipped = 0
     with Progress("sending back", total=None, shown=True) as progress:
         try:
-            for letter in islice(letters_in(reader, wanted), count):
+            for letter in islice(read_dead_letters(reader, wanted), count):
                 if letter.death is None:
                     skipped += 1
-                    sender.pass_over(letter)
+                    sender.skip(letter)
                     continue
                 sender.send(letter)
                 progress.advance(len(letter.record.value or b""), done=sender.sent)
         except KeyboardInterrupt:
-            print("stopped: what was sent so far is waited for", file=sys.stderr)
+            print("Stopping after the letters that were already sent.", file=sys.stderr)
         finally:
             sender.finish()
     return skipped
-
-
-def letters_in(reader: Reader, wanted: "Filter") -> "Iterator[Letter]":
-    from penstock.cli.letters import open_letter
-
-    for records in reader.batches(None):
-        for record in records:
-            letter = open_letter(record)
-            if wanted.passes(letter):
-                yield letter
-
-
-def full_name(consumer: "Consumer", name: str) -> str:
-    """Return the dead-letter topic that is meant: the name as it is, or the source's with the suffix."""
-    topics = consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    if not name.endswith(SUFFIX) and name + SUFFIX in topics:
-        return name + SUFFIX
-    if name in topics:
-        return name
-    raise CommandError(f"There is no dead-letter topic for {name}: 'penstock dlq list' shows those there are.")

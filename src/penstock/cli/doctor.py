@@ -1,8 +1,7 @@
-"""penstock doctor: why can I not connect?
+"""penstock doctor: run the steps of a client one by one and report each result.
 
-Walks the way a client walks, one step at a time, and says at each step what it found and
-what to do: name, port, protocol, versions, the addresses the cluster hands out, and on the
-broker's own machine the data folder, its disk and the clock. Next: checks.py.
+Checks the host name, the port, the protocol, the API versions and the advertised addresses; on the broker's machine
+also the data folder, its disk and the clock.
 """
 
 from pathlib import Path
@@ -10,24 +9,23 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption
+from penstock.actions.connection import Connection
 from penstock.cli.output import Format, FormatOption, show
 
-EXAMPLE = "Example: penstock doctor --bootstrap broker.example:9092 --data ./data"
+EXAMPLE = "Example: penstock doctor --bootstrap localhost:9092 --data ./data"
 
 
 def doctor(
+    connection: Connection,
     data: Annotated[
-        Path | None, typer.Option("--data", "-d", metavar="DIR", help="Look at this data folder too.")
+        Path | None, typer.Option("--data", "-d", metavar="DIR", help="Check this data folder too.")
     ] = None,
     format: FormatOption = Format.TABLE,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Find out why a client cannot connect. Exit code 1 if something is wrong."""
-    from penstock.cli.checks import check_clock, check_cluster, check_data
+    """Diagnose why a client cannot connect. Exits with code 1 if a check fails."""
+    from penstock.actions.doctor import check_clock, check_cluster, check_data
 
-    results = [*check_cluster(bootstrap), *(check_data(data) if data is not None else []), check_clock(data)]
-    rows = [result._asdict() for result in results]
-    show(rows, ["check", "state", "found", "next_step"], format)
+    results = [*check_cluster(connection), *(check_data(data) if data is not None else []), check_clock(data)]
+    show([result._asdict() for result in results], ["check", "state", "found", "next_step"], format)
     if any(result.state == "wrong" for result in results):
         raise typer.Exit(1)

@@ -1,5 +1,5 @@
-"""How a command says no: one line for a person, with the next step in it."""
+"""The error of a command that was called incorrectly or cannot continue."""
 
 
 class CommandError(Exception):
-    """The command cannot go on. The message says why and what to do next."""
+    """A message for the user: what failed, why, and what to do next."""

@@ -1,6 +1,6 @@
-"""How log lines look: text for people, one JSON object per line for machines.
+"""Formats of log lines: text, or one JSON object per line.
 
-Lines about a request carry its fields (server/request_log.py): in text behind the message, in JSON as members.
+The fields of a request (server/request_log.py) follow the message in text and are members in JSON.
 """
 
 import json

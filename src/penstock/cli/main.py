@@ -1,7 +1,6 @@
-"""The command tree and the one place where errors become a line and an exit code.
+"""The command tree, and the conversion of errors to a line on stderr and an exit code.
 
-0: done. 1: it could not be done, one line on stderr says why. 2: the command was misspelled.
-Set PENSTOCK_DEBUG=1 to see the traceback of an error that should not have happened.
+0: success. 1: failure. 2: usage error. PENSTOCK_DEBUG=1 shows the traceback of an unexpected error.
 """
 
 import os
@@ -11,18 +10,20 @@ from typing import Annotated, NoReturn
 import typer
 
 from penstock import __version__
+from penstock.actions.errors import ActionError
 from penstock.cli import (
     cluster,
     config,
+    connection_options,
     consume,
     demo,
     dlq,
     doctor,
     group,
+    hints,
     log,
     pipeline,
     produce,
-    properties,
     quota,
     sql,
     start,
@@ -34,8 +35,8 @@ from penstock.model.errors import PenstockError
 
 app = typer.Typer(
     name="penstock",
-    help="A durable message broker that speaks Kafka's protocol.",
-    epilog="Example: penstock start --data ./data   and in another shell   penstock topic create orders",
+    help="Run and manage a durable message broker that speaks the Kafka protocol.",
+    epilog="Example: penstock start --data ./data",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -60,12 +61,12 @@ app.command(
 app.command("sql", epilog=sql.EXAMPLE)(sql.sql)
 app.command("doctor", epilog=doctor.EXAMPLE)(doctor.doctor)
 
-properties.add_to(app)
+connection_options.add_to(app)
 
 
 @app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    """A durable message broker that speaks Kafka's protocol."""
+def root(version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False) -> None:
+    """Run and manage a durable message broker that speaks the Kafka protocol."""
     if version:
         typer.echo(f"penstock {__version__}")
         raise typer.Exit()
@@ -74,6 +75,8 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 def main() -> None:
     try:
         app()
+    except ActionError as error:
+        _fail(hints.describe(error))
     except (CommandError, PenstockError) as error:
         _fail(str(error))
     except Exception as error:
@@ -83,17 +86,16 @@ def main() -> None:
 
 
 def explain_unexpected(error: Exception) -> str:
-    """Put an error that no command expected into one line."""
-    # The client library is imported by now if the error is one of its own; asking for it
-    # here would make every failure pay for the import.
+    """Return one line for an error that no command expected."""
+    # An error of the client library exists only if the library is imported; importing it here would be slow.
     library = sys.modules.get("confluent_kafka")
     if library is not None and isinstance(error, library.KafkaException):
-        from penstock.cli.client import explain
+        from penstock.actions.librdkafka import action_error
 
-        return explain(error.args[0])
+        return hints.describe(action_error(error.args[0]))
     if isinstance(error, OSError):
         return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-    return f"{type(error).__name__}: {error} (PENSTOCK_DEBUG=1 shows where)"
+    return f"{type(error).__name__}: {error} (set PENSTOCK_DEBUG=1 for a traceback)"
 
 
 def _fail(message: str) -> NoReturn:

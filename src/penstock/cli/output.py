@@ -1,7 +1,7 @@
-"""Rows to a table for people, or to JSON or CSV for programs.
+"""Rows as a table, JSON or CSV.
 
-A row is a mapping; the columns that are printed are named by the caller, so that all three
-formats carry the same fields in the same order. JSON keeps numbers and lists as they are.
+A row is a mapping. The caller names the columns, so that all formats have the same fields in the same order. JSON
+keeps numbers and lists.
 """
 
 import csv
@@ -16,19 +16,19 @@ from typing import Annotated, Any, TextIO
 import typer
 
 Row = Mapping[str, Any]
-# SQL engines spell these bytes by their numbers, and the others as they are.
+# Bytes that SQL engines escape.
 _UNREADABLE = re.compile(rb"[^ !#-&(-\[\]-~]")
 
 
 class Format(StrEnum):
-    """How a command prints its rows."""
+    """Output formats of commands."""
 
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
 
 
-FormatOption = Annotated[Format, typer.Option("--format", help="How to print: a table, JSON, or CSV.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Output format.")]
 
 
 def show(rows: Sequence[Row], columns: Sequence[str], format: Format, *, to: TextIO | None = None) -> None:
@@ -41,7 +41,7 @@ def show(rows: Sequence[Row], columns: Sequence[str], format: Format, *, to: Tex
 
 
 def write_rows(rows: Iterable[Sequence[Any]], columns: Sequence[str], format: Format, *, to: TextIO) -> None:
-    """Write rows for programs, each as it comes."""
+    """Write rows as JSON or CSV while they arrive."""
     if format is Format.CSV:
         writer = csv.writer(to, lineterminator="\n")
         writer.writerow(columns)
@@ -70,9 +70,9 @@ def _show_table(rows: Sequence[Row], columns: Sequence[str], target: TextIO) -> 
         numbers = [isinstance(row.get(column), int) for row in rows]
         table.add_column(column.replace("_", " "), justify="right" if any(numbers) else "left", overflow="fold")
     for row in rows:
-        # Text, not str: a value may hold square brackets, which rich would take for markup.
+        # Text, not str: rich parses square brackets in a str as markup.
         table.add_row(*(Text(_cell(row.get(column), absent="-")) for column in columns))
-    # A pipe has no width; a narrow default would fold the very lines that a script reads.
+    # Without a terminal, never wrap lines.
     Console(file=target, width=None if target.isatty() else 1_000_000).print(table)
 
 

@@ -1,4 +1,4 @@
-"""The live display of a run: a table that changes in place on a terminal, lines where there is none."""
+"""The progress of a pipeline: a live table on a terminal, lines otherwise."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LINES_EVERY_S: Final = 5.0
 
 
 class Display:
-    """Use as a context; hand each look of the runner to `show`."""
+    """A context manager; pass the progress of the flows to `show`."""
 
     def __init__(self, title: str, to: TextIO | None = None) -> None:
         self._title = title
         self._to = to or sys.stdout
         self._live: Live | None = None
-        self._said: dict[str, tuple[str, int]] = {}
-        self._said_at = 0.0
+        self._printed: dict[str, tuple[str, int]] = {}
+        self._printed_at = 0.0
         self._last: list[FlowProgress] = []
 
     def __enter__(self) -> Display:
@@ -46,16 +46,16 @@ class Display:
         self._last = list(flows)
         if self._live is not None:
             self._live.update(table(self._title, flows))
-        elif time.monotonic() - self._said_at >= LINES_EVERY_S:
+        elif time.monotonic() - self._printed_at >= LINES_EVERY_S:
             self._lines(flows, all_of_them=False)
 
     def _lines(self, flows: Sequence[FlowProgress], *, all_of_them: bool) -> None:
-        """Only flows with news, so that a quiet pipeline is quiet in a log file too."""
-        self._said_at = time.monotonic()
+        """Print only flows that changed, so that an idle pipeline does not fill a log file."""
+        self._printed_at = time.monotonic()
         for flow in flows:
             news = (flow.state, flow.batch)
-            if self._said.get(flow.name) != news or (all_of_them and not self._said):
-                self._said[flow.name] = news
+            if self._printed.get(flow.name) != news or (all_of_them and not self._printed):
+                self._printed[flow.name] = news
                 print(line(flow), file=self._to, flush=True)
 
 

@@ -1,43 +1,33 @@
-"""penstock produce: lines in, records out.
+"""penstock produce: write lines as records.
 
-Reads as fast as the client library's queue takes records, so a file of any size needs little
-memory. Ends with exit code 1 if any record was not acknowledged, and says how many.
+Reads no faster than the client library sends, so a file of any size needs little memory. Exits with code 1 if a
+record was not acknowledged.
 """
 
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self
+from typing import Annotated, BinaryIO
 
 import typer
 
-from penstock.cli.client import (
-    DEFAULT_BOOTSTRAP,
-    REQUEST_TIMEOUT_S,
-    BootstrapOption,
-    client_settings,
-    explain,
-    parse_pairs,
-)
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError
+from penstock.actions.record_format import LineFormat, LineRecord, parse_json_line, parse_text_line
+from penstock.actions.topic_writer import TopicWriter
+from penstock.cli.arguments import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.progress import Progress
-from penstock.cli.record_lines import LineFormat, LineRecord, parse_json_line, parse_text_line
-
-if TYPE_CHECKING:
-    from confluent_kafka import KafkaError
 
 EXAMPLE = "Example: printf 'k1:hello\\nk2:world\\n' | penstock produce orders --key-separator :"
-PROBLEMS_KEPT_MAX = 3
 
 
 class Codec(StrEnum):
-    """The codecs of record batches."""
+    """Compression codecs of record batches."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -47,7 +37,7 @@ class Codec(StrEnum):
 
 
 class Acks(StrEnum):
-    """Whose word to wait for."""
+    """Which replicas must acknowledge a record."""
 
     ALL = "all"
     LEADER = "1"
@@ -55,48 +45,48 @@ class Acks(StrEnum):
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)],
+    connection: Connection,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.", show_default=False)],
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-k", metavar="TEXT", help="What stands before it in a line is the key."),
+        typer.Option("--key-separator", "-k", metavar="TEXT", help="Text that ends the key in each line."),
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="One key for all records.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Key of all records.")] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for all records; repeatable."),
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of all records. Repeatable."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read this file and not standard input.", dir_okay=False)
+        Path | None, typer.Option("--file", "-f", help="Read this file instead of standard input.", dir_okay=False)
     ] = None,
     format: Annotated[
         LineFormat,
-        typer.Option("--format", help="text: a line is a value. json: a line is what consume prints as JSON."),
+        typer.Option("--format", help="Read each line as a value, or as a JSON object as printed by consume."),
     ] = LineFormat.TEXT,
-    codec: Annotated[Codec, typer.Option("--codec", "-z", help="How to compress batches.")] = Codec.NONE,
+    codec: Annotated[Codec, typer.Option("--codec", "-z", help="Compression codec.")] = Codec.NONE,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="all: durable and replicated. 1: written by the leader. 0: do not ask.")
+        Acks,
+        typer.Option("--acks", help="Wait for all in-sync replicas, for the leader only (1), or for none (0)."),
     ] = Acks.ALL,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, help="Write to this one.", show_default="by key")
+        int | None, typer.Option("--partition", "-p", min=0, help="Write to this partition.", show_default="by key")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print neither progress nor a summary.")] = False,
 ) -> None:
-    """Write lines from standard input or a file as records."""
+    """Write lines of standard input or a file as records."""
     if key is not None and key_separator is not None:
-        raise CommandError("--key and --key-separator contradict each other: give one of them.")
+        raise CommandError("--key and --key-separator cannot be combined. Pass one of them.")
     if key_separator == "":
-        raise CommandError("--key-separator must not be empty: give the text that ends a key, for example ':'.")
+        raise CommandError("--key-separator must not be empty. Pass the text that ends a key, for example ':'.")
     headers = [
-        (name, value.encode()) for name, value in parse_pairs(header or [], option="--header source=shell").items()
+        (name, value.encode()) for name, value in parse_pairs(header or [], example="--header source=shell").items()
     ]
-    settings = _producer_settings(codec, acks)
     separator = key_separator.encode() if key_separator else None
     with _open(file) as source:
         progress = Progress("writing", total=_size(source, file), shown=not quiet and not source.isatty())
         if source.isatty() and not quiet:
-            print(f"One record a line to {topic}; Ctrl-D ends.", file=sys.stderr)
-        writer = _Writer(client_settings(bootstrap, **settings), topic)
+            print(f"Type one record per line for {topic}; Ctrl-D ends.", file=sys.stderr)
+        writer = TopicWriter(connection, topic, codec=codec.value, acks=acks.value)
         with progress, contextlib.suppress(KeyboardInterrupt), writer:
             for record, line_size in _records(source, format, separator):
                 writer.write(
@@ -111,26 +101,13 @@ def produce(
         print(f"{writer.sent - writer.failed} records written to {topic}", file=sys.stderr)
 
 
-def _producer_settings(codec: Codec, acks: Acks) -> dict[str, object]:
-    return {
-        "compression.type": codec.value,
-        "acks": acks.value,
-        # Without it a retry after a lost answer could write a line twice or out of order.
-        "enable.idempotence": acks is Acks.ALL,
-        "linger.ms": 5,
-        "queue.buffering.max.messages": 200_000,
-        "delivery.report.only.error": True,
-        "message.timeout.ms": int(REQUEST_TIMEOUT_S * 2 * 1000),
-    }
-
-
 def _open(file: Path | None) -> AbstractContextManager[BinaryIO]:
     if file is None:
         return contextlib.nullcontext(sys.stdin.buffer)
     try:
         return file.open("rb")
     except OSError as error:
-        raise CommandError(f"{file} cannot be read ({error.strerror}): check the path given to --file.") from None
+        raise CommandError(f"Cannot read {file}: {error.strerror}. Check the path passed with --file.") from None
 
 
 def _size(source: BinaryIO, file: Path | None) -> int | None:
@@ -147,71 +124,5 @@ def _records(source: BinaryIO, format: LineFormat, key_separator: bytes | None) 
                 yield parse_json_line(line), len(raw)
             else:
                 yield parse_text_line(line, key_separator=key_separator), len(raw)
-        except CommandError as error:
-            raise CommandError(f"Line {number}: {error}.") from None
-
-
-class _Writer:
-    """Hands records to the client library and remembers what became of them.
-
-    Leaving it waits for all that was handed over, whatever ended the reading: a bad line in the
-    middle must not take the good ones before it along.
-    """
-
-    def __init__(self, settings: dict[str, Any], topic: str) -> None:
-        from confluent_kafka import Producer
-
-        self._producer = Producer(settings)
-        self._topic = topic
-        self._problems: list[str] = []
-        self.sent = 0
-        self.failed = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.finish()
-
-    def write(self, record: LineRecord) -> None:
-        optional: dict[str, Any] = {}
-        if record.partition is not None:
-            optional["partition"] = record.partition
-        if record.timestamp_ms is not None:
-            optional["timestamp"] = record.timestamp_ms
-        while True:
-            try:
-                self._producer.produce(
-                    self._topic,
-                    record.value,
-                    record.key,
-                    headers=list(record.headers) or None,
-                    on_delivery=self._delivered,
-                    **optional,
-                )
-                break
-            except BufferError:
-                self._producer.poll(0.1)
-        self.sent += 1
-        if self.sent % 1000 == 0:
-            self._producer.poll(0)
-
-    def _delivered(self, error: "KafkaError | None", message: object) -> None:
-        if error is not None:
-            self.failed += 1
-            if len(self._problems) < PROBLEMS_KEPT_MAX:
-                text = explain(error, about=self._topic)
-                if text not in self._problems:
-                    self._problems.append(text)
-
-    def finish(self) -> None:
-        """Wait until every record is acknowledged or given up; raise if any was given up."""
-        deadline = time.monotonic() + REQUEST_TIMEOUT_S * 4
-        while (left := self._producer.flush(1.0)) and time.monotonic() < deadline:
-            pass
-        self.failed += left
-        if self.failed:
-            problems = " ".join(self._problems) or "no answer in time; 'penstock doctor' looks for the reason."
-            raise CommandError(f"{self.failed} of {self.sent} records were not written. {problems}")
+        except ActionError as error:
+            raise CommandError(f"Line {number}: {error}") from None

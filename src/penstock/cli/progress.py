@@ -1,4 +1,4 @@
-"""A line on stderr that shows that long work goes on. Silent for short work and for pipes."""
+"""A progress line on stderr. Nothing is shown for short work or without a terminal."""
 
 import sys
 import time
@@ -14,14 +14,14 @@ EVERY_S = 0.2
 
 
 class Progress:
-    """Counts what is done; draws only after a second, and only where somebody can see it."""
+    """Counts bytes and records; draws after a second, and only on a terminal."""
 
     def __init__(self, what: str, *, total: int | None, shown: bool) -> None:
         self._what = what
         self._total = total
         self._shown = shown and sys.stderr.isatty()
         self._size = 0
-        self._next_look = time.monotonic() + SILENT_S
+        self._next_draw = time.monotonic() + SILENT_S
         self._bar: RichProgress | None = None
         self._task: TaskID | None = None
 
@@ -35,11 +35,11 @@ class Progress:
             self._bar.stop()
 
     def advance(self, size: int, *, done: int) -> None:
-        """Note that another so many bytes, and so many records in all, are done."""
+        """Add `size` bytes; `done` is the total number of records."""
         self._size += size
-        if not self._shown or done % 64 or time.monotonic() < self._next_look:
+        if not self._shown or done % 64 or time.monotonic() < self._next_draw:
             return
-        self._next_look = time.monotonic() + EVERY_S
+        self._next_draw = time.monotonic() + EVERY_S
         if self._bar is None:
             self._start()
         if self._bar is not None and self._task is not None:

@@ -1,4 +1,4 @@
-"""penstock sql: the cluster's metadata, and the records of topics, as SQL tables."""
+"""penstock sql: query the metadata of a cluster and the records of topics."""
 
 import signal
 import sys
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, reach
+from penstock.actions.connection import Connection, check_reachable
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, show, write_rows
-from penstock.cli.properties import security
 
 if TYPE_CHECKING:
     from penstock.sqlview import Stream
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
 TABLE_ROWS_MAX: Final = 10_000
 TABLE_CELL_SIZE_MAX: Final = 4_000
 
-EXAMPLE = (
-    'Example: penstock sql "SELECT topic, sum(lag) AS lag FROM Lag GROUP BY topic"   '
-    "penstock sql \"SELECT value->>'$.id' FROM topic('orders') WHERE timestamp > now() - INTERVAL 1 HOUR LIMIT 10\""
-)
+EXAMPLE = 'Example: penstock sql "SELECT topic, sum(lag) AS lag FROM Lag GROUP BY topic"'
 
 
 class SqlFormat(StrEnum):
@@ -33,35 +29,39 @@ class SqlFormat(StrEnum):
 
 
 def sql(
+    connection: Connection,
     query: Annotated[
-        str, typer.Argument(help="One SELECT; '-' reads it from standard input.", show_default=False)
+        str, typer.Argument(help="A SELECT statement; '-' reads it from standard input.", show_default=False)
     ] = "",
     format: Annotated[
-        SqlFormat, typer.Option("--format", help="How to print; arrow is an IPC stream for other programs.")
+        SqlFormat, typer.Option("--format", help="Output format; arrow is an Arrow IPC stream.")
     ] = SqlFormat.TABLE,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Give up after so many seconds, the last row included.")
+        float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Time limit, including the output.")
     ] = 60.0,
     memory_mib: Annotated[
-        int, typer.Option("--memory", min=16, metavar="MIB", help="Memory for the query, in MiB; more ends it.")
+        int, typer.Option("--memory", min=16, metavar="MIB", help="Memory limit of the query in MiB.")
     ] = 1024,
-    tables: Annotated[bool, typer.Option("--tables", help="Show the tables and their columns.")] = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
+    tables: Annotated[bool, typer.Option("--tables", help="List the tables and their columns.")] = False,
 ) -> None:
-    """Ask the cluster with SQL. Reads only; every query sees the cluster as it is now."""
+    """Query the cluster with SQL: its metadata, and records with FROM topic('NAME')."""
     if tables:
         _show_tables()
         return
     text = sys.stdin.read() if query == "-" else query
     if not text.strip():
-        raise CommandError('There is no query: write for example penstock sql "SELECT name FROM Topic".')
+        raise CommandError('The query is empty. Pass a SELECT statement, for example "SELECT name FROM Topic".')
     from penstock.sqlview import stream
 
-    reach(bootstrap)
-    # There is nothing to clean up: the process that runs the query ends when this one does.
+    check_reachable(connection)
+    # The process that runs the query ends with this one, so there is nothing to clean up.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with stream(
-        text, bootstrap=bootstrap, timeout_s=timeout_s, memory_bytes=memory_mib * 1024 * 1024, settings=security()
+        text,
+        bootstrap=connection.bootstrap,
+        timeout_s=timeout_s,
+        memory_bytes=memory_mib * 1024 * 1024,
+        settings=connection.security,
     ) as rows:
         if format is SqlFormat.ARROW:
             _write_arrow(rows.arrow())
@@ -72,7 +72,7 @@ def sql(
 
 
 def _show_first(rows: "Stream") -> None:
-    """A table needs all of its rows before the first can be printed, and nobody reads that many."""
+    """Print the first rows as a table, which needs all rows before it can print one."""
     first = [
         {column: _shortened(value) for column, value in zip(rows.columns, row, strict=True)}
         for row in islice(rows, TABLE_ROWS_MAX)
@@ -80,7 +80,7 @@ def _show_first(rows: "Stream") -> None:
     show(first, rows.columns, Format.TABLE)
     if len(first) == TABLE_ROWS_MAX and next(iter(rows), None) is not None:
         sys.stdout.flush()
-        print(f"penstock: only the first {TABLE_ROWS_MAX:,} rows are shown; --format csv shows all", file=sys.stderr)
+        print(f"penstock: only the first {TABLE_ROWS_MAX:,} rows are shown; use --format csv for all", file=sys.stderr)
 
 
 def _shortened(value: Any) -> Any:

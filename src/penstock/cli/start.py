@@ -1,7 +1,6 @@
-"""penstock start: one broker in the foreground, until SIGTERM or SIGINT.
+"""penstock start: run a broker in the foreground until SIGTERM or SIGINT.
 
-Turns the command line into settings, the settings into a node, and a refusal to start into
-one line. Prints `ready HOST:PORT` once, when clients can connect. Next: node.py.
+Prints `ready HOST:PORT` once, when clients can connect. The node itself is in node/.
 """
 
 import contextlib
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.client import parse_pairs
+from penstock.actions.client_properties import read_properties_file
+from penstock.cli.arguments import parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.log_format import LogFormat
-from penstock.cli.properties import read_file
 
 if TYPE_CHECKING:
     from penstock.config.settings import BrokerSettings
@@ -26,45 +25,53 @@ LEVELS = ("debug", "info", "warning", "error")
 
 def start(
     data: Annotated[
-        Path | None, typer.Option("--data", "-d", metavar="DIR", help="Where records live.", show_default=DEFAULT_DATA)
+        Path | None, typer.Option("--data", "-d", metavar="DIR", help="Data folder.", show_default=DEFAULT_DATA)
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option("--port", "-p", min=0, max=65535, help="Where to listen; 0: a free port.", show_default="9092"),
+        typer.Option(
+            "--port", "-p", min=0, max=65535, help="Port to listen on; 0 picks a free one.", show_default="9092"
+        ),
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option("--host", help="The name to listen on and to give to clients.", show_default="localhost"),
+        typer.Option("--host", help="Host name to listen on and to advertise.", show_default="localhost"),
     ] = None,
-    node_id: Annotated[
-        int | None, typer.Option("--node-id", min=0, help="The number of this node.", show_default="1")
-    ] = None,
+    node_id: Annotated[int | None, typer.Option("--node-id", min=0, help="Node id.", show_default="1")] = None,
     cluster_id: Annotated[
         str | None,
-        typer.Option("--cluster-id", help="The cluster of this node.", show_default="that of the folder"),
+        typer.Option("--cluster-id", help="Cluster id.", show_default="from the data folder"),
     ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", "-s", metavar="KEY=VALUE", help="A setting by its Kafka name; repeatable, wins over the file."
+            "--set",
+            "-s",
+            metavar="NAME=VALUE",
+            help="Broker option under Kafka's name; overrides the file. Repeatable.",
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings, as in Kafka's server.properties.")
+        Path | None,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="File of broker options, in the format of Kafka's server.properties."
+        ),
     ] = None,
     metrics: Annotated[
         int | None,
-        typer.Option("--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this local port."),
+        typer.Option(
+            "--metrics", min=0, max=65535, help="Serve /metrics, /health and /ready on this port of 127.0.0.1."
+        ),
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help=f"How much to say: {', '.join(LEVELS)}.")] = "info",
+    log_level: Annotated[str, typer.Option("--log-level", help=f"Log level: {', '.join(LEVELS)}.")] = "info",
     log_format: Annotated[
         LogFormat | None,
-        typer.Option("--log-format", help="How to say it: lines for people or JSON.", show_default="text"),
+        typer.Option("--log-format", help="Format of log lines.", show_default="text"),
     ] = None,
 ) -> None:
-    """Run a broker in the foreground. SIGTERM or Ctrl-C ends it cleanly."""
-    file = read_file(config, option="--config") if config is not None else {}
-    pairs = parse_pairs(settings or [], option="--set num.partitions=3")
+    """Run a broker in the foreground until SIGTERM or Ctrl-C."""
+    file = read_properties_file(config) if config is not None else {}
+    pairs = parse_pairs(settings or [], example="--set num.partitions=3")
     if cluster_id is not None:
         pairs["cluster.id"] = cluster_id
     if metrics is not None:
@@ -93,11 +100,11 @@ def build_overrides(
     port: int | None,
     node_id: int | None,
 ) -> dict[str, str]:
-    """Lay the options of the command line over the file: an own option wins over --set, both over the file."""
+    """Return the options of the command line: --data and the like override --set, which overrides the file."""
     overrides = dict(pairs)
     given = {**file, **pairs}
     folders = str(data) if data is not None else given.get("log.dirs") or given.get("log.dir") or str(DEFAULT_DATA)
-    # What tools are told, and hand back when they move replicas, does not depend on where the node was started.
+    # Absolute, because DescribeLogDirs reports it to tools that may run in another folder.
     absolute = ",".join(str(Path(folder.strip()).absolute()) for folder in folders.split(","))
     if absolute != given.get("log.dirs"):
         overrides["log.dirs"] = absolute
@@ -113,8 +120,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     import signal
     import sys
 
-    # kio makes test strategies of its types wherever hypothesis can be imported. A broker has no
-    # use for them, and in a developer's environment they are half of its time to start.
+    # kio builds test strategies for its types if hypothesis is installed, which doubles the time to start.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
 
     from penstock.node import Node
@@ -130,10 +136,10 @@ async def _serve(settings: "BrokerSettings") -> None:
     from penstock.ports.real.process import settle_memory
 
     _allow_many_files()
-    asked_to_stop = asyncio.Event()
+    stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
+        loop.add_signal_handler(number, stop_requested.set)
     disk, network = RealDisk(), RealNetwork()
     node = Node(
         settings,
@@ -145,12 +151,12 @@ async def _serve(settings: "BrokerSettings") -> None:
         offload=ThreadOffload(),
         instruments=real_instruments(disk, network),
     )
-    asked = asyncio.ensure_future(asked_to_stop.wait())
+    stop = asyncio.ensure_future(stop_requested.wait())
     try:
         starting = asyncio.ensure_future(node.start())
-        await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
-            # It may wait for a quorum that is not there, for as long as it takes.
+            # Startup waits for the quorum without a limit.
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
             return
@@ -158,20 +164,22 @@ async def _serve(settings: "BrokerSettings") -> None:
         settle_memory()
         print(f"ready {node.bootstrap}", flush=True)
         broken = asyncio.ensure_future(node.broken.wait())
-        await asyncio.wait((broken, asked), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((broken, stop), return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
             node.abandon()
-            raise CommandError("The disk failed this node: look at its log, and start it again once the disk is well.")
+            raise CommandError(
+                "The node stopped because its disk failed. Check its log, repair the disk, then start it again."
+            )
         broken.cancel()
         await node.stop()
     finally:
-        asked.cancel()
+        stop.cancel()
         network.stop()
         disk.stop()
 
 
 def _allow_many_files() -> None:
-    """Each partition and each connection holds a descriptor; the usual soft limit of 1024 is soon used up."""
+    """Raise the limit of open files: each partition and each connection uses one."""
     import resource
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -183,7 +191,7 @@ def _configure_logging(level: str, style: LogFormat) -> None:
     import logging
 
     if level not in LEVELS:
-        raise CommandError(f"There is no log level '{level}': choose {', '.join(LEVELS)}.")
+        raise CommandError(f"Invalid log level '{level}': expected {', '.join(LEVELS)}.")
     from penstock.cli.log_format import formatter
 
     handler = logging.StreamHandler()

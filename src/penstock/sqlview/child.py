@@ -16,7 +16,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import IO, Any, Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import ClusterClient
+from penstock.actions.connection import Connection
 from penstock.sqlview import frames, metadata_engine
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.frames import read_frame, write_frame
@@ -77,7 +78,7 @@ def _prepare(
         from penstock.sqlview import record_engine
 
         return record_engine.run(sql, bootstrap, settings, memory_bytes=memory_bytes)
-    return metadata_engine.run(sql, partial(Cluster, bootstrap, settings), memory_bytes=memory_bytes)
+    return metadata_engine.run(sql, partial(ClusterClient, Connection(bootstrap, settings)), memory_bytes=memory_bytes)
 
 
 def _send_rows(rows: Stream, out: IO[bytes]) -> None:

@@ -11,9 +11,9 @@ from kio.schema.describe_groups.v6.request import DescribeGroupsRequest
 from kio.schema.list_groups.v5.request import ListGroupsRequest
 from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
 
-from penstock.admin.cluster import Cluster, check
+from penstock.actions.cluster.offsets import LATEST, list_offsets
+from penstock.actions.cluster_client import ClusterClient, raise_for_error
 from penstock.sqlview.table import Rows
-from penstock.sqlview.topics import LATEST, list_offsets
 from penstock.wire.api import ApiKey
 
 GROUP: Final = 0
@@ -45,23 +45,23 @@ class Group(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-def consumer_groups(cluster: Cluster) -> Rows:
+def consumer_groups(cluster: ClusterClient) -> Rows:
     for group in _groups(cluster):
         yield str(uuid5(_GROUP_IDS, group.group_id)), group.group_id, group.protocol
 
 
-def group_states(cluster: Cluster) -> Rows:
+def group_states(cluster: ClusterClient) -> Rows:
     for group in _groups(cluster):
         yield group.group_id, group.type, group.state, group.protocol, group.coordinator, len(group.members)
 
 
-def members(cluster: Cluster) -> Rows:
+def members(cluster: ClusterClient) -> Rows:
     for group in _groups(cluster):
         for each in group.members:
             yield group.group_id, each.member_id, each.instance_id, each.client_id, each.host, len(each.owned)
 
 
-def assignments(cluster: Cluster) -> Rows:
+def assignments(cluster: ClusterClient) -> Rows:
     """Every partition that a member owns or for which an offset is committed."""
     for group, owners, committed in _progress(cluster):
         for topic, partition in sorted({*owners, *committed}):
@@ -69,7 +69,7 @@ def assignments(cluster: Cluster) -> Rows:
             yield group.group_id, topic, partition, owners.get(place), committed.get(place)
 
 
-def lag(cluster: Cluster) -> Rows:
+def lag(cluster: ClusterClient) -> Rows:
     latest = list_offsets(cluster, LATEST)
     for group, owners, committed in _progress(cluster):
         for place, offset in sorted(committed.items()):
@@ -78,17 +78,17 @@ def lag(cluster: Cluster) -> Rows:
             yield group.group_id, *place, owners.get(place), offset, end, behind
 
 
-def _progress(cluster: Cluster) -> Iterator[tuple[Group, dict[Place, str], dict[Place, int]]]:
+def _progress(cluster: ClusterClient) -> Iterator[tuple[Group, dict[Place, str], dict[Place, int]]]:
     for group in _groups(cluster):
         owners = {place: member.member_id for member in group.members for place in member.owned}
         yield group, owners, _committed(cluster, group)
 
 
-def _committed(cluster: Cluster, group: Group) -> dict[Place, int]:
+def _committed(cluster: ClusterClient, group: Group) -> dict[Place, int]:
     asked = OffsetFetchRequestGroup(group_id=cast(Any, group.group_id), topics=None)
     request = OffsetFetchRequest(groups=(asked,), require_stable=False)
-    (answer,) = cluster.ask(group.coordinator, ApiKey.OFFSET_FETCH, request, newest=OFFSETS_BY_NAME).groups
-    check(answer.error_code, about=group.group_id)
+    (answer,) = cluster.send(group.coordinator, ApiKey.OFFSET_FETCH, request, newest=OFFSETS_BY_NAME).groups
+    raise_for_error(answer.error_code, about=group.group_id)
     return {
         (str(topic.name), int(each.partition_index)): int(each.committed_offset)
         for topic in answer.topics
@@ -97,11 +97,11 @@ def _committed(cluster: Cluster, group: Group) -> dict[Place, int]:
     }
 
 
-def _groups(cluster: Cluster) -> list[Group]:
+def _groups(cluster: ClusterClient) -> list[Group]:
     found: list[Group] = []
     for node in cluster.brokers:
-        answer = cluster.ask(node, ApiKey.LIST_GROUPS, ListGroupsRequest())
-        check(answer.error_code, about="the groups")
+        answer = cluster.send(node, ApiKey.LIST_GROUPS, ListGroupsRequest())
+        raise_for_error(answer.error_code, about="the groups")
         modern = [str(each.group_id) for each in answer.groups if each.group_type.lower() == "consumer"]
         classic = [str(each.group_id) for each in answer.groups if each.group_type.lower() in ("classic", "")]
         found += _describe_modern(cluster, node, modern)
@@ -109,11 +109,11 @@ def _groups(cluster: Cluster) -> list[Group]:
     return sorted(found)
 
 
-def _describe_modern(cluster: Cluster, node: int, names: list[str]) -> Iterator[Group]:
+def _describe_modern(cluster: ClusterClient, node: int, names: list[str]) -> Iterator[Group]:
     if not names:
         return
     request: Any = ConsumerGroupDescribeRequest(group_ids=cast(Any, tuple(names)), include_authorized_operations=False)
-    for each in cluster.ask(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request).groups:
+    for each in cluster.send(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request).groups:
         if not each.error_code.value:
             owned = tuple(map(_modern_member, each.members))
             yield Group(str(each.group_id), "consumer", each.group_state, each.assignor_name, node, owned)
@@ -128,11 +128,11 @@ def _modern_member(member: Any) -> GroupMember:
     return GroupMember(member.member_id, member.instance_id, member.client_id, member.client_host, owned)
 
 
-def _describe_classic(cluster: Cluster, node: int, names: list[str]) -> Iterator[Group]:
+def _describe_classic(cluster: ClusterClient, node: int, names: list[str]) -> Iterator[Group]:
     if not names:
         return
     request: Any = DescribeGroupsRequest(groups=cast(Any, tuple(names)), include_authorized_operations=False)
-    for each in cluster.ask(node, ApiKey.DESCRIBE_GROUPS, request).groups:
+    for each in cluster.send(node, ApiKey.DESCRIBE_GROUPS, request).groups:
         if each.error_code.value:
             continue
         found = tuple(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import ClusterClient
 from penstock.sqlview.errors import QueryError
 from penstock.sqlview.memory import memory_limit
 from penstock.sqlview.result import Cursor, Row, Stream
@@ -23,12 +23,12 @@ _FORBIDDEN_FUNCTIONS: Final = frozenset({"load_extension"})
 
 
 @contextmanager
-def run(sql: str, open_cluster: Callable[[], Cluster], *, memory_bytes: int) -> Iterator[Stream]:
+def run(sql: str, open_cluster: Callable[[], ClusterClient], *, memory_bytes: int) -> Iterator[Stream]:
     with memory_limit("sqlite", memory_bytes):
         yield from _run(sql, open_cluster)
 
 
-def _run(sql: str, open_cluster: Callable[[], Cluster]) -> Iterator[Stream]:
+def _run(sql: str, open_cluster: Callable[[], ClusterClient]) -> Iterator[Stream]:
     connection = sqlite3.connect(":memory:")
     try:
         for table in TABLES:

@@ -8,15 +8,15 @@ from kio.schema.describe_producers.v0.request import DescribeProducersRequest, T
 from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
 from kio.schema.list_transactions.v2.request import ListTransactionsRequest
 
-from penstock.admin.cluster import Cluster, check
+from penstock.actions.cluster_client import ClusterClient, raise_for_error
 from penstock.sqlview.table import Rows
 from penstock.wire.api import ApiKey
 
 
-def transactions(cluster: Cluster) -> Rows:
+def transactions(cluster: ClusterClient) -> Rows:
     for node, ids in _listed(cluster):
         request = DescribeTransactionsRequest(transactional_ids=cast(Any, tuple(ids)))
-        for each in cluster.ask(node, ApiKey.DESCRIBE_TRANSACTIONS, request).transaction_states:
+        for each in cluster.send(node, ApiKey.DESCRIBE_TRANSACTIONS, request).transaction_states:
             if each.error_code.value:
                 # Expired, or moved to another coordinator, since it was listed.
                 continue
@@ -33,12 +33,12 @@ def transactions(cluster: Cluster) -> Rows:
             )
 
 
-def producers(cluster: Cluster) -> Rows:
+def producers(cluster: ClusterClient) -> Rows:
     for leader, asked in cluster.by_leader(cluster.topics).items():
         topics: Any = tuple(
             TopicRequest(name=cast(Any, name), partition_indexes=cast(Any, tuple(indexes))) for name, indexes in asked
         )
-        for topic in cluster.ask(leader, ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics)).topics:
+        for topic in cluster.send(leader, ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics)).topics:
             for partition in topic.partitions:
                 for each in partition.active_producers:
                     open_since = int(each.current_txn_start_offset)
@@ -53,9 +53,9 @@ def producers(cluster: Cluster) -> Rows:
                     )
 
 
-def _listed(cluster: Cluster) -> Iterator[tuple[int, list[str]]]:
+def _listed(cluster: ClusterClient) -> Iterator[tuple[int, list[str]]]:
     for node in cluster.brokers:
-        answer = cluster.ask(node, ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(duration_filter=cast(Any, -1)))
-        check(answer.error_code, about="the transactions")
+        answer = cluster.send(node, ApiKey.LIST_TRANSACTIONS, ListTransactionsRequest(duration_filter=cast(Any, -1)))
+        raise_for_error(answer.error_code, about="the transactions")
         if answer.transaction_states:
             yield node, [str(each.transactional_id) for each in answer.transaction_states]

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import ClusterClient
+from penstock.actions.connection import Connection
 from penstock.sqlview.errors import QueryError, too_much_memory
 from penstock.sqlview.memory import MIB, memory_limit
 from penstock.sqlview.pushdown import Node, TopicCall, topic_calls
@@ -61,7 +62,7 @@ def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: 
 
 def _prepared(connection: Any, sql: str, bootstrap: str, settings: Mapping[str, str]) -> Stream:
     tree = _tree(connection, sql)
-    with Cluster(bootstrap, settings) as cluster:
+    with ClusterClient(Connection(bootstrap, settings)) as cluster:
         _fill_tables(connection, tree, cluster)
     _attach_topics(connection, tree, partial(arrow.read, bootstrap=bootstrap, settings=dict(settings)))
     connection.execute("SET lock_configuration = true")
@@ -105,7 +106,7 @@ def _one(connection: Any, sql: str, parameters: list[str]) -> Any:
     return value
 
 
-def _fill_tables(connection: Any, tree: Node, cluster: Cluster) -> None:
+def _fill_tables(connection: Any, tree: Node, cluster: ClusterClient) -> None:
     used = {name for name in _table_names(tree) if name in BY_NAME}
     for table in (BY_NAME[name] for name in sorted(used)):
         connection.execute(table.declaration())

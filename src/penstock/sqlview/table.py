@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.admin.cluster import Cluster
+from penstock.actions.cluster_client import ClusterClient
 
 Rows = Iterable[tuple[Any, ...]]
 
@@ -15,7 +15,7 @@ class Table:
     columns: dict[str, str]
     """By name, with their SQL types: TEXT, BIGINT or BOOLEAN; sets of numbers are text with commas."""
     doc: str
-    read: Callable[[Cluster], Rows]
+    read: Callable[[ClusterClient], Rows]
 
     def declaration(self) -> str:
         columns = ", ".join(f'"{name}" {kind}' for name, kind in self.columns.items())

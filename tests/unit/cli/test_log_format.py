@@ -17,7 +17,7 @@ def line(style: LogFormat, *, error: bool = False, **extra: object) -> str:
     return formatter(style).format(record)
 
 
-def test_text_has_the_request_behind_the_message() -> None:
+def test_text_has_the_request_after_the_message() -> None:
     text = line(LogFormat.TEXT, api="Fetch", client_id="c\n1", correlation_id=7, connection="10.0.0.1:5")
     assert text.endswith(
         r"WARNING penstock.server: it failed [api='Fetch' client_id='c\n1' correlation_id=7 connection='10.0.0.1:5']"

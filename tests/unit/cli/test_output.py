@@ -28,7 +28,7 @@ def test_csv_has_a_heading_and_a_line_per_row() -> None:
     assert lines[1] == ["orders", "3", "1,2", "no", ""]
 
 
-def test_a_table_in_a_pipe_is_not_folded_and_reads_no_markup() -> None:
+def test_a_table_without_a_terminal_is_not_wrapped() -> None:
     lines = rendered(Format.TABLE).splitlines()
     assert lines[0].split() == COLUMNS
     assert lines[2].startswith("a [bold]name[/bold]")

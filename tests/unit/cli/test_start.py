@@ -15,23 +15,23 @@ def overrides(
     return build_overrides(file or {}, pairs or {}, data=data, host=host, port=port, node_id=node_id)
 
 
-def test_without_options_it_is_localhost_9092_and_data() -> None:
+def test_the_defaults_are_localhost_9092_and_data() -> None:
     assert overrides() == {"log.dirs": f"{Path.cwd()}/data", "listeners": "PLAINTEXT://localhost:9092"}
 
 
-def test_the_file_keeps_its_say_where_the_command_line_is_silent() -> None:
+def test_the_file_applies_without_options() -> None:
     file = {"listeners": "PLAINTEXT://:9095", "log.dirs": "/srv/log", "node.id": "4"}
     assert overrides(file) == {}
 
 
-def test_the_folder_is_the_same_wherever_it_is_named_from() -> None:
+def test_the_data_folder_is_made_absolute() -> None:
     expected = f"{Path.cwd()}/here"
     assert overrides(data=Path("here"))["log.dirs"] == expected
     assert overrides({"log.dirs": "here"})["log.dirs"] == expected
     assert overrides(pairs={"log.dir": "./here"})["log.dirs"] == expected
 
 
-def test_an_option_wins_over_set_and_both_over_the_file() -> None:
+def test_options_override_set_and_set_overrides_the_file() -> None:
     file = {"listeners": "PLAINTEXT://:9095", "node.id": "4"}
     pairs = {"node.id": "5", "log.dirs": "/a"}
     assert overrides(file, pairs, data=Path("/b"), port=0, node_id=6) == {

@@ -1,4 +1,4 @@
-"""penstock cluster: start a local cluster, and look after one that runs anywhere."""
+"""penstock cluster: start a local cluster and manage the nodes of any cluster."""
 
 from penstock.cli.cluster.commands import app
 

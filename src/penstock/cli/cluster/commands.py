@@ -1,110 +1,116 @@
-"""The commands of penstock cluster. Starting goes to supervisor.py, moving to moves.py, asking to penstock.admin."""
+"""The commands of penstock cluster. supervisor.py runs a local cluster, reassignment.py shows progress."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from penstock.cli.client import DEFAULT_BOOTSTRAP, BootstrapOption, parse_pairs, reach
-from penstock.cli.cluster import files
+from penstock.actions.cluster import config_files
+from penstock.actions.connection import Connection
+from penstock.cli.arguments import parse_list, parse_pairs
 from penstock.cli.errors import CommandError
 from penstock.cli.output import Format, FormatOption, show
 
 app = typer.Typer(
-    help="Start a local cluster, and look after one that runs anywhere.",
+    help="Start a local cluster, and manage the nodes of any cluster.",
     epilog="Example: penstock cluster start --nodes 3 --data ./cluster --port 9092",
     no_args_is_help=True,
 )
 
-DataOption = Annotated[Path, typer.Option("--data", "-d", metavar="DIR", help="Where configuration and records live.")]
-SetOption = Annotated[
-    list[str] | None, typer.Option("--set", "-s", metavar="KEY=VALUE", help="A setting for every node; repeatable.")
+DataOption = Annotated[
+    Path, typer.Option("--data", "-d", metavar="DIR", help="Folder of configuration files and records.")
 ]
-RacksOption = Annotated[str, typer.Option("--racks", metavar="A,B,C", help="The rack of each node, in their order.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-WaitOption = Annotated[bool, typer.Option("--wait/--no-wait", help="Show the progress until everything has moved.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", "-s", metavar="NAME=VALUE", help="Broker option of all nodes. Repeatable.")
+]
+RacksOption = Annotated[str, typer.Option("--racks", metavar="A,B,C", help="Comma-separated racks of the nodes.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+WaitOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Show progress until all replicas have moved, or return immediately.")
+]
+NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Node id.", show_default=False)]
 
 
 @app.command("start", epilog="Example: penstock cluster start --nodes 3 --data ./cluster --port 9092 --restart")
 def start(
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=100, help="How many.")] = 3,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=100, help="Number of nodes.")] = 3,
     data: DataOption = Path("./cluster"),
     port: Annotated[
-        int, typer.Option("--port", "-p", min=1, max=65535, help="The first port; the others follow.")
+        int, typer.Option("--port", "-p", min=1, max=65535, help="Port of the first node; the others count up.")
     ] = 9092,
-    host: Annotated[str, typer.Option("--host", help="The name to listen on and to give to clients.")] = "localhost",
+    host: Annotated[str, typer.Option("--host", help="Host name to listen on and to advertise.")] = "localhost",
     racks: RacksOption = "",
-    restart: Annotated[bool, typer.Option("--restart", help="Start a node again that has died.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Restart nodes that exit.")] = False,
     settings: SetOption = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="How much each node says in its log.")] = "info",
+    log_level: Annotated[str, typer.Option("--log-level", help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run a cluster of nodes as processes of this machine, until SIGTERM or Ctrl-C.
+    """Run a cluster on this machine until SIGTERM or Ctrl-C.
 
-    The first start writes one configuration file per node to the folder; later starts use them as they are.
+    The first start writes a configuration file for each node; later starts use the existing files.
     """
     from penstock.cli.cluster import supervisor
 
-    pairs = parse_pairs(settings or [], option="--set num.partitions=3")
-    plans = files.plan(data, hosts=[host] * nodes, first_port=port, racks=_words(racks), one_host=True)
-    files.write(plans, pairs)
-    more = [word for key, value in pairs.items() for word in ("--set", f"{key}={value}")]
-    supervisor.run(plans, restart=restart, more=[*more, "--log-level", log_level])
+    pairs = parse_pairs(settings or [], example="--set num.partitions=3")
+    plans = config_files.plan(data, hosts=[host] * nodes, first_port=port, racks=parse_list(racks), one_host=True)
+    config_files.write(plans, pairs)
+    options = [word for name, value in pairs.items() for word in ("--set", f"{name}={value}")]
+    supervisor.run(plans, restart=restart, options=[*options, "--log-level", log_level])
 
 
 @app.command("init", epilog="Example: penstock cluster init --hosts alpha,beta,gamma --data ./configuration")
 def init(
-    hosts: Annotated[str, typer.Option("--hosts", metavar="A,B,C", help="The machines, one node each.")],
+    hosts: Annotated[str, typer.Option("--hosts", metavar="A,B,C", help="Comma-separated host names, one per node.")],
     data: DataOption = Path("./cluster"),
-    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="The port of every node.")] = 9092,
+    port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="Port of every node.")] = 9092,
     racks: RacksOption = "",
     settings: SetOption = None,
 ) -> None:
-    """Write the configuration of a cluster on several machines; each then runs penstock start --config FILE."""
-    names = _words(hosts)
+    """Write the configuration files of a cluster on several machines.
+
+    Then run 'penstock start --config FILE' on each machine.
+    """
+    names = parse_list(hosts)
     if not names:
-        raise CommandError("No machine is named: write for example --hosts alpha,beta,gamma.")
-    pairs = parse_pairs(settings or [], option="--set num.partitions=3")
-    plans = files.plan(data, hosts=names, first_port=port, racks=_words(racks), one_host=len(set(names)) < len(names))
-    written = files.write(plans, pairs)
+        raise CommandError("--hosts is empty. Pass host names, for example --hosts alpha,beta,gamma.")
+    pairs = parse_pairs(settings or [], example="--set num.partitions=3")
+    one_host = len(set(names)) < len(names)
+    plans = config_files.plan(data, hosts=names, first_port=port, racks=parse_list(racks), one_host=one_host)
+    written = config_files.write(plans, pairs)
     for path in written:
         print(f"wrote {path}")
     if not written:
-        print("every file is there already; nothing was changed")
+        print("all files exist; nothing was changed")
 
 
 @app.command("status", epilog="Example: penstock cluster status")
-def status(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """Show each broker's share, and whether every partition is in order. Exit code 1 if one is not."""
-    from penstock.cli.cluster.view import broker_rows, health
+def status(connection: Connection, format: FormatOption = Format.TABLE) -> None:
+    """Show brokers and problems of partitions. Exits with code 1 if there is a problem."""
+    from penstock.actions.cluster.status import broker_rows, find_problems
 
-    reach(bootstrap)
-    rows, columns, trouble = broker_rows(bootstrap), None, health(bootstrap)
-    columns = ["node", "address", "rack", "state", "leads", "replicas", "behind"]
-    show(rows, columns, format)
+    rows, problems = broker_rows(connection), find_problems(connection)
+    show(rows, ["node", "address", "rack", "state", "leads", "replicas", "behind"], format)
     if format is Format.TABLE:
         print()
-        for line in trouble or ["Every partition has a leader, and all its replicas are in sync."]:
+        for line in problems or ["Every partition has a leader, and all its replicas are in sync."]:
             print(line)
-    if trouble:
+    if problems:
         raise typer.Exit(1)
 
 
 @app.command("nodes", epilog="Example: penstock cluster nodes --format json")
-def nodes(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """List the nodes with their roles."""
-    from penstock.cli.cluster.view import node_rows
+def nodes(connection: Connection, format: FormatOption = Format.TABLE) -> None:
+    """List nodes and their roles."""
+    from penstock.actions.cluster.status import node_rows
 
-    reach(bootstrap)
-    show(node_rows(bootstrap), ["node", "address", "rack", "roles", "state"], format)
+    show(node_rows(connection), ["node", "address", "rack", "roles", "state"], format)
 
 
 @app.command("quorum", epilog="Example: penstock cluster quorum")
-def quorum(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP) -> None:
-    """Show the metadata quorum: who leads it, who votes, how far behind each is."""
-    from penstock.cli.cluster.view import quorum_rows
+def quorum(connection: Connection, format: FormatOption = Format.TABLE) -> None:
+    """Show the leader, voters and observers of the metadata quorum."""
+    from penstock.actions.cluster.status import quorum_rows
 
-    reach(bootstrap)
-    summary, rows = quorum_rows(bootstrap)
+    summary, rows = quorum_rows(connection)
     if format is Format.TABLE:
         print(summary)
     show(rows, ["node", "role", "end_offset", "behind", "last_fetch"], format)
@@ -112,78 +118,66 @@ def quorum(format: FormatOption = Format.TABLE, bootstrap: BootstrapOption = DEF
 
 @app.command("move", epilog="Example: penstock cluster move orders --partition 0 --to 2,3,1")
 def move(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The name of the topic.", show_default=False)],
+    connection: Connection,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.", show_default=False)],
     to: Annotated[
-        str, typer.Option("--to", metavar="N,N,N", help="The nodes of its replicas; the first is preferred.")
+        str, typer.Option("--to", metavar="N,N,N", help="Node ids of the replicas; the first is the preferred leader.")
     ],
     partition: Annotated[
-        int, typer.Option("--partition", min=-1, help="One partition.", show_default="all of them")
+        int, typer.Option("--partition", min=-1, help="Only this partition.", show_default="all")
     ] = -1,
     wait: WaitOption = True,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Put the replicas of a topic, or of one partition, on these nodes."""
-    from penstock.cli.cluster import moves
+    """Move the replicas of a topic or of one partition to other nodes."""
+    from penstock.actions.cluster.reassignment import plan_topic
+    from penstock.cli.cluster.reassignment import reassign
 
-    reach(bootstrap)
-    if not all(word.isdigit() for word in _words(to)):
-        raise CommandError(f"'{to}' is no list of nodes: write for example --to 1,2,3.")
-    targets = tuple(int(word) for word in _words(to))
-    moves.carry_out(bootstrap, moves.for_topic(bootstrap, topic, partition, targets), wait=wait)
+    if not all(word.isdigit() for word in parse_list(to)):
+        raise CommandError(f"Invalid node ids '{to}': expected numbers separated by commas, for example --to 1,2,3.")
+    targets = tuple(int(word) for word in parse_list(to))
+    moves = plan_topic(connection, topic, None if partition < 0 else partition, targets)
+    reassign(connection, moves, wait=wait)
 
 
-@app.command("drain", epilog="Example: penstock cluster drain 3   then stop the node, and: penstock cluster remove 3")
-def drain(
-    node: Annotated[int, typer.Argument(metavar="NODE", help="The number of the node.", show_default=False)],
-    wait: WaitOption = True,
-    yes: YesOption = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
-) -> None:
-    """Move every replica off a node, so that it can be taken away with nothing lost."""
-    from penstock.cli.cluster import moves
+@app.command("drain", epilog="Example: penstock cluster drain 3")
+def drain(connection: Connection, node: NodeArgument, wait: WaitOption = True, yes: YesOption = False) -> None:
+    """Move all replicas off a node, so that it can be removed."""
+    from penstock.actions.cluster.reassignment import plan_drain
+    from penstock.cli.cluster.reassignment import reassign
 
-    reach(bootstrap)
-    planned = moves.off_node(bootstrap, node)
-    _confirm(f"Move {len(planned)} replicas off node {node}?", yes=yes or not planned)
-    moves.carry_out(bootstrap, planned, wait=wait)
+    moves = plan_drain(connection, node)
+    _confirm(f"Move {len(moves)} replicas off node {node}?", yes=yes or not moves)
+    reassign(connection, moves, wait=wait)
     if wait:
-        print(f"Node {node} holds no replica: stop it, then 'penstock cluster remove {node}' forgets it.")
+        print(f"Node {node} holds no replicas. Stop it, then run 'penstock cluster remove {node}'.")
 
 
 @app.command("remove", epilog="Example: penstock cluster remove 3")
-def remove(
-    node: Annotated[int, typer.Argument(metavar="NODE", help="The number of the node.", show_default=False)],
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
-) -> None:
-    """Forget a node that was drained and stopped. Refused while a partition has a replica there."""
-    from penstock.cli.cluster import moves
+def remove(connection: Connection, node: NodeArgument) -> None:
+    """Remove a node that was drained and stopped from the cluster."""
+    from penstock.actions.cluster.reassignment import unregister_node
 
-    reach(bootstrap)
-    moves.forget(bootstrap, node)
-    print(f"node {node} is no longer part of the cluster")
+    unregister_node(connection, node)
+    print(f"removed node {node} from the cluster")
 
 
 @app.command("rebalance", epilog="Example: penstock cluster rebalance --replicas")
 def rebalance(
-    replicas: Annotated[bool, typer.Option("--replicas", help="Even out the replicas too, not just leaders.")] = False,
+    connection: Connection,
+    replicas: Annotated[bool, typer.Option("--replicas", help="Spread replicas evenly over the nodes first.")] = False,
     wait: WaitOption = True,
     yes: YesOption = False,
-    bootstrap: BootstrapOption = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Give partitions their preferred leaders back; with --replicas, spread the replicas evenly first."""
-    from penstock.cli.cluster import moves
+    """Elect the preferred leader of every partition."""
+    from penstock.actions.cluster.reassignment import elect_preferred_leaders, plan_even_spread
+    from penstock.cli.cluster.reassignment import reassign
 
-    reach(bootstrap)
     if replicas:
-        planned = moves.spread_evenly(bootstrap)
-        _confirm(f"Move {len(planned)} replicas?", yes=yes or not planned)
-        moves.carry_out(bootstrap, planned, wait=wait)
-    changed = moves.elect_preferred(bootstrap)
-    print(f"{changed} partitions have another leader now" if changed else "every leader is the preferred one")
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+        moves = plan_even_spread(connection)
+        _confirm(f"Move {len(moves)} replicas?", yes=yes or not moves)
+        reassign(connection, moves, wait=wait)
+    changed = elect_preferred_leaders(connection)
+    print(f"{changed} partitions changed their leader" if changed else "every partition has its preferred leader")
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -1,7 +1,7 @@
-"""Runs the nodes of a local cluster as child processes until a signal ends them all.
+"""The supervisor of a local cluster: runs its nodes as child processes until SIGTERM or SIGINT.
 
-One `ready` line with every address once all are up. What a node logs goes to a file beside its data. A node that
-dies is reported at once, and started again with --restart, after a growing pause.
+Prints one `ready` line with all addresses when every node is ready. The log of a node goes to a file next to its data.
+A node that exits is reported and, with --restart, started again with exponential backoff.
 """
 
 import signal
@@ -12,35 +12,37 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from penstock.cli.cluster.files import NodePlan
+from penstock.actions.cluster.config_files import NodePlan
 from penstock.cli.errors import CommandError
 
 READY_S_MAX = 60.0
 STOP_S_MAX = 45.0
-LOOK_S = 0.1
-PAUSE_S_MIN, PAUSE_S_MAX = 0.5, 10.0
-STEADY_S = 30.0
-"""A node that has run so long is taken to be well: its next pause is a short one again."""
+POLL_S = 0.1
+BACKOFF_S_MIN, BACKOFF_S_MAX = 0.5, 10.0
+STABLE_S = 30.0
+"""The backoff of a node that has run this long starts over."""
 
 
 class Child:
-    def __init__(self, node: NodePlan, more: Sequence[str]) -> None:
+    """The process of one node."""
+
+    def __init__(self, node: NodePlan, options: Sequence[str]) -> None:
         self.node = node
         self.log = node.data.with_suffix(".log")
-        self._command = [sys.executable, "-m", "penstock.cli.main", "start", "--config", str(node.config), *more]
+        self._command = [sys.executable, "-m", "penstock.cli.main", "start", "--config", str(node.config), *options]
         self.ready = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self.started_at = 0.0
-        self.pause_s = PAUSE_S_MIN
-        self.start_again_at: float | None = None
+        self.backoff_s = BACKOFF_S_MIN
+        self.restart_at: float | None = None
 
     def start(self) -> None:
         self.ready.clear()
-        self.start_again_at = None
+        self.restart_at = None
         self.started_at = time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # A group of its own: Ctrl-C reaches the parent, which stops the nodes in good order.
+            # In its own session, so that Ctrl-C reaches only the parent, which then stops the nodes.
             self._process = subprocess.Popen(
                 self._command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
             )
@@ -60,7 +62,7 @@ class Child:
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def ask_to_stop(self) -> None:
+    def terminate(self) -> None:
         if self._process is not None and self.is_running:
             self._process.send_signal(signal.SIGTERM)
 
@@ -72,74 +74,76 @@ class Child:
                 self._process.kill()
                 self._process.wait()
 
-    def last_words(self) -> str:
+    def last_log_line(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
-def run(nodes: Sequence[NodePlan], *, restart: bool, more: Sequence[str] = ()) -> None:
-    children = [Child(node, more) for node in nodes]
-    asked = threading.Event()
+def run(nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str] = ()) -> None:
+    children = [Child(node, options) for node in nodes]
+    stopping = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        stopping.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     try:
         for child in children:
             child.start()
-        _wait_ready(children, asked)
-        if not asked.is_set():
+        _wait_ready(children, stopping)
+        if not stopping.is_set():
             print(f"ready {','.join(node.address for node in nodes)}", flush=True)
-        while not asked.wait(LOOK_S):
-            _look_after(children, restart=restart)
-            if not any(child.is_running or child.start_again_at is not None for child in children):
-                raise CommandError(f"Every node has stopped: the last said '{children[-1].last_words()}'.")
+        while not stopping.wait(POLL_S):
+            _restart_exited(children, restart=restart)
+            if not any(child.is_running or child.restart_at is not None for child in children):
+                raise CommandError(f"All nodes have exited. The last log line is: {children[-1].last_log_line()}")
     finally:
         _stop(children)
 
 
-def _wait_ready(children: Sequence[Child], asked: threading.Event) -> None:
+def _wait_ready(children: Sequence[Child], stopping: threading.Event) -> None:
     deadline = time.monotonic() + READY_S_MAX
-    while not asked.is_set() and not all(child.ready.is_set() for child in children):
+    while not stopping.is_set() and not all(child.ready.is_set() for child in children):
         for child in children:
             if child.exit_code is not None:
-                raise CommandError(f"Node {child.node.node_id} did not start: {child.last_words()}")
+                raise CommandError(f"Node {child.node.node_id} did not start: {child.last_log_line()}")
         if time.monotonic() > deadline:
             late = ", ".join(str(child.node.node_id) for child in children if not child.ready.is_set())
-            raise CommandError(f"Node {late} was not ready in {READY_S_MAX:.0f} s: see {children[0].log.parent}.")
-        time.sleep(LOOK_S / 2)
+            raise CommandError(
+                f"Node {late} was not ready within {READY_S_MAX:.0f} s. See the logs in {children[0].log.parent}."
+            )
+        time.sleep(POLL_S / 2)
 
 
-def _look_after(children: Sequence[Child], *, restart: bool) -> None:
+def _restart_exited(children: Sequence[Child], *, restart: bool) -> None:
     now = time.monotonic()
     for child in children:
         if child.exit_code is None:
             continue
-        if child.start_again_at is None:
+        if child.restart_at is None:
             if child.started_at == 0.0:
                 continue
             _report(child)
-            if now - child.started_at > STEADY_S:
-                child.pause_s = PAUSE_S_MIN
-            child.start_again_at = now + child.pause_s if restart else None
-            child.pause_s = min(2 * child.pause_s, PAUSE_S_MAX)
+            if now - child.started_at > STABLE_S:
+                child.backoff_s = BACKOFF_S_MIN
+            child.restart_at = now + child.backoff_s if restart else None
+            child.backoff_s = min(2 * child.backoff_s, BACKOFF_S_MAX)
             child.started_at = 0.0
-        elif now >= child.start_again_at:
+        elif now >= child.restart_at:
             child.start()
-            print(f"node {child.node.node_id} is started again", file=sys.stderr, flush=True)
+            print(f"node {child.node.node_id} restarted", file=sys.stderr, flush=True)
 
 
 def _report(child: Child) -> None:
     code = child.exit_code
-    how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+    how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
     print(f"node {child.node.node_id} {how}; its log is {child.log}", file=sys.stderr, flush=True)
 
 
 def _stop(children: Sequence[Child]) -> None:
     for child in children:
-        child.ask_to_stop()
+        child.terminate()
     until = time.monotonic() + STOP_S_MAX
     for child in children:
         child.wait(until)

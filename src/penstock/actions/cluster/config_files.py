@@ -1,0 +1,83 @@
+"""Configuration files of a cluster: one properties file per node, on one machine or on several."""
+
+import base64
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from penstock.actions.errors import ActionError
+
+VOTERS_MAX = 3
+"""In a larger cluster the other nodes are brokers only."""
+
+
+class NodePlan(NamedTuple):
+    """One node of a cluster and where its files are."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    config: Path
+    data: Path
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def plan(
+    folder: Path, *, hosts: Sequence[str], first_port: int, racks: Sequence[str], one_host: bool
+) -> list[NodePlan]:
+    """Plan nodes with ids from 1. Nodes on one host get consecutive ports, others the same port."""
+    if racks and len(racks) not in (1, len(hosts)) and len(hosts) % len(racks):
+        raise ActionError(f"Cannot assign {len(racks)} racks to {len(hosts)} nodes: give one rack per node.")
+    return [
+        NodePlan(
+            node_id=number,
+            host=host,
+            port=first_port + (number - 1 if one_host else 0),
+            rack=racks[(number - 1) % len(racks)] if racks else None,
+            config=folder / f"node-{number}.properties",
+            data=folder / f"node-{number}",
+        )
+        for number, host in enumerate(hosts, start=1)
+    ]
+
+
+def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:
+    """Write the files that do not exist yet, with one cluster id; return their paths."""
+    cluster_id = next(filter(None, (_cluster_id(node.config) for node in nodes)), None) or _new_cluster_id()
+    voters = ",".join(f"{node.node_id}@{node.address}" for node in nodes[:VOTERS_MAX])
+    written = []
+    for position, node in enumerate(nodes):
+        if node.config.exists():
+            continue
+        lines = {
+            "cluster.id": cluster_id,
+            "node.id": str(node.node_id),
+            "process.roles": "broker,controller" if position < VOTERS_MAX else "broker",
+            "listeners": f"PLAINTEXT://{node.address}",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(node.data),
+            **({"broker.rack": node.rack} if node.rack is not None else {}),
+            **settings,
+        }
+        node.config.parent.mkdir(parents=True, exist_ok=True)
+        node.config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        written.append(node.config)
+    return written
+
+
+def _cluster_id(config: Path) -> str | None:
+    from penstock.config.properties import parse_properties
+
+    return parse_properties(config.read_text(encoding="utf-8")).get("cluster.id") if config.exists() else None
+
+
+def _new_cluster_id() -> str:
+    """Return a random id as Kafka encodes it. A leading dash would be parsed as an option."""
+    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()).startswith("-"):
+        pass
+    return text

@@ -1,0 +1,98 @@
+"""Moving replicas and leaders: plans, their execution and their progress."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from penstock.actions.cluster import requests
+from penstock.actions.cluster.replica_plan import ReplicaMove, drain, spread
+from penstock.actions.cluster_client import ClusterClient, open_cluster
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError, unknown_node, unknown_partition, unknown_topic
+
+
+class Progress(NamedTuple):
+    """How much of a reassignment is done."""
+
+    partitions_done: int
+    partitions_total: int
+    bytes_done: int
+    bytes_total: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.partitions_done == self.partitions_total
+
+
+def plan_topic(connection: Connection, topic: str, index: int | None, targets: tuple[int, ...]) -> list[ReplicaMove]:
+    """Plan the move of one partition, or of all partitions of a topic, to the given nodes."""
+    with open_cluster(connection) as cluster:
+        partitions = [each for each in requests.list_partitions(cluster) if each.topic == topic]
+    if not partitions:
+        raise unknown_topic(topic)
+    chosen = [each for each in partitions if index in (None, each.partition)]
+    if not chosen:
+        assert index is not None, "all partitions were chosen"
+        raise unknown_partition(topic, index, len(partitions))
+    return [ReplicaMove(topic, each.partition, each.replicas, targets) for each in chosen if each.replicas != targets]
+
+
+def plan_drain(connection: Connection, node: int) -> list[ReplicaMove]:
+    """Plan the move of every replica off a node."""
+    with open_cluster(connection) as cluster:
+        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
+        partitions = requests.list_partitions(cluster)
+    if node not in brokers:
+        raise unknown_node(node)
+    return drain(partitions, node, {each.node_id: each.rack for each in brokers.values() if not each.is_fenced})
+
+
+def plan_even_spread(connection: Connection) -> list[ReplicaMove]:
+    """Plan moves after which every node holds about the same number of replicas."""
+    with open_cluster(connection) as cluster:
+        racks = {each.node_id: each.rack for each in requests.describe_brokers(cluster) if not each.is_fenced}
+        return spread(requests.list_partitions(cluster), racks)
+
+
+def start_reassignment(connection: Connection, moves: Sequence[ReplicaMove]) -> None:
+    with open_cluster(connection) as cluster:
+        requests.reassign(cluster, moves)
+
+
+def reassignment_progress(connection: Connection, moves: Sequence[ReplicaMove]) -> Progress:
+    """Return how much of the moves is done."""
+    partitions = {(move.topic, move.partition) for move in moves}
+    with ClusterClient(connection) as cluster:
+        left = partitions & set(requests.list_reassignments(cluster))
+        return Progress(len(partitions) - len(left), len(partitions), *_bytes_copied(cluster, moves))
+
+
+def elect_preferred_leaders(connection: Connection) -> int:
+    """Elect preferred leaders; return how many partitions changed their leader."""
+    with open_cluster(connection) as cluster:
+        return len(requests.elect_preferred_leaders(cluster))
+
+
+def unregister_node(connection: Connection, node: int) -> None:
+    """Remove a node that is stopped and holds no replica from the cluster."""
+    with open_cluster(connection) as cluster:
+        brokers = {each.node_id: each for each in requests.describe_brokers(cluster)}
+        if node not in brokers:
+            raise unknown_node(node)
+        held = sum(node in each.replicas for each in requests.list_partitions(cluster))
+        if held:
+            raise ActionError(f"Cannot remove node {node}: it holds {held} replicas. Drain it first.")
+        if not brokers[node].is_fenced:
+            raise ActionError(f"Cannot remove node {node}: it is running. Stop it first.")
+        requests.unregister_broker(cluster, node)
+
+
+def _bytes_copied(cluster: ClusterClient, moves: Sequence[ReplicaMove]) -> tuple[int, int]:
+    """Return how many bytes the new replicas hold, and how many they will hold."""
+    sizes = requests.replica_sizes(cluster, cluster.brokers)
+    done = total = 0
+    for move in moves:
+        size = max((sizes.get((move.topic, move.partition, node), 0) for node in move.before), default=0)
+        for node in move.added:
+            total += size
+            done += min(size, sizes.get((move.topic, move.partition, node), 0))
+    return done, total

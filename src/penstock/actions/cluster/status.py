@@ -1,0 +1,145 @@
+"""The state of brokers, partitions and the metadata quorum, as rows."""
+
+import time
+from collections import Counter
+from typing import Any
+
+from penstock.actions.cluster.log_dirs import read_only_nodes
+from penstock.actions.cluster.requests import (
+    BrokerState,
+    QuorumReplica,
+    describe_brokers,
+    describe_quorum,
+    list_reassignments,
+)
+from penstock.actions.cluster_client import ClusterClient, open_cluster
+from penstock.actions.connection import Connection
+from penstock.actions.errors import ActionError
+
+NO_NODE = -1
+SILENT_S = 5.0
+Row = dict[str, Any]
+
+
+def broker_rows(connection: Connection) -> list[Row]:
+    with open_cluster(connection) as cluster:
+        known = describe_brokers(cluster)
+        leads: Counter[int] = Counter()
+        holds: Counter[int] = Counter()
+        behind: Counter[int] = Counter()
+        for partition in (each for topic in cluster.topics for each in topic.partitions):
+            leads[int(partition.leader_id)] += 1
+            holds.update(int(node) for node in partition.replica_nodes)
+            behind.update(int(node) for node in partition.replica_nodes if node not in partition.isr_nodes)
+        controller = _active_controller(cluster)
+        read_only = read_only_nodes(cluster, cluster.brokers)
+    return [
+        {
+            "node": each.node_id,
+            "address": f"{each.host}:{each.port}",
+            "rack": each.rack,
+            "state": "up, read-only" if each.node_id in read_only else _state(each, controller),
+            "leads": leads[each.node_id],
+            "replicas": holds[each.node_id],
+            "behind": behind[each.node_id],
+        }
+        for each in known
+    ]
+
+
+def find_problems(connection: Connection) -> list[str]:
+    """Return a sentence per problem of the cluster; nothing if it is healthy."""
+    with open_cluster(connection) as cluster:
+        partitions = [each for topic in cluster.topics for each in topic.partitions]
+        moving = len(list_reassignments(cluster))
+        fenced = [each.node_id for each in describe_brokers(cluster) if each.is_fenced]
+        read_only = read_only_nodes(cluster, cluster.brokers)
+    offline = sum(each.leader_id < 0 for each in partitions)
+    under = sum(len(each.isr_nodes) < len(each.replica_nodes) for each in partitions)
+    found = []
+    if offline:
+        found.append(f"{offline} partitions have no leader: none of their in-sync replicas is running.")
+    if under - offline > 0:
+        found.append(f"{under} partitions have replicas that are not in sync.")
+    if fenced:
+        found.append(f"Node {', '.join(map(str, fenced))} is fenced: it is down or still starting.")
+    if read_only:
+        found.append(
+            f"Node {', '.join(map(str, read_only))} is read-only: its disk is full or fails. "
+            "Free disk space and check the node's log."
+        )
+    if found and moving:
+        found.append(f"{moving} partitions are being reassigned.")
+    return found
+
+
+def node_rows(connection: Connection) -> list[Row]:
+    with open_cluster(connection) as cluster:
+        known = {each.node_id: each for each in describe_brokers(cluster)}
+        try:
+            state = describe_quorum(cluster)
+        except ActionError:
+            controller, voters = NO_NODE, {}
+        else:
+            controller, voters = state.leader, {each.node_id: each for each in state.replicas if each.is_voter}
+    now_ms = time.time() * 1000
+    rows = []
+    for node in sorted({*known, *voters}):
+        broker = known.get(node)
+        roles = [name for name, has in (("broker", broker is not None), ("controller", node in voters)) if has]
+        rows.append(
+            {
+                "node": node,
+                "address": f"{broker.host}:{broker.port}" if broker else None,
+                "rack": broker.rack if broker else None,
+                "roles": roles,
+                "state": _state(broker, controller) if broker else voter_state(voters[node], controller, now_ms),
+            }
+        )
+    return rows
+
+
+def quorum_rows(connection: Connection) -> tuple[str, list[Row]]:
+    """Return a summary and a row per replica of the metadata quorum."""
+    with open_cluster(connection) as cluster:
+        state = describe_quorum(cluster)
+    now_ms = time.time() * 1000
+    rows = [
+        {
+            "node": each.node_id,
+            "role": "leader" if each.node_id == state.leader else "voter" if each.is_voter else "observer",
+            "end_offset": each.end_offset,
+            "behind": each.behind,
+            "last_fetch": f"{_silent_s(each, now_ms):.1f} s ago" if each.last_fetch_ms >= 0 else None,
+        }
+        for each in state.replicas
+    ]
+    return f"leader {state.leader}, epoch {state.epoch}, high watermark {state.high_watermark}", rows
+
+
+def _active_controller(cluster: ClusterClient) -> int:
+    """Return the leader of the metadata quorum. The controller in Metadata is any node that forwards changes."""
+    try:
+        return describe_quorum(cluster).leader
+    except ActionError:
+        return NO_NODE
+
+
+def _state(broker: BrokerState, controller: int) -> str:
+    if broker.is_fenced:
+        return "fenced"
+    return "up, controller" if broker.node_id == controller else "up"
+
+
+def voter_state(voter: QuorumReplica, controller: int, now_ms: float) -> str:
+    """Return the state of a controller that is not a broker, from its last fetch of the metadata log."""
+    if voter.node_id == controller:
+        return "up, controller"
+    if voter.last_fetch_ms < 0:
+        return "not heard of"
+    silent_s = _silent_s(voter, now_ms)
+    return "up" if silent_s < SILENT_S else f"silent for {silent_s:.0f} s"
+
+
+def _silent_s(voter: QuorumReplica, now_ms: float) -> float:
+    return max(0.0, now_ms - voter.last_fetch_ms) / 1000

@@ -1,0 +1,1 @@
+"""Dead letters that `penstock.worker` writes: list them, read them and send them back."""

@@ -1,1 +1,0 @@
-"""How unevenly a topic is used: over its partitions, and over its keys."""
