@@ -98,7 +98,9 @@ class CoordinatorRuntime(Generic[S]):
 
         `done` gets its reply, maybe before this returns. Raises at once if the key is not served here.
         """
-        _share(self._runner_of(key), command, done)
+        runner = self._runner_of(key)
+        if not runner.share(command, done):
+            runner.submit(command).add_done_callback(partial(_hand_over, done))
 
     async def loaded(self, key: str) -> None:
         """Wait until the key's shard has been read, if it is being read here."""
@@ -110,10 +112,6 @@ class CoordinatorRuntime(Generic[S]):
     def submit_to(self, index: int, command: Any) -> "asyncio.Future[Any]":
         """Run a command; the future has its reply. Raises at once if the partition is not served here."""
         return self._runner(index).submit(command)
-
-    def share_with(self, index: int, command: Any, done: Done) -> None:
-        """Run a command whose records may be written with those of others; see `share`."""
-        _share(self._runner(index), command, done)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
         """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
@@ -216,11 +214,6 @@ class CoordinatorRuntime(Generic[S]):
         self.epochs.clear()
         for index in list(self._runners):
             self._stop_runner(index)
-
-
-def _share(runner: ShardRunner[Any], command: Any, done: Done) -> None:
-    if not runner.share(command, done):
-        runner.submit(command).add_done_callback(partial(_hand_over, done))
 
 
 def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:

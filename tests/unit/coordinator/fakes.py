@@ -195,9 +195,12 @@ class NoReplicas:
     def __init__(self) -> None:
         self.opened_late: list[object] = []
 
+    def is_opening(self, topic: str, index: int) -> bool:
+        return False
+
 
 def runtime(make_shard: Callable[[], Any], clock: Any, performer: Any = None) -> CoordinatorRuntime[Any]:
-    return CoordinatorRuntime(
+    made: CoordinatorRuntime[Any] = CoordinatorRuntime(
         CONSUMER_OFFSETS,
         node_id=NodeId(0),
         replicas=cast(Replicas, NoReplicas()),
@@ -206,3 +209,6 @@ def runtime(make_shard: Callable[[], Any], clock: Any, performer: Any = None) ->
         commit_timeout_ms=lambda: 5_000,
         performer=performer,
     )
+    # Every key belongs to partition 0.
+    made.partition_count = 1
+    return made

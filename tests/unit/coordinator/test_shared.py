@@ -30,7 +30,7 @@ class Stage:
         await self.coordinator.partition_loaded(0)
 
     def share(self, *numbers: int) -> None:
-        self.coordinator.share_with(0, ("add", *numbers), self.done)
+        self.coordinator.share("key", ("add", *numbers), self.done)
 
     def done(self, reply: object, error: Exception | None) -> None:
         self.answers.append(reply if error is None else type(error))
@@ -237,7 +237,7 @@ async def test_a_commit_that_takes_too_long_is_refused_and_stays(stage: Stage) -
 async def test_a_bug_in_deciding_is_one_command_s_trouble(stage: Stage) -> None:
     stage.share(1)
     with pytest.raises(Refusal):
-        stage.coordinator.share_with(0, ("bug",), stage.done)
+        stage.coordinator.share("key", ("bug",), stage.done)
     await turn()
     assert stage.answers == [1]
     stage.check()
