@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 TRANSFERS, LEDGER, JOURNAL = "transfers", "ledger", "journal"
 GROUP = "bank"
@@ -42,6 +42,7 @@ class Worker:
         self._name = f"{slot}.{life}"
         self._folder = folder
         self._batch: list[Message] = []
+        self._member_id: str | None = None
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -84,6 +85,7 @@ class Worker:
 
     def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Forget what was read of them. What was read of others is not read again, so it stays."""
+        self._member_id = consumer.memberid()
         moved = {place.partition for place in partitions}
         self._batch = [message for message in self._batch if message.partition() not in moved]
 
@@ -103,13 +105,13 @@ class Worker:
         ends: dict[int, int] = {}
         for message in self._batch:
             ends[message.partition() or 0] = (message.offset() or 0) + 1
-        insist(
-            lambda: self._producer.send_offsets_to_transaction(
-                [TopicPartition(TRANSFERS, index, offset) for index, offset in ends.items()],
-                self._consumer.consumer_group_metadata(),
-                CALL_S,
-            )
-        )
+        metadata = self._consumer.consumer_group_metadata()
+        if self._consumer.memberid() != self._member_id:
+            # The group has removed this member. librdkafka then describes it as a producer outside of the group, whose
+            # offsets every coordinator accepts, Kafka's too, although another member reads the partitions by now.
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+        offsets = [TopicPartition(TRANSFERS, index, offset) for index, offset in ends.items()]
+        insist(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, CALL_S))
         if is_abort:
             self._note("aborted", name)
             insist(lambda: self._producer.abort_transaction(CALL_S))
