@@ -31,7 +31,7 @@ from penstock.metadata.quorum import METADATA_PARTITION, Quorum
 from penstock.metadata.quorum_reachability import majority_is_gone
 from penstock.metadata.records import BrokerEndpoint
 from penstock.metrics import declared
-from penstock.model.errors import Refusal, StartupError
+from penstock.model.errors import PortInUse, Refusal, StartupError
 from penstock.model.ids import NodeId
 from penstock.node_settings import data_folder, network_limits, parse_listener, quota_spans
 from penstock.ports.child import Children
@@ -424,9 +424,7 @@ class Node:
                 bound = self._server.bind(name, host, port)
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
-                    raise StartupError(
-                        f"Port {port} is in use: stop what listens there, or choose another with --port"
-                    ) from None
+                    raise PortInUse(port, "--port") from None
                 raise StartupError(f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}") from None
             shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
             self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))

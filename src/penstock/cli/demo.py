@@ -88,7 +88,7 @@ class Demo:
         self._stopping.set()
 
     def start_broker(self, options: list[str]) -> None:
-        command = ["start", "--data", str(self._data), "--log-level", "warning", *options]
+        command = ["start", "--data", str(self._data), "--log-level", "warning", "--stop-at-eof", *options]
         self._broker = self._penstock(command, stdout=subprocess.PIPE)
         assert self._broker.stdout is not None
         for line in self._broker.stdout:
@@ -111,7 +111,7 @@ class Demo:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder.mkdir(parents=True, exist_ok=True)
         script = str(self._pipeline / "generate.py")
-        command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate)]
+        command = [sys.executable, script, "--bootstrap", self._bootstrap, "--rate", str(self._rate), "--stop-at-eof"]
         self._orders = self._process(command, self._log("generate.log"))
         say(f"producing about {self._rate:g} sample orders per second to the topic 'orders'")
         say(f"try: {_program()} consume orders --follow --bootstrap {self._bootstrap}")
@@ -120,7 +120,15 @@ class Demo:
         if not self._install(set_up):
             return
         say("starting Spark; the first results take about half a minute")
-        command = ["pipeline", "run", str(self._pipeline), "--continuous", "--bootstrap", self._bootstrap]
+        command = [
+            "pipeline",
+            "run",
+            str(self._pipeline),
+            "--continuous",
+            "--bootstrap",
+            self._bootstrap,
+            "--stop-at-eof",
+        ]
         self._spark = self._penstock([*command, "--storage", str(self._folder)], self._log("pipeline.log"))
 
     def _install(self, set_up: str | None) -> bool:
@@ -237,7 +245,10 @@ class Demo:
     def _process(self, command: list[str], stdout: "int | IO[str] | None") -> subprocess.Popen[str]:
         # In its own session, so that Ctrl-C reaches only this process, which then stops the others.
         stderr = subprocess.STDOUT if stdout is not None and stdout != subprocess.PIPE else None
-        return subprocess.Popen(command, stdout=stdout, stderr=stderr, text=True, start_new_session=True)
+        # The pipe to its standard input closes when this process ends, however that happens.
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, text=True, start_new_session=True
+        )
 
     def _log(self, name: str) -> IO[str]:
         return (self._folder / name).open("a")

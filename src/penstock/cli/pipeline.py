@@ -4,7 +4,6 @@ The implementation is in penstock_spark, which is imported only when a command n
 do not start Spark.
 """
 
-import signal
 import sys
 import time
 from collections import deque
@@ -20,6 +19,7 @@ from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.connection_options import PipelineConnection
 from penstock.cli.errors import CommandError
+from penstock.cli.lifetime import StopAtEofOption, on_stop_signal, stop_at_end_of_input
 from penstock.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -84,11 +84,14 @@ def run(
     storage: StorageOption = None,
     provider: ProviderOption = None,
     settings: SetOption = None,
+    stop_at_eof: StopAtEofOption = False,
 ) -> None:
     """Run a pipeline over all existing records, or continuously.
 
     A run continues where the last one ended.
     """
+    if stop_at_eof:
+        stop_at_end_of_input()
     with _command_errors():
         from penstock_spark.pipelines.run import Wish
 
@@ -296,7 +299,7 @@ def _run(spec: "Spec", wish: "Wish") -> None:
     runners: list[Runner] = []
     stop_requested = False
 
-    def stop(*_: object) -> None:
+    def stop() -> None:
         nonlocal stop_requested
         stop_requested = True
         for one in runners:
@@ -308,12 +311,10 @@ def _run(spec: "Spec", wish: "Wish") -> None:
             runner.stop()
         print(f"{spec.name}: running; storage {spec.storage}", file=sys.stderr, flush=True)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    on_stop_signal(stop)
     spark = session(spec)
     # Starting a session installs Spark's own handler of Ctrl-C.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    on_stop_signal(stop)
     try:
         with Display(f"{spec.name} on {spec.bootstrap}") as display:
             run(spec, spark, wish, display.show, started)

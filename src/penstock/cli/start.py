@@ -12,6 +12,7 @@ import typer
 from penstock.actions.client_properties import read_properties_file
 from penstock.cli.arguments import parse_pairs
 from penstock.cli.errors import CommandError
+from penstock.cli.lifetime import StopAtEofOption, stop_at_end_of_input, stop_signals
 from penstock.cli.log_format import LogFormat
 
 if TYPE_CHECKING:
@@ -68,8 +69,9 @@ def start(
         LogFormat | None,
         typer.Option("--log-format", help="Format of log lines.", show_default="text"),
     ] = None,
+    stop_at_eof: StopAtEofOption = False,
 ) -> None:
-    """Run a broker in the foreground until SIGTERM or Ctrl-C."""
+    """Run a broker in the foreground until SIGTERM, Ctrl-C or the end of its terminal."""
     file = read_properties_file(config) if config is not None else {}
     pairs = parse_pairs(settings or [], example="--set num.partitions=3")
     if cluster_id is not None:
@@ -83,12 +85,20 @@ def start(
     import asyncio
 
     from penstock.config.settings import BrokerSettings
+    from penstock.model.errors import PortInUse
     from penstock.ports.real.loop import NodeLoop
 
     loaded = BrokerSettings.load(file=file, overrides=overrides)
     _configure_logging(log_level, LogFormat(loaded.text("log.format")))
+    if stop_at_eof:
+        stop_at_end_of_input()
     with asyncio.Runner(loop_factory=NodeLoop) as runner:
-        runner.run(_serve(loaded))
+        try:
+            runner.run(_serve(loaded))
+        except PortInUse as error:
+            from penstock.actions.port_owner import describe_owner
+
+            raise CommandError(f"{error}. {describe_owner(error.port)}") from None
 
 
 def build_overrides(
@@ -117,7 +127,6 @@ def build_overrides(
 
 async def _serve(settings: "BrokerSettings") -> None:
     import asyncio
-    import signal
     import sys
 
     # kio builds test strategies for its types if hypothesis is installed, which doubles the time to start.
@@ -138,7 +147,7 @@ async def _serve(settings: "BrokerSettings") -> None:
     _allow_many_files()
     stop_requested = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop_requested.set)
     disk, network = RealDisk(), RealNetwork()
     node = Node(

@@ -351,6 +351,14 @@ class StartupError(PenstockError):
     """The node cannot start; the message is one line that says why and what to do next."""
 
 
+class PortInUse(StartupError):
+    """Another process listens on a port of the node."""
+
+    def __init__(self, port: int, option: str) -> None:
+        super().__init__(f"Port {port} is in use: stop the process that listens there, or choose another with {option}")
+        self.port = port
+
+
 class InvalidRegularExpression(Refusal):
     code = 128
     meaning = "The regular expression is not valid."

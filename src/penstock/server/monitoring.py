@@ -10,7 +10,7 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from penstock.metrics.metrics import Metrics
-from penstock.model.errors import StartupError
+from penstock.model.errors import PortInUse, StartupError
 from penstock.ports.instruments import Instruments
 from penstock.server.changes import ChangeCounter
 from penstock.server.http_endpoint import HttpEndpoint, LoopWatch
@@ -66,9 +66,7 @@ class Monitoring:
             self._listener = await http.listen(host.strip("[]"), int(port), monitor.answer)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise StartupError(
-                    f"Port {port} is in use: stop what listens there, or choose another with --metrics"
-                ) from None
+                raise PortInUse(int(port), "--metrics") from None
             raise StartupError(f"Cannot serve metrics at {address}: {error.strerror or error}") from None
         log.info("metrics are at http://%s:%d/metrics", host or "localhost", self._listener.port)
 

@@ -21,6 +21,7 @@ COMMANDS = [
     "produce",
     "consume",
     "cluster start",
+    "cluster stop",
     "cluster init",
     "cluster status",
     "cluster nodes",

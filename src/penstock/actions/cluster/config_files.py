@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from penstock.actions.addresses import parse_address
 from penstock.actions.errors import ActionError
 
 VOTERS_MAX = 3
@@ -30,20 +31,48 @@ class NodePlan(NamedTuple):
 def plan(
     folder: Path, *, hosts: Sequence[str], first_port: int, racks: Sequence[str], one_host: bool
 ) -> list[NodePlan]:
-    """Plan nodes with ids from 1. Nodes on one host get consecutive ports, others the same port."""
+    """Plan nodes with ids from 1. Nodes on one host get consecutive ports, others the same port.
+
+    A host may be given as HOST:PORT. Paths are absolute, so that the files work in any working directory.
+    """
+    folder = folder.absolute()
     if racks and len(racks) not in (1, len(hosts)) and len(hosts) % len(racks):
         raise ActionError(f"Cannot assign {len(racks)} racks to {len(hosts)} nodes: give one rack per node.")
     return [
         NodePlan(
             node_id=number,
-            host=host,
-            port=first_port + (number - 1 if one_host else 0),
+            host=parse_address(host)[0],
+            port=parse_address(host)[1] if _has_port(host) else first_port + (number - 1 if one_host else 0),
             rack=racks[(number - 1) % len(racks)] if racks else None,
             config=folder / f"node-{number}.properties",
             data=folder / f"node-{number}",
         )
         for number, host in enumerate(hosts, start=1)
     ]
+
+
+def read(folder: Path) -> list[NodePlan]:
+    """Return the nodes whose files are in a folder, by id; none if there are no files."""
+    return sorted(_read_node(path.absolute()) for path in folder.glob("node-*.properties"))
+
+
+def _read_node(path: Path) -> NodePlan:
+    from penstock.config.properties import parse_properties
+
+    settings = parse_properties(path.read_text(encoding="utf-8"))
+    listener = settings.get("listeners", "").partition(",")[0].partition("://")[2]
+    if not listener or not settings.get("node.id", "").isdigit():
+        raise ActionError(f"{path} does not set 'node.id' and 'listeners': restore the file, or choose another folder.")
+    host, port = parse_address(listener)
+    data = Path(settings.get("log.dirs", "").partition(",")[0] or path.stem)
+    if not data.is_absolute():
+        # Written by a release that wrote relative paths. The data is next to the file.
+        data = path.with_name(data.name)
+    return NodePlan(int(settings["node.id"]), host, port, settings.get("broker.rack"), path, data)
+
+
+def _has_port(host: str) -> bool:
+    return host.rpartition(":")[2].isdigit() and (host.count(":") == 1 or "]:" in host)
 
 
 def write(nodes: Sequence[NodePlan], settings: dict[str, str]) -> list[Path]:

@@ -1,10 +1,12 @@
 """The commands of penstock cluster. supervisor.py runs a local cluster, reassignment.py shows progress."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from penstock.actions.addresses import DEFAULT_PORT
 from penstock.actions.cluster import config_files
 from penstock.actions.connection import Connection
 from penstock.cli.arguments import parse_list, parse_pairs
@@ -17,6 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+DEFAULT_NODES = 3
 DataOption = Annotated[
     Path, typer.Option("--data", "-d", metavar="DIR", help="Folder of configuration files and records.")
 ]
@@ -33,33 +36,56 @@ NodeArgument = Annotated[int, typer.Argument(metavar="NODE", help="Node id.", sh
 
 @app.command("start", epilog="Example: penstock cluster start --nodes 3 --data ./cluster --port 9092 --restart")
 def start(
-    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=100, help="Number of nodes.")] = 3,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", "-n", min=1, max=100, help="Number of nodes.", show_default="3")
+    ] = None,
     data: DataOption = Path("./cluster"),
     port: Annotated[
-        int, typer.Option("--port", "-p", min=1, max=65535, help="Port of the first node; the others count up.")
-    ] = 9092,
+        int | None,
+        typer.Option(
+            "--port", "-p", min=1, max=65535, help="Port of the first node; the others count up.", show_default="9092"
+        ),
+    ] = None,
     host: Annotated[str, typer.Option("--host", help="Host name to listen on and to advertise.")] = "localhost",
     racks: RacksOption = "",
     restart: Annotated[bool, typer.Option("--restart", help="Restart nodes that exit.")] = False,
     settings: SetOption = None,
     log_level: Annotated[str, typer.Option("--log-level", help="Log level: debug, info, warning or error.")] = "info",
 ) -> None:
-    """Run a cluster on this machine until SIGTERM or Ctrl-C.
+    """Run a cluster on this machine until Ctrl-C, 'penstock cluster stop' or the end of its terminal.
 
     The first start writes a configuration file for each node; later starts use the existing files.
     """
     from penstock.cli.cluster import supervisor
 
     pairs = parse_pairs(settings or [], example="--set num.partitions=3")
-    plans = config_files.plan(data, hosts=[host] * nodes, first_port=port, racks=parse_list(racks), one_host=True)
-    config_files.write(plans, pairs)
+    plans = config_files.read(data)
+    if plans:
+        _check_options(data, plans, count=nodes, first_port=port)
+    else:
+        hosts = [host] * (nodes or DEFAULT_NODES)
+        plans = config_files.plan(
+            data, hosts=hosts, first_port=port or DEFAULT_PORT, racks=parse_list(racks), one_host=True
+        )
+        config_files.write(plans, pairs)
     options = [word for name, value in pairs.items() for word in ("--set", f"{name}={value}")]
-    supervisor.run(plans, restart=restart, options=[*options, "--log-level", log_level])
+    supervisor.run(data, plans, restart=restart, options=[*options, "--log-level", log_level])
+
+
+@app.command("stop", epilog="Example: penstock cluster stop --data ./cluster")
+def stop(data: DataOption = Path("./cluster")) -> None:
+    """Stop the cluster that 'penstock cluster start' runs on this machine."""
+    from penstock.cli.cluster.local import stop_cluster
+
+    pid = stop_cluster(data)
+    print(f"stopped the cluster in {data} (process {pid})")
 
 
 @app.command("init", epilog="Example: penstock cluster init --hosts alpha,beta,gamma --data ./configuration")
 def init(
-    hosts: Annotated[str, typer.Option("--hosts", metavar="A,B,C", help="Comma-separated host names, one per node.")],
+    hosts: Annotated[
+        str, typer.Option("--hosts", metavar="A,B,C", help="Comma-separated HOST or HOST:PORT, one per node.")
+    ],
     data: DataOption = Path("./cluster"),
     port: Annotated[int, typer.Option("--port", "-p", min=1, max=65535, help="Port of every node.")] = 9092,
     racks: RacksOption = "",
@@ -178,6 +204,21 @@ def rebalance(
         reassign(connection, moves, wait=wait)
     changed = elect_preferred_leaders(connection)
     print(f"{changed} partitions changed their leader" if changed else "every partition has its preferred leader")
+
+
+def _check_options(
+    folder: Path, nodes: Sequence[config_files.NodePlan], *, count: int | None, first_port: int | None
+) -> None:
+    """Raise CommandError if options contradict the files of an existing cluster."""
+    if count is not None and count != len(nodes):
+        raise CommandError(
+            f"{folder} holds a cluster of {len(nodes)} nodes, not {count}. Omit --nodes, or pass another --data."
+        )
+    if first_port is not None and first_port != nodes[0].port:
+        raise CommandError(
+            f"The first node in {folder} listens on port {nodes[0].port}, not {first_port}. Omit --port, change the "
+            "'listeners' and 'controller.quorum.voters' of every file, or pass another --data."
+        )
 
 
 def _confirm(question: str, *, yes: bool) -> None:

@@ -1,4 +1,4 @@
-"""The supervisor of a local cluster: runs its nodes as child processes until SIGTERM or SIGINT.
+"""The supervisor of a local cluster: runs its nodes as child processes until a signal ends it.
 
 Prints one `ready` line with all addresses when every node is ready. The log of a node goes to a file next to its data.
 A node that exits is reported and, with --restart, started again with exponential backoff.
@@ -10,10 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from types import FrameType
+from pathlib import Path
 
 from penstock.actions.cluster.config_files import NodePlan
+from penstock.cli.cluster.local import running_cluster
 from penstock.cli.errors import CommandError
+from penstock.cli.lifetime import on_stop_signal
 
 READY_S_MAX = 60.0
 STOP_S_MAX = 45.0
@@ -29,7 +31,8 @@ class Child:
     def __init__(self, node: NodePlan, options: Sequence[str]) -> None:
         self.node = node
         self.log = node.data.with_suffix(".log")
-        self._command = [sys.executable, "-m", "penstock.cli.main", "start", "--config", str(node.config), *options]
+        command = [sys.executable, "-m", "penstock.cli.main", "start", "--config", str(node.config)]
+        self._command = [*command, "--data", str(node.data), "--stop-at-eof", *options]
         self.ready = threading.Event()
         self._process: subprocess.Popen[str] | None = None
         self.started_at = 0.0
@@ -42,9 +45,15 @@ class Child:
         self.started_at = time.monotonic()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            # In its own session, so that Ctrl-C reaches only the parent, which then stops the nodes.
+            # In its own session, so that Ctrl-C reaches only the parent, which then stops the nodes. A node also stops
+            # when the pipe to its standard input closes, as it does if the parent is killed.
             self._process = subprocess.Popen(
-                self._command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
             )
         threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
 
@@ -79,15 +88,16 @@ class Child:
         return lines[-1] if lines else "its log is empty"
 
 
-def run(nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str] = ()) -> None:
+def run(folder: Path, nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str] = ()) -> None:
+    """Run the nodes of the cluster in a folder until a signal or `penstock cluster stop`."""
+    with running_cluster(folder):
+        _run(nodes, restart=restart, options=options)
+
+
+def _run(nodes: Sequence[NodePlan], *, restart: bool, options: Sequence[str]) -> None:
     children = [Child(node, options) for node in nodes]
     stopping = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopping.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    on_stop_signal(stopping.set)
     try:
         for child in children:
             child.start()

@@ -8,10 +8,12 @@ Topics that are missing are created: orders, customers (compacted) and sales.
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import json
 import random
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -92,13 +94,23 @@ def run(bootstrap: str, *, rate: float, count: int | None, seed: int) -> int:
     return written
 
 
+def interrupt_at_end_of_input() -> None:
+    """End the program as Ctrl-C does, when the process that started it is gone."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    _thread.interrupt_main()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
     parser.add_argument("--rate", type=float, default=20.0, help="orders a second; 0: as fast as it goes")
     parser.add_argument("--count", type=int, help="end after so many orders")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--stop-at-eof", action="store_true", help="stop when standard input is closed")
     given = parser.parse_args()
+    if given.stop_at_eof:
+        threading.Thread(target=interrupt_at_end_of_input, daemon=True).start()
     print(f"{run(given.bootstrap, rate=given.rate, count=given.count, seed=given.seed)} records written to orders")
 
 

@@ -1,0 +1,111 @@
+"""penstock cluster start and stop: the nodes end with the process that runs them, and belong to their folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.ports import adjacent_ports, answers
+
+PENSTOCK = [sys.executable, "-m", "penstock.cli.main"]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Return a function that runs a command and waits for its ready line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(*words: str, folder: Path) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [*PENSTOCK, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        started.append(process)
+        assert process.stdout is not None and process.stderr is not None
+        line = process.stdout.readline()
+        assert line.startswith("ready "), process.stderr.read()
+        return process
+
+    yield run
+    for process in started:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PENSTOCK, *words], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def await_silence(*ports: int) -> None:
+    eventually(lambda: not any(map(answers, ports)), what="the end of all nodes")
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
+def test_the_nodes_end_with_the_process_that_runs_them(number: signal.Signals, tmp_path: Path, start: Start) -> None:
+    ports = adjacent_ports(2)
+    process = start("cluster", "start", "--nodes", "2", "--port", str(ports[0]), folder=tmp_path)
+    assert all(map(answers, ports))
+    process.send_signal(number)
+    await_silence(*ports)
+    marks = [tmp_path / "cluster" / f"node-{node}" / ".kafka_cleanshutdown" for node in (1, 2)]
+    eventually(lambda: all(mark.exists() for mark in marks), what="a clean stop of all nodes")
+
+
+def test_a_cluster_is_that_of_its_folder_in_every_working_directory(tmp_path: Path, start: Start) -> None:
+    (port,) = adjacent_ports(1)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    start("cluster", "start", "--nodes", "1", "--port", str(port), folder=tmp_path)
+    assert run("topic", "create", "kept", "--bootstrap", f"localhost:{port}", folder=tmp_path).returncode == 0
+    stopped = run("cluster", "stop", "--data", str(tmp_path / "cluster"), folder=elsewhere)
+    assert stopped.returncode == 0, stopped.stderr
+    await_silence(port)
+    again = start("cluster", "start", "--data", "../cluster", folder=elsewhere)
+    listed = run("topic", "list", "--bootstrap", f"localhost:{port}", folder=elsewhere)
+    assert "kept" in listed.stdout
+    assert os.listdir(elsewhere) == []
+    second = run("cluster", "start", folder=tmp_path)
+    assert second.returncode == 1
+    assert f"already running, as process {again.pid}" in second.stderr
+
+
+def test_options_that_contradict_the_folder_are_refused(tmp_path: Path, start: Start) -> None:
+    (port,) = adjacent_ports(1)
+    start("cluster", "start", "--nodes", "1", "--port", str(port), folder=tmp_path)
+    assert run("cluster", "stop", folder=tmp_path).returncode == 0
+    nodes = run("cluster", "start", "--nodes", "3", folder=tmp_path)
+    assert nodes.returncode == 1 and "holds a cluster of 1 nodes, not 3" in nodes.stderr
+    ports = run("cluster", "start", "--port", str(port + 1), folder=tmp_path)
+    assert ports.returncode == 1 and f"listens on port {port}, not {port + 1}" in ports.stderr
+
+
+def test_without_a_running_cluster_there_is_nothing_to_stop(tmp_path: Path) -> None:
+    done = run("cluster", "stop", "--data", str(tmp_path), folder=tmp_path)
+    assert done.returncode == 1 and "No cluster is running in" in done.stderr
+
+
+def test_a_port_in_use_names_the_process_that_listens_there(tmp_path: Path, start: Start) -> None:
+    (port,) = adjacent_ports(1)
+    first = start("start", "--data", "one", "--port", str(port), folder=tmp_path)
+    second = run("start", "--data", "two", "--port", str(port), folder=tmp_path)
+    assert second.returncode == 1
+    assert f"Port {port} is in use" in second.stderr
+    assert f"The Penstock process {first.pid} listens there" in second.stderr
+
+
+def test_a_broker_stops_at_the_end_of_its_input_if_asked_to(tmp_path: Path) -> None:
+    command = [*PENSTOCK, "start", "--data", "data", "--port", "0", "--stop-at-eof"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("ready ")
+    process.communicate(timeout=60)
+    assert process.returncode == 0
