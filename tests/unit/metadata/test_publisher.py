@@ -1,4 +1,4 @@
-"""Who is told what, and in which order."""
+"""The notification of subscribers, and its order."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from penstock.metadata.publisher import Publisher
 from tests.unit.metadata.samples import after, topic
 
 
-def test_subscribers_are_called_in_the_order_they_came() -> None:
+def test_subscribers_are_called_in_the_order_of_subscription() -> None:
     publisher = Publisher()
     told: list[str] = []
     publisher.subscribe(lambda delta, image: told.append("first"))
@@ -17,7 +17,7 @@ def test_subscribers_are_called_in_the_order_they_came() -> None:
     assert told == ["first", "second"]
 
 
-def test_the_image_is_the_new_one_before_anybody_is_told() -> None:
+def test_the_image_is_replaced_before_subscribers_are_called() -> None:
     publisher = Publisher()
     seen: list[bool] = []
     publisher.subscribe(lambda delta, image: seen.append(publisher.image is image))
@@ -25,7 +25,7 @@ def test_the_image_is_the_new_one_before_anybody_is_told() -> None:
     assert seen == [True]
 
 
-def test_who_comes_late_is_told_all_there_is() -> None:
+def test_a_late_subscriber_receives_the_current_image() -> None:
     publisher = Publisher()
     publisher.publish(*after(EMPTY, topic("orders", 1)))
     told: list[Delta] = []
@@ -34,7 +34,7 @@ def test_who_comes_late_is_told_all_there_is() -> None:
     assert told[0].before is EMPTY
 
 
-def test_one_failing_subscriber_does_not_keep_the_news_from_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_subscriber_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     publisher = Publisher()
     told: list[Image] = []
 
@@ -48,11 +48,11 @@ def test_one_failing_subscriber_does_not_keep_the_news_from_the_others(caplog: p
     assert "a subscriber failed" in caplog.text
 
 
-def test_those_who_were_dismissed_hear_no_more() -> None:
+def test_dropped_subscribers_are_not_called() -> None:
     publisher = Publisher()
     told: list[Image] = []
     publisher.subscribe(lambda delta, image: told.append(image))
-    publisher.dismiss()
+    publisher.drop_subscribers()
     delta, image = after(EMPTY, topic("orders", 1))
     publisher.publish(delta, image)
     assert told == [] and publisher.image is image
