@@ -92,7 +92,7 @@ def _alter(
 
 
 def _recovery_state(before: PartitionImage, isr: Sequence[NodeId], request: IsrChange) -> int:
-    """Stay RECOVERING until every replica has joined, as that state allows a replica to remove committed records."""
+    """Return RECOVERING until every replica has joined, as it allows a replica to remove committed records."""
     is_known_everywhere = all(node_id in isr for node_id in before.replicas)
     if before.leader_recovery_state == RECOVERING and not is_known_everywhere:
         return RECOVERING

@@ -143,24 +143,24 @@ class BrokerMonitor:
         """Probe the broker whose heartbeats came over a connection that is now closed."""
         node_id = self._connections.pop(connection, None)
         if node_id is not None and self._active and node_id not in self._connections.values():
-            under_way = self._probes.pop(node_id, None)
-            if under_way is not None:
-                under_way.cancel()
+            running = self._probes.pop(node_id, None)
+            if running is not None:
+                running.cancel()
             self._probe(node_id)
 
     def _log_state(self, node_id: NodeId, what: str) -> None:
-        # A broker in this process is started and stopped with it, so that users know its state.
+        # A broker in this process is started and stopped with it, so its state is known.
         log.log(logging.DEBUG if node_id == self._node_id else logging.INFO, "broker %d is %s", node_id, what)
 
     def _record_connection(self, connection: object, node_id: NodeId) -> None:
         if self._active:
             self._connections[connection] = node_id
 
-    def _has_live_process(self, present: "BrokerImage | None", registration: Registration) -> bool:
-        if present is None or present.fenced or not self._sessions.is_alive(present.node_id, self._clock.monotonic()):
+    def _has_live_process(self, current: "BrokerImage | None", registration: Registration) -> bool:
+        if current is None or current.fenced or not self._sessions.is_alive(current.node_id, self._clock.monotonic()):
             return False
         # Brokers bind their ports before they register, so the process at the same address must have exited.
-        return _addresses(present.end_points) != _addresses(registration.end_points)
+        return _addresses(current.end_points) != _addresses(registration.end_points)
 
     def _check_active(self) -> None:
         if not self._active or not self._controller.is_active:
@@ -190,8 +190,8 @@ class BrokerMonitor:
         broker = self._controller.image.brokers.get(node_id)
         if broker is None or broker.fenced or node_id == self._node_id:
             return
-        under_way = self._probes.get(node_id)
-        if under_way is None or under_way.done():
+        running = self._probes.get(node_id)
+        if running is None or running.done():
             self._probes[node_id] = self._spawn(self._probe_until_heartbeat(broker))
 
     async def _probe_until_heartbeat(self, broker: "BrokerImage") -> None:

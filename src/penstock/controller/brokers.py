@@ -83,18 +83,18 @@ def decide_registration(
         raise InconsistentClusterId(
             f"This is cluster {cluster_id}, but node {node_id} belongs to cluster {registration.cluster_id}."
         )
-    present = image.brokers.get(node_id)
-    same_process = present is not None and present.incarnation_id == registration.incarnation_id
+    current = image.brokers.get(node_id)
+    same_process = current is not None and current.incarnation_id == registration.incarnation_id
     if has_live_process and not same_process:
         raise DuplicateBrokerRegistration(f"Another live process is registered as node {node_id}.")
     _check_directories(image, registration)
     _check_features(image, registration)
     records: list[MetadataRecord] = []
-    if present is not None and same_process:
-        epoch, fenced, leaving = present.epoch, present.fenced, present.in_controlled_shutdown
-        read_only = present.read_only
+    if current is not None and same_process:
+        epoch, fenced, leaving = current.epoch, current.fenced, current.in_controlled_shutdown
+        read_only = current.read_only
     else:
-        records.extend(_previous_process_records(image, registration, present, rules))
+        records.extend(_previous_process_records(image, registration, current, rules))
         epoch, fenced, leaving = image.offset + 1 + len(records), True, False
         # The first heartbeat reports whether the broker can write, before it is unfenced.
         read_only = False
@@ -235,11 +235,11 @@ def _check_features(image: Image, registration: Registration) -> None:
 
 
 def _previous_process_records(
-    image: Image, registration: Registration, present: BrokerImage | None, rules: Rules
+    image: Image, registration: Registration, current: BrokerImage | None, rules: Rules
 ) -> Sequence[MetadataRecord]:
     """Return the records for replicas that the previous process has lost, and for partitions that it led."""
     node_id = registration.node_id
-    clean = present is not None and registration.previous_broker_epoch == present.epoch
+    clean = current is not None and registration.previous_broker_epoch == current.epoch
     living = Living(image, leaves=node_id)
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):

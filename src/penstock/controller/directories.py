@@ -41,18 +41,18 @@ def directories_offline(
     image: Image, broker: BrokerImage, offline: Sequence[UUID], rules: Rules
 ) -> Sequence[MetadataRecord]:
     """Return the records for a broker that has lost directories; their replicas are no longer trusted."""
-    gone = [directory for directory in broker.log_dirs if directory in offline]
-    if not gone:
+    lost = [directory for directory in broker.log_dirs if directory in offline]
+    if not lost:
         return ()
-    left = tuple(directory for directory in broker.log_dirs if directory not in gone)
+    remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):
-        if broker.node_id in partition.replicas and directory_of(partition, broker.node_id) in gone:
+        if broker.node_id in partition.replicas and directory_of(partition, broker.node_id) in lost:
             records.extend(_remove_untrusted(image, broker.node_id, topic, index, partition, partition, rules))
     # An empty list would mean no change: a broker without any directory has to fence itself.
-    if left:
+    if remaining:
         records.append(
-            BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left)
+            BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=remaining)
         )
     return records
 

@@ -128,7 +128,7 @@ def _check_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: fl
 
 
 def _difference(
-    entity: Entity, present: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
+    entity: Entity, current: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
 ) -> list[ClientQuotaRecord]:
     parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity)
     return [
@@ -136,5 +136,5 @@ def _difference(
         if value is None
         else ClientQuotaRecord(entity=parts, key=key, value=value)
         for key, value in changes
-        if present.get(key) != value
+        if current.get(key) != value
     ]

@@ -126,11 +126,11 @@ def decide_first_settings(image: Image, settings: BrokerSettings) -> ControllerD
     the controller considers uncommitted.
     """
     records: list[MetadataRecord] = []
-    everywhere = ConfigResource(resources.BROKER, "")
-    if MIN_ISR not in image.config(everywhere):
+    all_brokers = ConfigResource(resources.BROKER, "")
+    if MIN_ISR not in image.config(all_brokers):
         value = str(settings.integer(MIN_ISR))
         records.append(
-            ConfigRecord(resource_type=everywhere.type, resource_name=everywhere.name, name=MIN_ISR, value=value)
+            ConfigRecord(resource_type=all_brokers.type, resource_name=all_brokers.name, name=MIN_ISR, value=value)
         )
     records.extend(
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None)
@@ -147,12 +147,12 @@ def _keep_min_isr(judge: Judge, request: ResourceChanges, wanted: dict[str, str]
     named = any(change.name == MIN_ISR for change in request.changes)
     if resource.name and named:
         raise InvalidConfig("Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
-    present = judge.image.config(resource).get(MIN_ISR)
-    if not resource.name and MIN_ISR not in wanted and present is not None:
+    current = judge.image.config(resource).get(MIN_ISR)
+    if not resource.name and MIN_ISR not in wanted and current is not None:
         if named:
             raise InvalidConfig("Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
         # Full replacements name all settings, but their senders may not know this one, which the cluster wrote itself.
-        wanted[MIN_ISR] = present
+        wanted[MIN_ISR] = current
 
 
 def _check_resource(judge: Judge, resource: ConfigResource) -> None:
@@ -223,10 +223,10 @@ def _edit_list(judge: Judge, resource: ConfigResource, wanted: Mapping[str, str]
         raise InvalidConfig(
             f"Can't {Operation(change.operation).name} to key {change.name} because its type is not LIST."
         )
-    present = wanted.get(change.name)
-    if present is None:
-        present = render(option, _default(judge, resource, option)) or ""
-    words = _words(present)
+    current = wanted.get(change.name)
+    if current is None:
+        current = render(option, _default(judge, resource, option)) or ""
+    words = _words(current)
     given = _words(change.value or "")
     if change.operation == Operation.APPEND:
         words += [word for word in given if word not in words]
@@ -275,9 +275,9 @@ def _check_broker_values(judge: Judge, resource: ConfigResource, wanted: Mapping
             option = option_of(name)
             assert option is not None, "the names are checked above"
             parse(option, text, name=name)
-        everywhere = wanted if not resource.name else judge.image.config(ConfigResource(resources.BROKER, ""))
-        here = wanted if resource.name else judge.image.config(ConfigResource(resources.BROKER, str(judge.node_id)))
-        check_broker(judge.settings.with_dynamic(cluster=everywhere, node=here))
+        cluster = wanted if not resource.name else judge.image.config(ConfigResource(resources.BROKER, ""))
+        own = wanted if resource.name else judge.image.config(ConfigResource(resources.BROKER, str(judge.node_id)))
+        check_broker(judge.settings.with_dynamic(cluster=cluster, node=own))
     except InvalidConfig as problem:
         # Kafka's brokers answer INVALID_REQUEST for brokers, and INVALID_CONFIG for topics.
         raise InvalidRequest(problem.message) from None
@@ -322,12 +322,12 @@ def _check_client_metrics_values(wanted: Mapping[str, str]) -> None:
 
 
 def _difference(
-    resource: ConfigResource, present: Mapping[str, str], wanted: Mapping[str, str]
+    resource: ConfigResource, current: Mapping[str, str], wanted: Mapping[str, str]
 ) -> list[MetadataRecord]:
     """Return the records for the difference between the current and the wanted settings."""
-    names = [*(name for name in present if name not in wanted), *wanted]
+    names = [*(name for name in current if name not in wanted), *wanted]
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=wanted.get(name))
         for name in names
-        if present.get(name) != wanted.get(name)
+        if current.get(name) != wanted.get(name)
     ]

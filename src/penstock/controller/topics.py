@@ -317,10 +317,10 @@ def _refuse_leaderless(image: Image, placed: Sequence[Replicas]) -> None:
 
 
 def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge: Charge) -> list[PartitionRecord]:
-    present = image.topics.get(topic.name)
-    if present is None:
+    current = image.topics.get(topic.name)
+    if current is None:
         raise UnknownTopicOrPartition()
-    count = len(present.partitions)
+    count = len(current.partitions)
     if topic.count == count:
         raise InvalidPartitions(f"Topic already has {count} partition(s).")
     if topic.count < count:
@@ -337,7 +337,7 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge:
     if added > PARTITIONS_PER_REQUEST_MAX:
         raise PolicyViolation("Excessively large number of partitions per request.")
     charge(added)
-    factor = len(present.partitions[0].replicas)
+    factor = len(current.partitions[0].replicas)
     placed: Sequence[Replicas]
     if topic.assignments is not None:
         for place_in_list, replicas in enumerate(topic.assignments):
@@ -346,7 +346,7 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge:
     else:
         placed = place(image.brokers.values(), partition_count=added, replication_factor=factor, random=random)
         _refuse_leaderless(image, placed)
-    return _partition_records(image, present.id, placed, first_index=count)
+    return _partition_records(image, current.id, placed, first_index=count)
 
 
 def _partition_records(

@@ -83,7 +83,7 @@ class Expired:
 
 
 class Performer(Protocol):
-    """Performs the actions of shards. Their results return as commands."""
+    """The performer of shards' actions, whose results return as commands."""
 
     def perform(self, index: int, action: Any) -> None:
         """Start an action of the shard of that partition."""

@@ -105,7 +105,7 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveReply:
-    """`errors` has one code per member of the request. Before version 3 the only member's code is the reply's."""
+    """A reply to LeaveGroup; `errors` has one code per member. Before version 3 the only member's is the reply's."""
 
     error: int = NO_ERROR
     errors: tuple[int, ...] = ()
@@ -136,7 +136,7 @@ class OffsetCommit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit:
-    """Answered with an OffsetCommitReply. Before version 3 the request does not identify the member."""
+    """A commit in a transaction, answered with an OffsetCommitReply. Before version 3 it does not name the member."""
 
     group_id: str
     transaction: InTransaction
@@ -184,7 +184,7 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteReply:
-    """`errors` has one code per topic of the request, which applies to all its partitions."""
+    """A reply to OffsetDelete; `errors` has one code per topic, which applies to all its partitions."""
 
     error: int = NO_ERROR
     errors: tuple[int, ...] = ()
@@ -221,7 +221,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """Before version 6 the response has no error field: the state Dead stands for it."""
+    """A group in a DescribeGroups reply. Before version 6 it has no error field: the state Dead stands for it."""
 
     error: int = NO_ERROR
     error_message: str | None = None
@@ -234,7 +234,7 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """Answered with a tuple of codes, one for each group."""
+    """A request to delete groups, answered with a tuple of codes, one for each group."""
 
     group_ids: tuple[str, ...]
 

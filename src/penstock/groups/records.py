@@ -101,7 +101,7 @@ _TYPES: dict[int, _RecordType] = {
     2: _RecordType(_key(GroupMetadataKey, Field("group", STRING)), _GROUP_METADATA_VALUE, lambda value: 3),
 } | {number: _RecordType(key, value, lambda value: 0) for number, key, value in modern.TYPES}
 _NUMBERS = {record_type.key.make: number for number, record_type in _TYPES.items()}
-# Version 0 of the offset key used record type 0, before retention was introduced.
+# Type 0 is the same key, written before version 1 introduced the retention.
 _TYPES[0] = _TYPES[1]
 
 

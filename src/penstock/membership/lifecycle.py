@@ -76,7 +76,7 @@ class Lifecycle:
         seen_offset: Callable[[], int],
         quorum_is_gone: Callable[[], Awaitable[bool]],
     ) -> None:
-        """Take the parts; `quorum_is_gone` returns whether no controller can ever answer again."""
+        """Create the lifecycle; `quorum_is_gone` returns whether no controller can ever answer again."""
         self._identity = identity
         self._channel = channel
         self._clock = clock

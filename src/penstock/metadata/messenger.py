@@ -63,7 +63,7 @@ class Messenger:
         self._next_fetch_id = 0
         self._closed = False
 
-    # -- out -------------------------------------------------------------------------------
+    # -- outgoing --------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
         """Send a message: a response to the waiting peer, a request over the network."""
@@ -111,7 +111,7 @@ class Messenger:
         """Wait until all requests in flight are answered or have failed."""
         await asyncio.gather(*self._requests, return_exceptions=True)
 
-    # -- in --------------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------
 
     async def ask_core(self, source: NodeId, request: Message, answer: type[Answer]) -> Answer:
         """Submit a peer's request to the core and return its response."""

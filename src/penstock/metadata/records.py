@@ -170,9 +170,10 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
-    """fenced: 1 fences, -1 unfences, 0 no change; in_controlled_shutdown: 1 begins it; empty log_dirs: no change.
+    """A change of a broker registration; 0 and empty log_dirs mean no change.
 
-    read_only: 1 the broker cannot append to its logs, -1 it can again, 0 no change.
+    fenced: 1 fences, -1 unfences. in_controlled_shutdown: 1 begins it. read_only: 1 the broker cannot append to
+    its logs, -1 it can again.
     """
 
     broker_id: int
@@ -196,7 +197,7 @@ class RegisterControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord:
-    """Changes nothing; advances the log."""
+    """A record that changes nothing and advances the log."""
 
 
 MetadataRecord = (

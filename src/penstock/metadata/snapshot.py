@@ -158,7 +158,7 @@ def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 class SnapshotWriter:
-    """Writes one checkpoint, a batch per call, so that the event loop is not blocked."""
+    """The writer of one checkpoint, a batch per call, so that the event loop is not blocked."""
 
     def __init__(self, disk: Disk, folder: str, snapshot: Snapshot) -> None:
         self.name = file_name(snapshot.image)

@@ -60,7 +60,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Step down so that another node can lead, for example before a shutdown."""
+    """A request to step down so that another node can lead, for example before a shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class SnapshotStatus:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Another node sent a request that the core does not handle, which shows that it is alive."""
+    """A request of another node that the core does not handle, but that shows that the node is alive."""
 
     node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeVoters:
-    """Add or remove a voter. Only for a leader for which `Core.may_change_voters` is true."""
+    """An addition or removal of a voter, only for a leader for which `Core.may_change_voters` is true."""
 
     voters: frozenset[NodeId]
     payload: Any

@@ -1,6 +1,6 @@
 """The rules of a leader: announce the epoch, answer fetches, advance the high watermark.
 
-The leader counts only what is durable on its own disk too, even as the only voter. A fetch
+For itself the leader counts only what is durable on its disk, even as the only voter. A fetch
 without new data waits for some. A leader that a majority no longer fetches from
 resigns, so that its clients look for another.
 """

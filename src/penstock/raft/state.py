@@ -32,7 +32,7 @@ class Timing:
 
     @property
     def check_quorum_timeout(self) -> float:
-        """How long a leader may go without fetches from a majority: longer than a follower's fetch timeout."""
+        """Return how long a leader may go without fetches from a majority: longer than the fetch timeout."""
         return self.fetch_timeout * 1.5
 
 
@@ -80,7 +80,7 @@ class State:
 
     @property
     def may_stand(self) -> bool:
-        """Return whether this node is a voter and not being refilled, which would lack records it once confirmed."""
+        """Return whether this node is a voter that has everything it confirmed, which a refilled one may not."""
         refilling = self.election.blank and self.log.end_offset > 0
         return self.node_id in self.history.current and not refilling
 

@@ -55,7 +55,7 @@ class InitProducerIdReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Answered with a code. AddOffsetsToTxn adds the group's partition, a version 2 write its own."""
+    """An addition of partitions, answered with a code. AddOffsetsToTxn adds the group's, a version 2 write its own."""
 
     transactional_id: str
     producer_id: int
@@ -67,7 +67,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """Check that the partitions are in the transaction. Answered with one code for each, in the same order."""
+    """A check that partitions are in the transaction, answered with one code for each, in the same order."""
 
     transactional_id: str
     producer_id: int
@@ -96,14 +96,14 @@ class EndTxnReply:
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """Every partition has its marker. Answered with whether this completed the transaction."""
+    """A report that every partition has its marker, answered with whether this completed the transaction."""
 
     markers: Markers
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTimedOut:
-    """Abort the transaction if it has timed out. Answered with whether it has."""
+    """An abort of a transaction if it has timed out, answered with whether it has."""
 
     transactional_id: str
     fresh_producer_id: int = NO_PRODUCER_ID
@@ -128,7 +128,7 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
-    """Answered with a tuple of ListedTransaction. An unknown state name matches nothing."""
+    """A request answered with a tuple of ListedTransaction. An unknown state name matches nothing."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()

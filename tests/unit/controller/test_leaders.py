@@ -104,7 +104,7 @@ def test_an_eligible_replica_leads_only_with_an_empty_isr_and_becomes_the_isr() 
     assert now.leader_recovery_state == RECOVERED
 
 
-def test_a_partition_without_live_replicas_keeps_its_isr_and_elr() -> None:
+def test_a_partition_without_a_live_eligible_replica_has_no_leader_and_loses_no_eligibility() -> None:
     brokers = cluster(broker(1, fenced=True), broker(2), broker(3, fenced=True))
     image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(3,))
     now = settled(image, isr=())

@@ -106,7 +106,7 @@ class FakeLog:
 
 
 class CountingShard:
-    """Adds numbers, those of a transaction when it is committed; `("wait",)` is answered by the next `("wake",)`."""
+    """A shard that adds numbers, staged ones when committed; `("wait",)` is answered by the next `("wake",)`."""
 
     def __init__(self) -> None:
         self.total = 0

@@ -11,7 +11,7 @@ from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runt
 
 
 class ActingShard(CountingShard):
-    """`("do", n)` writes n and requests an action for it; a loaded shard requests an action for its total."""
+    """A shard that writes n for `("do", n)` and requests an action for it; after a load it does so for its total."""
 
     def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
         if isinstance(command, tuple) and command[0] == "do":

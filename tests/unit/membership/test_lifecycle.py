@@ -39,7 +39,7 @@ class Controller:
         self.controllers: list[Any] = []
         self.refusals: list[ErrorCode] = []
         self.silent = False
-        self.lets_go_after = 2
+        self.allows_stop_after = 2
 
     async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
         if self.silent:
@@ -56,7 +56,7 @@ class Controller:
         return SimpleNamespace(
             error_code=error,
             is_fenced=request.want_fence or request.current_metadata_offset < request.broker_epoch,
-            should_shut_down=leaving >= self.lets_go_after,
+            should_shut_down=leaving >= self.allows_stop_after,
         )
 
 
@@ -179,7 +179,7 @@ async def test_requests_are_retried_while_no_controller_answers(world: BrokerUnd
 
 async def test_a_broker_hands_over_before_it_stops(world: BrokerUnderTest) -> None:
     await world.started()
-    world.controller.lets_go_after = 4
+    world.controller.allows_stop_after = 4
     leaving = asyncio.ensure_future(world.broker.leave())
     await settle()
     assert not leaving.done()
@@ -208,7 +208,7 @@ async def test_a_broker_whose_quorum_is_lost_stops_soon(world: BrokerUnderTest) 
 
 async def test_a_broker_with_a_controller_waits_for_permission_to_stop(world: BrokerUnderTest) -> None:
     await world.started()
-    world.controller.lets_go_after = 40
+    world.controller.allows_stop_after = 40
     world.quorum_gone = True
     leaving = asyncio.ensure_future(world.broker.leave())
     await world.clock.advance(1.5)
@@ -221,7 +221,7 @@ async def test_a_broker_with_a_controller_waits_for_permission_to_stop(world: Br
 async def test_a_response_during_the_check_of_the_quorum_cancels_the_stop(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.silent = True
-    world.controller.lets_go_after = 10
+    world.controller.allows_stop_after = 10
     looking: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     world.broker._quorum_is_gone = lambda: looking
     leaving = asyncio.ensure_future(world.broker.leave())

@@ -76,10 +76,10 @@ async def test_a_new_single_node_cluster_has_its_features_and_a_leader() -> None
 
 async def test_a_commit_returns_after_the_subscribers_were_called() -> None:
     quorum = await open_quorum(SimDisk())
-    told: list[Delta] = []
-    quorum.subscribe(lambda delta, image: told.append(delta))
+    received: list[Delta] = []
+    quorum.subscribe(lambda delta, image: received.append(delta))
     await quorum.commit(topic("orders", 1))
-    assert [made.name for made in told[-1].topics_created] == ["orders"]
+    assert [made.name for made in received[-1].topics_created] == ["orders"]
     assert TopicName("orders") in quorum.image.topics
     assert quorum.high_watermark == quorum.image.offset + 1
     await quorum.close()
@@ -103,9 +103,9 @@ async def test_nothing_is_committed_before_it_is_durable() -> None:
 async def test_commits_during_a_shutdown_notify_no_subscribers() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
-    told: list[Image] = []
-    quorum.subscribe(lambda delta, image: told.append(image))
-    told.clear()
+    received: list[Image] = []
+    quorum.subscribe(lambda delta, image: received.append(image))
+    received.clear()
     disk.syncs_at_once = False
     commit = asyncio.ensure_future(quorum.commit(topic("orders", 1)))
     await settle()
@@ -114,7 +114,7 @@ async def test_commits_during_a_shutdown_notify_no_subscribers() -> None:
     assert disk.finish_sync()
     disk.syncs_at_once = True
     await asyncio.gather(commit, closing)
-    assert told == [] and TopicName("orders") in quorum.image.topics
+    assert received == [] and TopicName("orders") in quorum.image.topics
 
 
 async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:

@@ -68,8 +68,8 @@ async def test_nothing_is_published_before_a_majority_has_it() -> None:
 async def test_a_partitioned_leader_fails_pending_commits_and_drops_them_when_it_returns() -> None:
     world, old = await started()
     await set_value(world, old, "committed")
-    told: list[bool] = []
-    old.on_leadership(lambda is_active, epoch: told.append(is_active))
+    received: list[bool] = []
+    old.on_leadership(lambda is_active, epoch: received.append(is_active))
     world.isolate(old.node_id)
     lonely = asyncio.ensure_future(old.commit([config("retention.ms", "lonely", topic="any")]))
     await settle()
@@ -77,7 +77,7 @@ async def test_a_partitioned_leader_fails_pending_commits_and_drops_them_when_it
     await world.pass_time(4)
     with pytest.raises(NotController):
         await lonely
-    assert told == [True, False]
+    assert received == [True, False]
     with pytest.raises(NotController):
         await old.commit([config("retention.ms", "no", topic="any")])
     await set_value(world, new, "later")

@@ -1,4 +1,4 @@
-"""Whether a quorum is lost, with scripted peers."""
+"""The check for a lost quorum, with scripted peers."""
 
 from typing import Any
 
@@ -14,10 +14,10 @@ VOTERS = [NodeId(3), NodeId(1), NodeId(2)]
 class Machines:
     def __init__(self, *, gone: set[int], silent: set[int]) -> None:
         self._gone, self._silent = gone, silent
-        self.asked: list[NodeId] = []
+        self.probed: list[NodeId] = []
 
     async def probe(self, node: NodeId, *, timeout_s: float) -> None:
-        self.asked.append(node)
+        self.probed.append(node)
         if node in self._gone:
             raise PeerGone("connection refused")
         if node in self._silent:
@@ -46,7 +46,7 @@ async def test_a_quorum_is_lost_when_a_majority_refuses_connections_but_not_when
 ) -> None:
     machines = Machines(gone=gone, silent=silent)
     assert await majority_is_gone(machines, VOTERS, own=NodeId(own), timeout_s=1.0) is is_lost
-    assert machines.asked == [voter for voter in (1, 2, 3) if voter != own]
+    assert machines.probed == [voter for voter in (1, 2, 3) if voter != own]
 
 
 async def test_a_sole_voter_is_never_lost_for_itself() -> None:

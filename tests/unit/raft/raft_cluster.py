@@ -64,7 +64,7 @@ class RaftCluster:
         self.nodes = {NodeId(index): Node(NodeId(index)) for index in range(1, voters + observers + 1)}
         self.configured = frozenset(NodeId(index) for index in range(1, voters + 1))
         self.wiped = 0
-        self.taken: dict[NodeId, list[Entry]] = {}
+        self.lost_entries: dict[NodeId, list[Entry]] = {}
         """The durable entries of the last lost disk of each node."""
         self.voter_changes = 0
         self.committed: list[Entry] = []
@@ -130,7 +130,7 @@ class RaftCluster:
         if len(voters - {node.id}) < majority_count(len(voters)):
             return
         self.wiped += 1
-        self.taken[node.id] = node.entries[: node.durable]
+        self.lost_entries[node.id] = node.entries[: node.durable]
         self.crash(node)
         self.nodes[node.id] = fresh = Node(node.id, incarnation=node.incarnation, disk=UUID(int=self.wiped))
         self.start(fresh)
@@ -308,7 +308,7 @@ class RaftCluster:
                 voter
                 for voter in core.voters
                 if self.nodes[voter].entries[: self.nodes[voter].durable][:mark] == shown
-                or self.taken.get(voter, [])[:mark] == shown
+                or self.lost_entries.get(voter, [])[:mark] == shown
             ]
             assert len(holding) >= majority_count(len(core.voters)), "a majority must hold the high watermark durably"
             self.committed = shown

@@ -138,11 +138,11 @@ def test_the_checks_detect_votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_checks_detect_a_vote_of_a_voter_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = voting._grants
+    grants_vote = voting._grants
 
     def grants(state: State, source: NodeId, request: VoteRequest) -> bool:
         state.election = replace(state.election, blank=False)
-        return asked(state, source, request)
+        return grants_vote(state, source, request)
 
     monkeypatch.setattr(voting, "_grants", grants)
     assert _found(300, observers=2)

@@ -14,12 +14,12 @@ def prospective() -> tuple[Core, Prospective, float]:
     node = core(voters=4, timing=Timing(request_timeout=0.1))
     deadline = node.step(Started(), 0.0).deadline
     assert deadline is not None
-    assert asked(node.step(TimePassed(), deadline)) == {2, 3, 4}
+    assert vote_requests(node.step(TimePassed(), deadline)) == {2, 3, 4}
     assert isinstance(node.role, Prospective)
     return node, node.role, deadline
 
 
-def asked(effects: object) -> set[int]:
+def vote_requests(effects: object) -> set[int]:
     return {send.to for send in effects.send if isinstance(send.message, VoteRequest)}  # type: ignore[attr-defined]
 
 
@@ -29,8 +29,8 @@ def test_only_voters_that_have_not_answered_are_asked_again() -> None:
     node.step(Received(NodeId(2), answer), now)
     again = role.retry_at
     assert now < again < role.deadline
-    assert asked(node.step(TimePassed(), again - 0.001)) == set()
-    assert asked(node.step(TimePassed(), again)) == {3, 4}
+    assert vote_requests(node.step(TimePassed(), again - 0.001)) == set()
+    assert vote_requests(node.step(TimePassed(), again)) == {3, 4}
     assert role.retry_at > again
 
 

@@ -54,7 +54,7 @@ def test_a_rejected_write_gets_a_code_that_its_client_knows(error: int, verify: 
     assert codes == [verify, abortable, add]
 
 
-def test_an_offset_commit_gets_coordinator_errors_unchanged() -> None:
+def test_an_offset_commit_gets_coordinator_errors() -> None:
     assert [for_writer(code, Write.VERIFY) for code in (14, 15, 16, CONCURRENT, FENCED, ABORTABLE)] == [
         14, 15, 16, CONCURRENT, OLD_EPOCH, TXN_STATE,
     ]  # fmt: skip

@@ -554,7 +554,7 @@ def test_a_timeout_that_needs_a_producer_id_retries_until_it_has_one() -> None:
     assert (host.value().producer_id, host.value().epoch) == (PID, 0)
 
 
-def test_the_last_epoch_can_still_be_aborted() -> None:
+def test_the_maximum_epoch_can_still_be_aborted() -> None:
     host = near_the_end(32_767, State.ONGOING)
     host.advance(TIMEOUT_MS + 1)
     assert [markers.epoch for markers in host.write_markers()] == [32_767]

@@ -341,10 +341,10 @@ class ClassicGroup:
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None:
-            present = self.instances.get(instance_id)
-            if present is None:
+            current = self.instances.get(instance_id)
+            if current is None:
                 raise UnknownMemberId
-            if present != member_id:
+            if current != member_id:
                 raise FencedInstanceId
         if member_id not in self.members:
             raise UnknownMemberId

@@ -111,7 +111,7 @@ def _reject_member(group: ClassicGroup, member_id: str, turn: Turn) -> ClassicGr
 def _join_new(group: ClassicGroup, command: JoinGroup, turn: Turn) -> None:
     instance_id = command.instance_id
     name = command.client_id if instance_id is None else instance_id
-    # As in Kafka, but long names are cut so that the record cannot become too large.
+    # As in Kafka, but long names are cut so that the whole id fits into a string.
     member_id = f"{name[:NAME_LENGTH_MAX]}-{command.fresh_id}"
     if instance_id is not None and instance_id in group.instances:
         _replace_static(group, command, group.instances[instance_id], member_id, turn)

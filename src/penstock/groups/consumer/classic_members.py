@@ -94,11 +94,11 @@ def _find(update: Update, command: JoinGroup, member_id: str) -> ConsumerMember:
         return group.members.get(member_id) or ConsumerMember(id=member_id)
     if command.member_id != NO_MEMBER_ID:
         return known_instance(group, member_id, command.instance_id)
-    present = group.static_member(command.instance_id)
-    if present is None:
+    current = group.static_member(command.instance_id)
+    if current is None:
         return ConsumerMember(id=member_id)
-    cancel_timers(update, present.id)
-    return update.replace_static(present, member_id)
+    cancel_timers(update, current.id)
+    return update.replace_static(current, member_id)
 
 
 def _changed(member: ConsumerMember, command: JoinGroup, subscription: Subscription) -> ConsumerMember:
@@ -253,7 +253,7 @@ def _leaving_member(update: Update, identity: LeavingMember) -> ConsumerMember:
         return group.member(identity.member_id)
     if identity.member_id != NO_MEMBER_ID:
         return known_instance(group, identity.member_id, identity.instance_id)
-    present = group.static_member(identity.instance_id)
-    if present is None:
+    current = group.static_member(identity.instance_id)
+    if current is None:
         raise UnknownMemberId(f"Instance id {identity.instance_id} is unknown.")
-    return present
+    return current

@@ -89,7 +89,7 @@ class ConsumerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat:
-    """A null field means that the value has not changed since the last heartbeat."""
+    """A heartbeat of a member; a null field has not changed since the last one."""
 
     group_id: str
     member_id: str
@@ -124,7 +124,7 @@ class ConsumerGroupHeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe:
-    """Answered with a tuple of DescribedConsumerGroup, one for each group."""
+    """A request for descriptions, answered with a tuple of DescribedConsumerGroup, one for each group."""
 
     group_ids: tuple[str, ...]
 

@@ -66,7 +66,7 @@ def _check_text(text: str | None, message: str) -> None:
         raise InvalidRequest(message)
 
 
-# -- joining and going on --------------------------------------------------------------------
+# -- joining and continuing -----------------------------------------------------------------
 
 
 def heartbeat(update: Update, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
@@ -130,39 +130,39 @@ def _find(update: Update, command: ConsumerGroupHeartbeat, member_id: str) -> Co
 
 def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str, instance_id: str) -> ConsumerMember:
     group = update.group
-    present = group.static_member(instance_id)
+    current = group.static_member(instance_id)
     if command.member_epoch != JOIN_EPOCH:
-        present = known_instance(group, member_id, instance_id)
-        _check_epoch(present, command.member_epoch, command.topic_partitions)
-        return present
-    if present is None:
+        current = known_instance(group, member_id, instance_id)
+        _check_epoch(current, command.member_epoch, command.topic_partitions)
+        return current
+    if current is None:
         return group.members.get(member_id) or ConsumerMember(id=member_id)
     # A member that switches from the classic protocol cannot announce that it leaves.
-    if present.classic is None and present.epoch != STATIC_LEAVE_EPOCH:
+    if current.classic is None and current.epoch != STATIC_LEAVE_EPOCH:
         raise UnreleasedInstanceId(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
-            f"instance id is owned by {present.id} member."
+            f"instance id is owned by {current.id} member."
         )
-    cancel_timers(update, present.id)
-    return update.replace_static(present, member_id)
+    cancel_timers(update, current.id)
+    return update.replace_static(current, member_id)
 
 
 def known_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return the static member; raise if the instance id now belongs to another member."""
-    present = group.static_member(instance_id)
-    if present is None:
+    """Return the static member; raise if the instance id is unknown or now belongs to another member."""
+    current = group.static_member(instance_id)
+    if current is None:
         raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
-    if present.id != member_id:
+    if current.id != member_id:
         raise FencedInstanceId(
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {present.id}."
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {current.id}."
         )
-    return present
+    return current
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     if epoch == member.epoch:
         return
-    # The reply with the new epoch may have been lost. Accept the old one if the member owns nothing else.
+    # The reply with the new epoch may have been lost. Accept the old one if the member owns only what it was assigned.
     if epoch == member.previous_epoch and epoch < member.epoch and _is_within(owned, member.assigned):
         return
     word = "greater" if epoch > member.epoch else "smaller"

@@ -116,12 +116,12 @@ def _to_ids(assignment: dict[str, frozenset[int]], topics: Topics) -> Assignment
 
 def _not_taken(assignment: Assignment, taken: set[tuple[UUID, int]]) -> Assignment:
     """Return the partitions that no earlier member has: clients assign them, and may assign one twice."""
-    left = {
+    remaining = {
         topic: frozenset(partition for partition in partitions if (topic, partition) not in taken)
         for topic, partitions in assignment.items()
     }
-    taken.update((topic, partition) for topic, partitions in left.items() for partition in partitions)
-    return {topic: partitions for topic, partitions in left.items() if partitions}
+    taken.update((topic, partition) for topic, partitions in remaining.items() for partition in partitions)
+    return {topic: partitions for topic, partitions in remaining.items() if partitions}
 
 
 def _group_records(classic: ClassicGroup, members: list[ConsumerMember], topics: Topics) -> list[GroupRecord]:

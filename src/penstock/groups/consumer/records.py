@@ -53,7 +53,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataValue:
-    """Written by releases from before the metadata hash; read, and then removed with a tombstone."""
+    """A record of releases from before the metadata hash; read, and then removed with a tombstone."""
 
     topics: tuple[TopicMetadata, ...]
 

@@ -575,7 +575,7 @@ def test_a_restart_keeps_members_and_generation_and_gives_new_sessions(host: Har
 
 
 @pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING])
-def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(host: Harness, state: State) -> None:
+def test_a_restart_during_a_rebalance_returns_to_the_previous_generation(host: Harness, state: State) -> None:
     ids = in_state(host, state)
     host.restart()
     assert (host.state, host.group.generation) == ("Stable", 1)

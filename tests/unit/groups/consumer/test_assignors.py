@@ -50,7 +50,7 @@ def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> 
     )
 
 
-# -- all of them -----------------------------------------------------------------------------
+# -- all assignors ---------------------------------------------------------------------------
 
 counts_strategy = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12), max_size=5)
 group_strategy = st.dictionaries(

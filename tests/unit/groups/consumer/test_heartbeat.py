@@ -75,8 +75,8 @@ def test_a_second_member_waits_until_the_first_has_revoked_its_share() -> None:
     assert joined.member_epoch == 3
     assert world.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
     assert world.group.state_name == "Reconciling"
-    asked = world.beat("a", 2, owned={FOO: parts(0, 1, 2, 3)})
-    assert (asked.member_epoch, asked.assignment) == (2, {FOO: parts(0, 1)})
+    reply = world.beat("a", 2, owned={FOO: parts(0, 1, 2, 3)})
+    assert (reply.member_epoch, reply.assignment) == (2, {FOO: parts(0, 1)})
     assert world.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
     assert world.beat("b", 3).assignment is None
     assert world.beat("a", 2).member_epoch == 2, "the heartbeat does not report owned partitions"
@@ -235,7 +235,7 @@ def test_only_the_current_epoch_and_the_previous_one_after_a_lost_reply_are_acce
     assert world.beat("a", epoch, owned=owned, **more).error == error
 
 
-# -- leaving and being late ------------------------------------------------------------------
+# -- leaving and timeouts --------------------------------------------------------------------
 
 
 def test_partitions_of_a_member_that_leaves_are_immediately_available() -> None:
@@ -367,8 +367,8 @@ def test_partitions_of_a_deleted_topic_are_revoked() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo", "bar")
     world.set_topics(bar=0)
-    asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)})
-    assert (asked.member_epoch, asked.assignment) == (2, {FOO: parts(0)})
+    reply = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)})
+    assert (reply.member_epoch, reply.assignment) == (2, {FOO: parts(0)})
     assert world.beat("a", 2, owned={FOO: parts(0)}).member_epoch == 3
 
 
@@ -377,16 +377,16 @@ def test_a_topic_created_again_is_another_topic() -> None:
     world.join("a", "foo")
     world.set_topics(foo=0)
     world.set_topics(foo=1)
-    asked = world.beat("a", 2, owned={FOO: parts(0)})
-    assert asked.assignment == {}
+    reply = world.beat("a", 2, owned={FOO: parts(0)})
+    assert reply.assignment == {}
     assert world.beat("a", 2, owned={}).assignment == {topic_id("foo", 1): parts(0)}
 
 
 def test_another_subscription_takes_effect_with_the_same_heartbeat() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo")
-    asked = world.beat("a", 2, owned={FOO: parts(0)}, subscribed_topic_names=("bar",))
-    assert (asked.member_epoch, asked.assignment) == (2, {})
+    reply = world.beat("a", 2, owned={FOO: parts(0)}, subscribed_topic_names=("bar",))
+    assert (reply.member_epoch, reply.assignment) == (2, {})
     after = world.beat("a", 2, owned={})
     assert (after.member_epoch, after.assignment) == (3, {BAR: parts(0)})
 
@@ -394,8 +394,8 @@ def test_another_subscription_takes_effect_with_the_same_heartbeat() -> None:
 def test_unsubscribed_topics_are_revoked_even_before_a_new_target() -> None:
     world = GroupsModel({"foo": 1, "bar": 1}, assignment_interval_ms=10_000)
     world.join("a", "foo", "bar")
-    asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)}, subscribed_topic_names=("bar",))
-    assert (asked.member_epoch, asked.assignment) == (2, {BAR: parts(0)})
+    reply = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)}, subscribed_topic_names=("bar",))
+    assert (reply.member_epoch, reply.assignment) == (2, {BAR: parts(0)})
     assert world.group.assignment_epoch == 2
     assert world.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
 

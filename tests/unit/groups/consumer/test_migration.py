@@ -247,11 +247,11 @@ def test_a_group_that_may_not_be_downgraded_stays_a_consumer_group(settings: dic
         assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
 
 
-@pytest.mark.parametrize("says_it_leaves", [True, False])
-def test_the_last_consumer_member_can_return_as_a_classic_static_member(says_it_leaves: bool) -> None:
+@pytest.mark.parametrize("announces_leave", [True, False])
+def test_the_last_consumer_member_can_return_as_a_classic_static_member(announces_leave: bool) -> None:
     world = GroupsModel({"foo": 2})
     old = mixed(world, instance_id="i")
-    if says_it_leaves:
+    if announces_leave:
         world.beat("n", -2, instance_id="i")
     joined = world.ask(join(instance_id="i", fresh=9))
     group = world.shard.groups[GROUP]
@@ -381,6 +381,6 @@ def test_a_subscription_cut_short_is_malformed(size: int) -> None:
 
 
 @pytest.mark.parametrize("data", [pack(">h", -1), pack(">hi", 1, 1 << 30), pack(">hih", 1, 1, 1) + b"\xff"])
-def test_a_subscription_with_an_invalid_count_is_malformed(data: bytes) -> None:
+def test_an_inconsistent_subscription_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         read_subscription(data)

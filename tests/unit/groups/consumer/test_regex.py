@@ -96,13 +96,13 @@ def test_an_expression_is_removed_with_its_last_member() -> None:
     world.join("a", subscribed_topic_regex="f.*")
     world.join("b", "bar")
     world.settle()
-    buried = GroupRecord(ConsumerGroupRegularExpressionKey(GROUP, "f.*"), None)
+    tombstone = GroupRecord(ConsumerGroupRegularExpressionKey(GROUP, "f.*"), None)
     world.beat("a", 1, owned={}, subscribed_topic_regex="", subscribed_topic_names=("bar",))
-    assert buried in world.last
+    assert tombstone in world.last
     assert world.group.resolved == {}
     world.beat("a", world.group.members["a"].epoch, owned={}, subscribed_topic_regex="f.*")
     world.beat("a", -1)
-    assert buried in world.last
+    assert tombstone in world.last
 
 
 def test_an_invalid_expression_changes_nothing() -> None:
