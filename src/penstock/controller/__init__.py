@@ -1,1 +1,1 @@
-"""Decisions about the cluster, one file per subject, and the driver that commits them in turn."""
+"""The controller: decisions about the cluster, one file per subject, and the driver that commits them in order."""

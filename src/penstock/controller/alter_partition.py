@@ -1,9 +1,9 @@
-"""Decides on AlterPartition: a leader's wish to change who is in sync.
+"""Decisions on AlterPartition, a leader's request to change the ISR of its partitions.
 
-Pure; the table of checks stands in docs/internals/controller.md. A change may complete a reassignment, and with that
-move the leader away from who asked. Goes to leaders.py. Refuses: StaleBrokerEpoch for all; per partition
+Pure; the table of checks is in docs/internals/controller.md. A change may complete a reassignment, which may
+move leadership away from the sender. Calls leaders.py. Refuses: StaleBrokerEpoch for all; per partition
 UnknownTopicId, UnknownTopicOrPartition, NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest,
-IneligibleReplica, NewLeaderElected (which is done nevertheless).
+IneligibleReplica, NewLeaderElected (the change is committed nevertheless).
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ from penstock.model.ids import LeaderEpoch, NodeId
 
 @dataclass(frozen=True, slots=True)
 class IsrMember:
-    """A replica that is to be in sync; the epoch its broker fetched with, or -1 if that is not known."""
+    """A member of the requested ISR, with the broker epoch of its fetches, or -1 if that is unknown."""
 
     node_id: NodeId
     broker_epoch: int = NO_BROKER_EPOCH
@@ -46,7 +46,7 @@ class IsrMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrChange:
-    """What the leader wants of one partition, and from which state on."""
+    """A leader's request for one partition, and the epochs it is based on."""
 
     topic_id: UUID
     partition: int
@@ -59,44 +59,44 @@ class IsrChange:
 def decide_alter_partition(
     image: Image, node_id: NodeId, broker_epoch: int, changes: Sequence[IsrChange], rules: Rules
 ) -> ControllerDecision[tuple[PartitionImage | Refusal, ...]]:
-    """Decide on each partition: the partition as it is then, or why it is not changed."""
+    """Decide on each partition; the reply has its new state, or the error."""
     check_broker_epoch(image, node_id, broker_epoch)
     records: list[MetadataRecord] = []
     outcomes: list[PartitionImage | Refusal] = []
-    asked: set[tuple[UUID, int]] = set()
-    for wish in changes:
+    seen: set[tuple[UUID, int]] = set()
+    for request in changes:
         try:
-            if (wish.topic_id, wish.partition) in asked:
+            if (request.topic_id, request.partition) in seen:
                 raise InvalidRequest("The partition is named twice.")
-            asked.add((wish.topic_id, wish.partition))
-            outcomes.append(_alter(image, node_id, wish, rules, records))
+            seen.add((request.topic_id, request.partition))
+            outcomes.append(_alter(image, node_id, request, rules, records))
         except Refusal as refusal:
             outcomes.append(refusal)
     return ControllerDecision(records, tuple(outcomes))
 
 
 def _alter(
-    image: Image, node_id: NodeId, wish: IsrChange, rules: Rules, records: list[MetadataRecord]
+    image: Image, node_id: NodeId, request: IsrChange, rules: Rules, records: list[MetadataRecord]
 ) -> PartitionImage:
-    topic = image.topics_by_id.get(wish.topic_id)
+    topic = image.topics_by_id.get(request.topic_id)
     if topic is None:
         raise UnknownTopicId
-    if not 0 <= wish.partition < len(topic.partitions):
+    if not 0 <= request.partition < len(topic.partitions):
         raise UnknownTopicOrPartition
-    before = topic.partitions[wish.partition]
-    _check_epochs(before, node_id, wish)
-    _check_members(image, before, node_id, wish)
-    isr = tuple(member.node_id for member in wish.isr)
-    wanted = replace(before, isr=isr, leader_recovery_state=_recovery_state(before, isr, wish))
-    return _settled(image, topic, wish.partition, wanted, before, node_id, rules, records)
+    before = topic.partitions[request.partition]
+    _check_epochs(before, node_id, request)
+    _check_members(image, before, node_id, request)
+    isr = tuple(member.node_id for member in request.isr)
+    wanted = replace(before, isr=isr, leader_recovery_state=_recovery_state(before, isr, request))
+    return _settled(image, topic, request.partition, wanted, before, node_id, rules, records)
 
 
-def _recovery_state(before: PartitionImage, isr: Sequence[NodeId], wish: IsrChange) -> int:
-    """The state stays RECOVERING until every replica has joined: it allows those to remove committed records."""
+def _recovery_state(before: PartitionImage, isr: Sequence[NodeId], request: IsrChange) -> int:
+    """Return RECOVERING until every replica has joined, as it allows a replica to remove committed records."""
     is_known_everywhere = all(node_id in isr for node_id in before.replicas)
     if before.leader_recovery_state == RECOVERING and not is_known_everywhere:
         return RECOVERING
-    return wish.leader_recovery_state
+    return request.leader_recovery_state
 
 
 def _settled(
@@ -112,10 +112,10 @@ def _settled(
     after = settle(wanted, before, living=Living(image), settings=rules.topic(image, topic.name))
     joined = after.leader in wanted.isr and after.leader not in before.isr
     if joined and (before.leader_recovery_state == RECOVERING or not before.adding_replicas):
-        # It leads in a second record: to join and to lead in one would look like an unclean election. (A reassignment
-        # that is completed changes the replicas, too.)
+        # The leader change goes to a second record: joining and leading in one would look like an unclean election.
+        # (A completed reassignment is recognized by its change of replicas.)
         joining = change(topic.id, index, before, replace(before, isr=wanted.isr))
-        assert joining is not None, "the in-sync set has a new member"
+        assert joining is not None, "the ISR must have a new member"
         records.append(joining)
         before = replace(before, isr=wanted.isr)
     record = change(topic.id, index, before, after)
@@ -131,35 +131,35 @@ def _settled(
     )
 
 
-def _check_epochs(partition: PartitionImage, node_id: NodeId, wish: IsrChange) -> None:
-    # Whoever knows more than this controller has heard it from a newer one.
-    if wish.leader_epoch > partition.leader_epoch or wish.partition_epoch > partition.partition_epoch:
+def _check_epochs(partition: PartitionImage, node_id: NodeId, request: IsrChange) -> None:
+    # A leader with newer epochs has learned them from a newer controller.
+    if request.leader_epoch > partition.leader_epoch or request.partition_epoch > partition.partition_epoch:
         raise NotController
-    if wish.leader_epoch < partition.leader_epoch:
+    if request.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpoch
     if partition.leader != node_id:
         raise InvalidRequest(f"Node {node_id} does not lead the partition.")
-    if wish.partition_epoch < partition.partition_epoch:
+    if request.partition_epoch < partition.partition_epoch:
         raise InvalidUpdateVersion(
-            f"The partition is at epoch {partition.partition_epoch}, not at {wish.partition_epoch}."
+            f"The partition is at epoch {partition.partition_epoch}, not at {request.partition_epoch}."
         )
 
 
-def _check_members(image: Image, partition: PartitionImage, node_id: NodeId, wish: IsrChange) -> None:
-    members = [member.node_id for member in wish.isr]
+def _check_members(image: Image, partition: PartitionImage, node_id: NodeId, request: IsrChange) -> None:
+    members = [member.node_id for member in request.isr]
     if len(dict.fromkeys(members)) != len(members) or any(each not in partition.replicas for each in members):
-        raise InvalidRequest(f"{members} cannot be in sync among {list(partition.replicas)}.")
+        raise InvalidRequest(f"The ISR {members} is not a valid subset of the replicas {list(partition.replicas)}.")
     if node_id not in members:
-        raise InvalidRequest("The leader is always in sync with itself.")
-    if wish.leader_recovery_state == RECOVERING:
+        raise InvalidRequest("The ISR must include the leader.")
+    if request.leader_recovery_state == RECOVERING:
         if len(members) > 1:
-            raise InvalidRequest("Nobody is in sync with a leader that is still recovering.")
+            raise InvalidRequest("The ISR of a recovering leader must have no other member.")
         if partition.leader_recovery_state == RECOVERED:
-            raise InvalidRequest("A leader that has recovered does not recover again.")
-    for member in wish.isr:
+            raise InvalidRequest("A leader that has recovered cannot be recovering again.")
+    for member in request.isr:
         problem = _ineligible(image, partition, member)
         if problem is not None:
-            raise IneligibleReplica(f"Node {member.node_id} cannot be in sync: {problem}.")
+            raise IneligibleReplica(f"Node {member.node_id} cannot join the ISR: {problem}.")
 
 
 def _ineligible(image: Image, partition: PartitionImage, member: IsrMember) -> str | None:

@@ -1,9 +1,9 @@
-"""Watches over the brokers while this node is the active controller.
+"""The supervision of brokers while this node is the active controller.
 
-Owns the sessions: takes registrations and heartbeats, fences who is silent for too long and, at once, whose process is
-gone; brings preferred leaders back from time to time. A connection that breaks is news, not proof: the broker's
-machine is asked whether anybody still listens. Goes to controller.py and client/. Refuses: NotController, and what
-heartbeats.py and brokers.py refuse.
+Owns the sessions: handles registrations and heartbeats, fences brokers that are silent for too long and, immediately,
+brokers whose process has exited; moves leadership back to preferred replicas periodically. A broken connection is
+a hint, not proof: the controller then probes the broker's address. Calls controller.py and client/. Refuses:
+NotController, and what heartbeats.py and brokers.py refuse.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 TICK_S: Final = 0.25
 LATE_S: Final = 1.0
-"""A tick that comes later than this shows that this process was held up: no broker is to pay for that."""
+"""A tick later than this shows that this process was delayed, for which no broker must be fenced."""
 PROBE_S_MAX: Final = 2.0
 PROBE_AGAIN_S: Final = 0.01
 BALANCE_AGAIN_S: Final = 1.0
@@ -58,14 +58,14 @@ class BrokerMonitor:
         self._clock = clock
         self._current_settings = current_settings
         self._sessions = self._new_sessions()
-        self._carriers: dict[object, NodeId] = {}
+        self._connections: dict[object, NodeId] = {}
         self._probes: dict[NodeId, asyncio.Task[None]] = {}
         self._fenced: set[NodeId] = set()
         self._active = False
         self._ticked_at = 0.0
         self._tick_timer: Timer | None = None
         self._balance_timer: Timer | None = None
-        # Dicts for their order: the simulator must see the same one every time.
+        # A dict for its order, so that a simulated run is deterministic.
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     @property
@@ -73,7 +73,7 @@ class BrokerMonitor:
         return Rules(self._current_settings())
 
     def leadership_changed(self, active: bool, _epoch: int) -> None:
-        """This node has become the active controller, or is it no more."""
+        """Start or stop the supervision when this node becomes or stops being the active controller."""
         self.stop()
         if not active:
             return
@@ -82,13 +82,13 @@ class BrokerMonitor:
         self._ticked_at = self._clock.monotonic()
         self._sessions.begin(self._controller.image.brokers.values(), self._ticked_at)
         self._spawn(self._first_settings())
-        # Who died together with the controller before this one left nobody who could tell.
+        # Brokers that exited together with the previous controller broke no connection to this one.
         self._tick()
-        self._balance_in(self._current_settings().integer("leader.imbalance.check.interval.seconds"))
+        self._set_balance_timer(self._current_settings().integer("leader.imbalance.check.interval.seconds"))
 
     def stop(self) -> None:
         self._active = False
-        self._carriers.clear()
+        self._connections.clear()
         self._probes.clear()
         self._fenced.clear()
         for timer in (self._tick_timer, self._balance_timer):
@@ -97,7 +97,7 @@ class BrokerMonitor:
         for task in list(self._tasks):
             task.cancel()
 
-    # -- what brokers say ------------------------------------------------------------------
+    # -- requests of brokers ---------------------------------------------------------------
 
     async def register(self, registration: Registration, connection: object) -> int:
         """Register a process, fenced, and return its broker epoch."""
@@ -109,24 +109,24 @@ class BrokerMonitor:
                 registration,
                 cluster_id=self._cluster_id,
                 rules=self.rules,
-                former_self_lives=self._lives(image.brokers.get(registration.node_id), registration),
+                has_live_process=self._has_live_process(image.brokers.get(registration.node_id), registration),
             )
 
         epoch = await self._controller.run(decide)
         self._sessions.touch(registration.node_id, epoch, self._clock.monotonic())
-        self._carried_by(connection, registration.node_id)
-        self._tell(registration.node_id, f"registered with epoch {epoch}")
+        self._record_connection(connection, registration.node_id)
+        self._log_state(registration.node_id, f"registered with epoch {epoch}")
         return epoch
 
     async def heartbeat(self, heartbeat: Heartbeat, connection: object) -> HeartbeatReply:
         self._check_active()
         node_id = heartbeat.node_id
         check_broker_epoch(self._controller.image, node_id, heartbeat.broker_epoch)
-        # Now, not when its turn comes: a controller with much to decide must not take that for silence.
+        # Before the decision, which may have to wait: a busy controller must not take that for silence.
         self._sessions.touch(
             node_id, heartbeat.broker_epoch, self._clock.monotonic(), metadata_offset=heartbeat.metadata_offset
         )
-        self._carried_by(connection, node_id)
+        self._record_connection(connection, node_id)
 
         def decide(image: "Image") -> "ControllerDecision[HeartbeatReply]":
             return decide_heartbeat(image, heartbeat, sessions=self._sessions, rules=self.rules)
@@ -134,33 +134,33 @@ class BrokerMonitor:
         decision = decide(self._controller.image)
         reply = await self._controller.run(decide) if decision.records else decision.reply
         if reply.leaving:
-            self._sessions.note_leaving(node_id, self._controller.image.offset)
+            self._sessions.record_shutdown(node_id, self._controller.image.offset)
         if decision.records:
-            self._tell(node_id, _state(reply))
+            self._log_state(node_id, _state(reply))
         return reply
 
     def connection_lost(self, connection: object) -> None:
-        """A connection broke. If it carried a broker's heartbeats, ask whether the broker is still there."""
-        node_id = self._carriers.pop(connection, None)
-        if node_id is not None and self._active and node_id not in self._carriers.values():
-            under_way = self._probes.pop(node_id, None)
-            if under_way is not None:
-                under_way.cancel()
+        """Probe the broker whose heartbeats came over a connection that is now closed."""
+        node_id = self._connections.pop(connection, None)
+        if node_id is not None and self._active and node_id not in self._connections.values():
+            running = self._probes.pop(node_id, None)
+            if running is not None:
+                running.cancel()
             self._probe(node_id)
 
-    def _tell(self, node_id: NodeId, what: str) -> None:
-        # Of a broker in this process people hear when they start and stop it.
+    def _log_state(self, node_id: NodeId, what: str) -> None:
+        # A broker in this process is started and stopped with it, so its state is known.
         log.log(logging.DEBUG if node_id == self._node_id else logging.INFO, "broker %d is %s", node_id, what)
 
-    def _carried_by(self, connection: object, node_id: NodeId) -> None:
+    def _record_connection(self, connection: object, node_id: NodeId) -> None:
         if self._active:
-            self._carriers[connection] = node_id
+            self._connections[connection] = node_id
 
-    def _lives(self, present: "BrokerImage | None", registration: Registration) -> bool:
-        if present is None or present.fenced or not self._sessions.is_heard(present.node_id, self._clock.monotonic()):
+    def _has_live_process(self, current: "BrokerImage | None", registration: Registration) -> bool:
+        if current is None or current.fenced or not self._sessions.is_alive(current.node_id, self._clock.monotonic()):
             return False
-        # Ports are bound before anybody registers: whoever holds one has no living namesake on it.
-        return _addresses(present.end_points) != _addresses(registration.end_points)
+        # Brokers bind their ports before they register, so the process at the same address must have exited.
+        return _addresses(current.end_points) != _addresses(registration.end_points)
 
     def _check_active(self) -> None:
         if not self._active or not self._controller.is_active:
@@ -169,19 +169,19 @@ class BrokerMonitor:
     def _new_sessions(self) -> Sessions:
         return Sessions(self._current_settings().integer("broker.session.timeout.ms") / 1000)
 
-    # -- what time brings ------------------------------------------------------------------
+    # -- timers ----------------------------------------------------------------------------
 
     def _tick(self) -> None:
         now = self._clock.monotonic()
         late = now - self._ticked_at - TICK_S
         if late > LATE_S:
-            self._sessions.forgive(late)
+            self._sessions.extend_all(late)
         self._ticked_at = now
         self._tick_timer = self._clock.call_later(TICK_S, self._tick)
         image = self._controller.image
         for node_id in self._sessions.expired(image, now):
-            self._fence(image.brokers[node_id], "its session is over")
-        carried = set(self._carriers.values())
+            self._fence(image.brokers[node_id], "its session has expired")
+        carried = set(self._connections.values())
         for broker in image.brokers.values():
             if not broker.fenced and broker.node_id not in carried:
                 self._probe(broker.node_id)
@@ -190,32 +190,32 @@ class BrokerMonitor:
         broker = self._controller.image.brokers.get(node_id)
         if broker is None or broker.fenced or node_id == self._node_id:
             return
-        under_way = self._probes.get(node_id)
-        if under_way is None or under_way.done():
-            self._probes[node_id] = self._spawn(self._probe_until_heard(broker))
+        running = self._probes.get(node_id)
+        if running is None or running.done():
+            self._probes[node_id] = self._spawn(self._probe_until_heartbeat(broker))
 
-    async def _probe_until_heard(self, broker: "BrokerImage") -> None:
-        """Ask the broker's machine until a heartbeat comes, or it says that nobody listens.
+    async def _probe_until_heartbeat(self, broker: "BrokerImage") -> None:
+        """Probe the broker's address until a heartbeat arrives, or its machine refuses the connection.
 
-        A process that is being killed may be connected to for some milliseconds more, so the next attempts come soon.
+        A process that is being killed may accept connections for some milliseconds, so the first retries come soon.
         """
         pause_s = PROBE_AGAIN_S
-        while self._is_missed(broker):
+        while self._is_silent(broker):
             try:
                 await self._peers.probe(broker.node_id, timeout_s=PROBE_S_MAX)
             except PeerGone:
-                self._fence(broker, "nobody listens where it was")
+                self._fence(broker, "its address refuses connections")
                 return
             except PeerUnavailable:
-                pass  # Silence is not proof: the session decides.
+                pass  # Silence is not proof: the session timeout decides.
             await pause(self._clock, pause_s)
             pause_s = min(2 * pause_s, TICK_S)
 
-    def _is_missed(self, broker: "BrokerImage") -> bool:
-        """Whether this very process is in service, and no connection carries its heartbeats."""
+    def _is_silent(self, broker: "BrokerImage") -> bool:
+        """Return whether this process is unfenced, but no open connection carries its heartbeats."""
         now = self._controller.image.brokers.get(broker.node_id)
         in_service = now is not None and now.epoch == broker.epoch and not now.fenced
-        return in_service and broker.node_id not in self._carriers.values()
+        return in_service and broker.node_id not in self._connections.values()
 
     def _fence(self, broker: "BrokerImage", why: str) -> None:
         if broker.node_id not in self._fenced:
@@ -228,9 +228,9 @@ class BrokerMonitor:
 
         try:
             if await self._controller.run(decide):
-                log.warning("broker %d is fenced: %s", broker.node_id, why)
+                log.warning("fenced broker %d: %s", broker.node_id, why)
         except Refusal as refusal:
-            log.warning("broker %d cannot be fenced now: %s", broker.node_id, refusal)
+            log.warning("cannot fence broker %d now: %s", broker.node_id, refusal)
         finally:
             self._fenced.discard(broker.node_id)
 
@@ -238,9 +238,9 @@ class BrokerMonitor:
         try:
             await self._controller.run(lambda image: decide_first_settings(image, self._current_settings()))
         except Refusal as refusal:
-            log.warning("the cluster's first settings cannot be written now: %s", refusal)
+            log.warning("cannot write the initial settings of the cluster now: %s", refusal)
 
-    def _balance_in(self, seconds: float) -> None:
+    def _set_balance_timer(self, seconds: float) -> None:
         self._balance_timer = self._clock.call_later(seconds, self._begin_balance)
 
     def _begin_balance(self) -> None:
@@ -253,9 +253,11 @@ class BrokerMonitor:
             if settings.flag("auto.leader.rebalance.enable"):
                 more = await self._controller.run(lambda image: decide_balance(image, self.rules))
         except Refusal as refusal:
-            log.warning("leaders cannot be balanced now: %s", refusal)
+            log.warning("cannot rebalance leaders now: %s", refusal)
         if self._active:
-            self._balance_in(BALANCE_AGAIN_S if more else settings.integer("leader.imbalance.check.interval.seconds"))
+            self._set_balance_timer(
+                BALANCE_AGAIN_S if more else settings.integer("leader.imbalance.check.interval.seconds")
+            )
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -1,7 +1,7 @@
-"""Decides on brokers: who is registered, and what their coming and going does to the partitions.
+"""Decisions on brokers: registration, fencing and shutdown, and their effect on partitions.
 
-Pure. A registration's offset in the metadata log is the broker's epoch, so a later process of the same id
-always has a higher one. Goes to leaders.py. Whether the process before is still alive is for sessions.py to say.
+Pure. The offset of a registration in the metadata log is the broker's epoch, so that a later process with the same id
+always has a higher one. Calls leaders.py. sessions.py knows whether the previous process is still alive.
 Refuses: InconsistentClusterId, DuplicateBrokerRegistration, InvalidRegistration, UnsupportedVersion,
 BrokerIdNotRegistered, StaleBrokerEpoch.
 """
@@ -56,9 +56,9 @@ FLUSH_FSYNC: Final = "fsync"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """What a process says of itself; the incarnation id is fresh with every start.
+    """The registration of a process; the incarnation id is new with every start.
 
-    `previous_broker_epoch` is what its last clean stop left behind: the epoch it had then, or -1.
+    `previous_broker_epoch` is the epoch at its last clean shutdown, or -1.
     """
 
     node_id: NodeId
@@ -72,31 +72,31 @@ class Registration:
 
 
 def decide_registration(
-    image: Image, registration: Registration, *, cluster_id: str, rules: Rules, former_self_lives: bool
+    image: Image, registration: Registration, *, cluster_id: str, rules: Rules, has_live_process: bool
 ) -> ControllerDecision[int]:
     """Register the process, fenced, and reply with its epoch.
 
-    `former_self_lives` says that another process of this id holds a session.
+    `has_live_process` is true if another process with this id has a session.
     """
     node_id = registration.node_id
     if registration.cluster_id != cluster_id:
         raise InconsistentClusterId(
             f"This is cluster {cluster_id}, but node {node_id} belongs to cluster {registration.cluster_id}."
         )
-    present = image.brokers.get(node_id)
-    same_process = present is not None and present.incarnation_id == registration.incarnation_id
-    if former_self_lives and not same_process:
-        raise DuplicateBrokerRegistration(f"Another living process is registered as node {node_id}.")
+    current = image.brokers.get(node_id)
+    same_process = current is not None and current.incarnation_id == registration.incarnation_id
+    if has_live_process and not same_process:
+        raise DuplicateBrokerRegistration(f"Another live process is registered as node {node_id}.")
     _check_directories(image, registration)
     _check_features(image, registration)
     records: list[MetadataRecord] = []
-    if present is not None and same_process:
-        epoch, fenced, leaving = present.epoch, present.fenced, present.in_controlled_shutdown
-        read_only = present.read_only
+    if current is not None and same_process:
+        epoch, fenced, leaving = current.epoch, current.fenced, current.in_controlled_shutdown
+        read_only = current.read_only
     else:
-        records.extend(_leave_behind(image, registration, present, rules))
+        records.extend(_previous_process_records(image, registration, current, rules))
         epoch, fenced, leaving = image.offset + 1 + len(records), True, False
-        # Its first heartbeat says whether it can write, before it is unfenced.
+        # The first heartbeat reports whether the broker can write, before it is unfenced.
         read_only = False
     records.append(
         RegisterBrokerRecord(
@@ -116,7 +116,7 @@ def decide_registration(
 
 
 def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -> ControllerDecision[bool]:
-    """Take the broker out of service; the reply says whether it was in it, under this epoch."""
+    """Fence the broker; the reply is whether it was unfenced and had this epoch."""
     broker = image.brokers.get(node_id)
     if broker is None or broker.fenced or broker.epoch != epoch:
         return ControllerDecision((), False)
@@ -125,7 +125,7 @@ def decide_fencing(image: Image, node_id: NodeId, *, epoch: int, rules: Rules) -
 
 def fencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
     return [
-        *moves_away_from(image, broker.node_id, rules),
+        *remove_from_isrs(image, broker.node_id, rules),
         BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=FENCE),
     ]
 
@@ -146,17 +146,17 @@ def unfencing(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataR
 
 
 def leaving(image: Image, broker: BrokerImage, rules: Rules) -> list[MetadataRecord]:
-    """The broker begins its controlled shutdown: others take over what it leads."""
+    """Begin the broker's controlled shutdown, and move its leaderships to other brokers."""
     return [
         BrokerRegistrationChangeRecord(
             broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=LEAVING
         ),
-        *moves_away_from(image, broker.node_id, rules),
+        *remove_from_isrs(image, broker.node_id, rules),
     ]
 
 
 def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: Rules) -> list[MetadataRecord]:
-    """Note whether the broker can write; partitions with another in-sync replica do without one that cannot."""
+    """Record whether the broker can write; one that cannot leaves each ISR that has another member."""
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, read_only=READ_ONLY if read_only else WRITABLE
     )
@@ -173,8 +173,8 @@ def change_read_only(image: Image, broker: BrokerImage, read_only: bool, rules: 
     return records
 
 
-def moves_away_from(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:
-    """Take a broker out of every ISR; whoever it led gets another leader."""
+def remove_from_isrs(image: Image, node_id: NodeId, rules: Rules) -> list[MetadataRecord]:
+    """Remove a broker from every ISR, and elect other leaders for the partitions it led."""
     records: list[MetadataRecord] = []
     living = Living(image, leaves=node_id)
     for topic, index, partition in partitions(image):
@@ -189,17 +189,17 @@ def moves_away_from(image: Image, node_id: NodeId, rules: Rules) -> list[Metadat
 
 
 def decide_unregistration(image: Image, node_id: NodeId, rules: Rules) -> ControllerDecision[None]:
-    """Forget a broker. Its replicas stay assigned; data that it alone holds is not given up for lost."""
+    """Unregister a broker. Its replicas stay assigned; data that only it has is not considered lost."""
     broker = image.brokers.get(node_id)
     if broker is None:
         raise BrokerIdNotRegistered(f"Broker ID {node_id} is not currently registered")
-    records = moves_away_from(image, node_id, rules)
+    records = remove_from_isrs(image, node_id, rules)
     records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
     return ControllerDecision(records, None)
 
 
 def check_broker_epoch(image: Image, node_id: NodeId, epoch: int) -> BrokerImage:
-    """The broker, if the epoch is that of its present registration."""
+    """Return the broker, or raise StaleBrokerEpoch if the epoch is not that of its current registration."""
     broker = image.brokers.get(node_id)
     if broker is None:
         raise StaleBrokerEpoch(f"No broker registration found for broker id {node_id}")
@@ -234,12 +234,12 @@ def _check_features(image: Image, registration: Registration) -> None:
             )
 
 
-def _leave_behind(
-    image: Image, registration: Registration, present: BrokerImage | None, rules: Rules
+def _previous_process_records(
+    image: Image, registration: Registration, current: BrokerImage | None, rules: Rules
 ) -> Sequence[MetadataRecord]:
-    """What the process before this one has lost, and what it leads no more."""
+    """Return the records for replicas that the previous process has lost, and for partitions that it led."""
     node_id = registration.node_id
-    clean = present is not None and registration.previous_broker_epoch == present.epoch
+    clean = current is not None and registration.previous_broker_epoch == current.epoch
     living = Living(image, leaves=node_id)
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):

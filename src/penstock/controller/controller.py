@@ -1,7 +1,7 @@
-"""Drives decisions about the cluster: one at a time, each on the image that the one before it left.
+"""The driver of decisions about the cluster: one at a time, each on the image after the previous one.
 
-Calls the deciding functions of this folder, then metadata/quorum.py. Decides nothing itself, and nothing at all where
-this node is not the active controller. A caller that goes away does not stop a decision whose records are on their way.
+Calls the deciding functions of this package, then metadata/quorum.py. Decides nothing itself, and runs only on the
+active controller. A cancelled caller does not stop a decision whose records are being committed.
 Refuses: NotController.
 """
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Quorum(Protocol):
-    """What the controller needs of metadata/quorum.py."""
+    """The part of metadata/quorum.py that the controller uses."""
 
     @property
     def image(self) -> "Image": ...
@@ -37,13 +37,13 @@ class Quorum(Protocol):
     def is_active(self) -> bool: ...
 
     async def commit(self, records: "Sequence[MetadataRecord]") -> None:
-        """Return once the records are durable, applied and published."""
+        """Return when the records are durable, applied and published."""
         ...
 
 
 @dataclass(slots=True)
 class Tally:
-    """What this controller has done since the process began."""
+    """Counters of this controller since the process started."""
 
     elections: int = 0
     unclean_elections: int = 0
@@ -55,7 +55,7 @@ class Controller:
         self.tally = Tally()
         self._quorum = quorum
         self._turn = asyncio.Lock()
-        self._under_way: set[asyncio.Task[object]] = set()
+        self._running: set[asyncio.Task[object]] = set()
 
     @property
     def image(self) -> "Image":
@@ -70,19 +70,19 @@ class Controller:
 
         Raises what `decide` raises (a Refusal) and what the commit raises.
         """
-        task = asyncio.ensure_future(self._take_turn(decide))
-        self._under_way.add(task)
-        task.add_done_callback(self._over)
-        # Shielded: were a cancelled caller to release the turn between append and publish,
-        # the next decision would be taken on an image that lacks the records before it.
+        task = asyncio.ensure_future(self._run_in_turn(decide))
+        self._running.add(task)
+        task.add_done_callback(self._task_done)
+        # Shielded: if a cancelled caller released the lock between append and publish,
+        # the next decision would be based on an image without the records of this one.
         return await asyncio.shield(task)
 
-    def _over(self, task: "asyncio.Task[object]") -> None:
-        self._under_way.discard(task)
+    def _task_done(self, task: "asyncio.Task[object]") -> None:
+        self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # its caller may have gone away
+            task.exception()  # its caller may have been cancelled
 
-    async def _take_turn(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
+    async def _run_in_turn(self, decide: "Callable[[Image], ControllerDecision[T]]") -> T:
         async with self._turn:
             if not self._quorum.is_active:
                 raise NotController
@@ -110,7 +110,7 @@ class Controller:
         if unclean:
             more = f" and {len(unclean) - SHOWN_MAX} more" if len(unclean) > SHOWN_MAX else ""
             log.warning(
-                "led again after an unclean stop or election, records may be lost: %s%s",
+                "elected leaders after an unclean shutdown or uncleanly, records may be lost: %s%s",
                 ", ".join(unclean[:SHOWN_MAX]),
                 more,
             )

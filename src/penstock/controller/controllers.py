@@ -1,6 +1,6 @@
-"""Decides on controllers: which of them are there, where they are reached, what they support.
+"""Decisions on controller registrations: their addresses and supported features.
 
-Pure. Nothing is elected by it: the voters are the quorum's to know. People and tools are shown it. Refuses nothing.
+Pure. Informational for users and tools: the quorum itself knows its voters. Refuses nothing.
 """
 
 from dataclasses import dataclass

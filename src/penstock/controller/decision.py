@@ -1,4 +1,4 @@
-"""What deciding gives back: the records that make it so, and the answer to give once they are committed."""
+"""The result of a decision: records to commit, and the reply to send when they are committed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ControllerDecision(Generic[T]):
-    """Nothing has happened yet: the reply may leave only after the records are committed."""
+    """A decision that has had no effect yet: the reply may be sent only after the records are committed."""
 
     records: "Sequence[MetadataRecord]"
     reply: T

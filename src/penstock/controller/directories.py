@@ -1,7 +1,7 @@
-"""Decides on the directories that replicas lie in: which are online, and where each replica is.
+"""Decisions on log directories: which are online, and which replica is in which.
 
-Pure. A replica in a directory that is not online, or in LOST, leaves the ISR and the ELR and cannot lead; assigned to
-an online one again it may be taken back into the ISR by its leader. Goes to leaders.py. Refuses: StaleBrokerEpoch;
+Pure. A replica in a directory that is not online, or in LOST, leaves the ISR and the ELR and cannot lead; when it is
+assigned to an online one, its leader may add it to the ISR again. Calls leaders.py. Refuses: StaleBrokerEpoch;
 per partition UnknownTopicId, UnknownTopicOrPartition, NotLeaderOrFollower.
 """
 
@@ -30,7 +30,7 @@ from penstock.model.ids import NodeId
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDirectory:
-    """One replica of the asking broker, and the directory it lies in."""
+    """A replica of the requesting broker, and its directory."""
 
     topic_id: UUID
     partition: int
@@ -40,19 +40,19 @@ class ReplicaDirectory:
 def directories_offline(
     image: Image, broker: BrokerImage, offline: Sequence[UUID], rules: Rules
 ) -> Sequence[MetadataRecord]:
-    """The broker has lost directories: whoever lies there is no more to be relied on."""
-    gone = [directory for directory in broker.log_dirs if directory in offline]
-    if not gone:
+    """Return the records for a broker that has lost directories; their replicas are no longer trusted."""
+    lost = [directory for directory in broker.log_dirs if directory in offline]
+    if not lost:
         return ()
-    left = tuple(directory for directory in broker.log_dirs if directory not in gone)
+    remaining = tuple(directory for directory in broker.log_dirs if directory not in lost)
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):
-        if broker.node_id in partition.replicas and directory_of(partition, broker.node_id) in gone:
-            records.extend(_distrust(image, broker.node_id, topic, index, partition, partition, rules))
-    # Empty would mean "as they were": a broker without any directory has to fence itself.
-    if left:
+        if broker.node_id in partition.replicas and directory_of(partition, broker.node_id) in lost:
+            records.extend(_remove_untrusted(image, broker.node_id, topic, index, partition, partition, rules))
+    # An empty list would mean no change: a broker without any directory has to fence itself.
+    if remaining:
         records.append(
-            BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=left)
+            BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, log_dirs=remaining)
         )
     return records
 
@@ -60,7 +60,7 @@ def directories_offline(
 def decide_assignment(
     image: Image, node_id: NodeId, broker_epoch: int, replicas: Sequence[ReplicaDirectory], rules: Rules
 ) -> ControllerDecision[tuple[Refusal | None, ...]]:
-    """Note where replicas of the broker lie; None in the place of a replica means that it is noted."""
+    """Record the directories of the broker's replicas; None for each replica that succeeds."""
     broker = check_broker_epoch(image, node_id, broker_epoch)
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
@@ -85,13 +85,13 @@ def _assign(image: Image, broker: BrokerImage, replica: ReplicaDirectory, rules:
         raise NotLeaderOrFollower
     wanted = assign(before, broker.node_id, replica.directory)
     if not is_online(broker.log_dirs, replica.directory):
-        return _distrust(image, broker.node_id, topic, replica.partition, wanted, before, rules)
+        return _remove_untrusted(image, broker.node_id, topic, replica.partition, wanted, before, rules)
     after = settle(wanted, before, living=Living(image), settings=rules.topic(image, topic.name))
     record = change(topic.id, replica.partition, before, after)
     return () if record is None else (record,)
 
 
-def _distrust(
+def _remove_untrusted(
     image: Image,
     node_id: NodeId,
     topic: TopicImage,

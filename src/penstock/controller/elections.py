@@ -1,6 +1,6 @@
-"""Decides on elections: asked for, as a matter of balance, and because settings have changed.
+"""Decisions on elections: requested, for leader rebalancing, and after changes of settings.
 
-Pure. Goes to leaders.py. Refuses: InvalidRequest for an unknown kind of election; per partition
+Pure. Calls leaders.py. Refuses: InvalidRequest for an unknown election type; per partition
 UnknownTopicOrPartition, ElectionNotNeeded, PreferredLeaderNotAvailable, EligibleLeadersNotAvailable.
 """
 
@@ -28,8 +28,8 @@ PREFERRED: Final = 0
 UNCLEAN: Final = 1
 ELECTIONS_PER_BATCH_MAX: Final = 1000
 
-_SETTLING: Final = ("min.insync.replicas", "unclean.leader.election.enable")
-"""What a topic's settings say about its leaders."""
+_ELECTION_SETTINGS: Final = ("min.insync.replicas", "unclean.leader.election.enable")
+"""The topic settings that affect elections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +40,24 @@ class Elected:
 
 
 def decide_elections(
-    image: Image, asked: Mapping[TopicName, Sequence[int]] | None, election_type: int, rules: Rules
+    image: Image, requested: Mapping[TopicName, Sequence[int]] | None, election_type: int, rules: Rules
 ) -> ControllerDecision[tuple[Elected, ...]]:
-    """Decide on the partitions that are asked for; None is all of them, and then those that need none are left out."""
+    """Decide on the requested partitions; None means all of them, and the reply omits those that need no election."""
     if election_type not in (PREFERRED, UNCLEAN):
         raise InvalidRequest(f"Unknown election type {election_type}")
-    everywhere = asked is None
+    is_all = requested is None
     wanted: Iterable[tuple[TopicName, int]]
-    if asked is None:
+    if requested is None:
         wanted = [(topic.name, index) for topic, index, _ in partitions(image)]
     else:
-        wanted = [(name, index) for name, indexes in asked.items() for index in dict.fromkeys(indexes)]
+        wanted = [(name, index) for name, indexes in requested.items() for index in dict.fromkeys(indexes)]
     records: list[MetadataRecord] = []
     results = []
     for name, index in wanted:
         try:
             records.append(_elect(image, name, index, election_type, rules))
         except ElectionNotNeeded as refusal:
-            if not everywhere:
+            if not is_all:
                 results.append(Elected(name, index, refusal))
         except Refusal as refusal:
             results.append(Elected(name, index, refusal))
@@ -92,7 +92,7 @@ def _record(
 
 
 def decide_balance(image: Image, rules: Rules) -> ControllerDecision[bool]:
-    """Bring preferred leaders back, so many at a time; the reply says whether there may be more."""
+    """Move leadership back to preferred replicas, limited in number; the reply is whether there may be more."""
     records: list[MetadataRecord] = []
     for topic, index, partition in partitions(image):
         if partition.leader == partition.replicas[0]:
@@ -105,11 +105,11 @@ def decide_balance(image: Image, rules: Rules) -> ControllerDecision[bool]:
     return ControllerDecision(records, False)
 
 
-def consequences(
+def effects_of_settings(
     image: Image, records: Sequence[MetadataRecord], settings: BrokerSettings, node_id: NodeId
 ) -> list[MetadataRecord]:
-    """What changed settings do to partitions: leaders where they are now allowed, an ELR that no longer counts."""
-    changed = [record for record in records if isinstance(record, ConfigRecord) and record.name in _SETTLING]
+    """Return the effects of changed settings: elections that are now allowed, and a smaller ELR."""
+    changed = [record for record in records if isinstance(record, ConfigRecord) and record.name in _ELECTION_SETTINGS]
     if not changed:
         return []
     _, after = delta.apply(image, changed, offset=image.offset, epoch=image.epoch)

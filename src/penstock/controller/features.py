@@ -1,10 +1,10 @@
-"""Which cluster features this release knows, and whether their levels may change.
+"""The cluster features that this release supports, and decisions on their levels.
 
-Pure. A level is finalised once every registered node supports it; level 0 is a feature switched off.
-Metadata records are written at one version each, so going down in metadata.version would lose what
-they say and is refused, as Kafka refuses it. Features whose semantics are not here yet
-(share groups) are neither supported nor finalised: clients switch on what they find.
-kraft.version is no record of the image: its level says whether the metadata log names the voters (KIP-853).
+Pure. A level is finalised when every registered node supports it; level 0 disables a feature.
+Metadata records have a single version each, so that a downgrade of metadata.version would lose
+information and is refused, as in Kafka. Features that are not implemented yet
+(share groups) are neither supported nor finalised, because clients use every feature they find.
+kraft.version is not in the image: its level tells whether the metadata log names the voters (KIP-853).
 Refuses: InvalidUpdateVersion.
 """
 
@@ -21,17 +21,17 @@ from penstock.model.ids import NodeId
 
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
-"""Level 1 lets clients use the consumer protocol (KIP-848)."""
+"""Level 1 enables the consumer group protocol (KIP-848)."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """Level 1 writes flexible records, level 2 raises the epoch with each transaction (KIP-890)."""
 
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
-"""Level 1 elects leaders from those who left too small an ISR (KIP-966); they are kept here at any level."""
+"""Level 1 elects leaders from replicas that left an ISR below min ISR (KIP-966); tracked here at any level."""
 
 
 KRAFT_VERSION: Final = "kraft.version"
-"""Level 1 names the voters in the metadata log, so that they can change (KIP-853)."""
+"""Level 1 writes the voters to the metadata log, so that they can be changed (KIP-853)."""
 
 
 class LevelRange(NamedTuple):
@@ -67,7 +67,7 @@ OWN_FEATURES: Final = tuple(
     BrokerFeature(name=name, min_supported_version=levels.least, max_supported_version=levels.most)
     for name, levels in SUPPORTED.items()
 )
-"""What a broker of this release says of itself when it registers."""
+"""The features that a broker of this release registers with."""
 
 UPGRADE: Final = 1
 SAFE_DOWNGRADE: Final = 2
@@ -83,11 +83,11 @@ class FeatureUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KRaftState:
-    """What the metadata quorum says of its own version."""
+    """The kraft.version of the metadata quorum."""
 
     level: int = 0
     unknown_voters: Collection[NodeId] = ()
-    """Voters that have not yet said which directory their log is in, without which the log cannot name them."""
+    """Voters whose directory ids are not known yet; the log cannot name them."""
 
 
 def decide_update(
@@ -98,9 +98,9 @@ def decide_update(
     kraft: KRaftState,
     validate_only: bool = False,
 ) -> ControllerDecision[bool]:
-    """Decide on all updates together; reply whether the metadata log must name the voters (kraft.version 1).
+    """Decide on all updates together; reply whether to write the voters to the metadata log (kraft.version 1).
 
-    One update that is refused keeps the others from happening.
+    If one update is refused, none is applied.
     """
     records = []
     names_voters = False
@@ -119,7 +119,7 @@ def decide_update(
 
 
 def finalized_levels(image: Image, kraft_level: int) -> dict[str, int]:
-    """Return the finalised features and their levels by name; a feature at level 0 is not among them."""
+    """Return the finalised features and their levels by name; without features at level 0."""
     return dict(image.features) | ({KRAFT_VERSION: kraft_level} if kraft_level else {})
 
 
@@ -137,7 +137,7 @@ def _check_supported(image: Image, update: FeatureUpdate, node_id: NodeId) -> No
 
 
 def _supporters(image: Image, name: str, node_id: NodeId) -> Iterator[tuple[str, LevelRange]]:
-    """Return the nodes that must support a level before it is finalised, in the order in which Kafka asks them."""
+    """Yield the nodes that must support a level before it is finalised, in Kafka's order."""
     yield f"Local controller {node_id}", SUPPORTED.get(name, DISABLED)
     for broker in image.brokers.values():
         yield f"Broker {broker.node_id}", _levels_of(broker.features, name)

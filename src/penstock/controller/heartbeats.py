@@ -1,7 +1,7 @@
-"""Decides on heartbeats: whether a broker may serve, must stay fenced, or may stop.
+"""Decisions on heartbeats: whether a broker is unfenced, stays fenced, or may stop.
 
-Pure; the table of states stands in docs/internals/controller.md. The state is the image's; what brokers have
-seen comes in as a `Sessions`. Goes to brokers.py. Refuses: StaleBrokerEpoch.
+Pure; the table of states is in docs/internals/controller.md. The state is in the image; the offsets that brokers have
+reported are in `Sessions`. Calls brokers.py. Refuses: StaleBrokerEpoch.
 """
 
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ class Heartbeat:
     node_id: NodeId
     broker_epoch: int
     metadata_offset: int
-    """How much of the metadata log the broker has applied."""
+    """The metadata offset that the broker has applied."""
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: tuple[UUID, ...] = ()
     read_only: bool | None = None
-    """Whether the broker cannot append to its logs; None from brokers that do not say."""
+    """Whether the broker cannot append to its logs; None from brokers that do not report it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ def decide_heartbeat(
 ) -> ControllerDecision[HeartbeatReply]:
     broker = check_broker_epoch(image, heartbeat.node_id, heartbeat.broker_epoch)
     if heartbeat.read_only not in (None, broker.read_only) and not heartbeat.offline_log_dirs:
-        # Before it is unfenced: nobody may be led by a broker of which it is not known yet that it cannot write.
+        # Before it is unfenced: a broker that may be read-only must not become a leader.
         records = change_read_only(image, broker, bool(heartbeat.read_only), rules)
         return _decision(records, broker, heartbeat, fenced=broker.fenced, leaving=broker.in_controlled_shutdown)
     if broker.fenced:
@@ -54,13 +54,13 @@ def decide_heartbeat(
     else:
         decision = _serving(image, broker, heartbeat, rules)
     if heartbeat.offline_log_dirs and not decision.records:
-        # One thing at a time: with the next heartbeat the image shows what this one has done.
+        # One change at a time: with the next heartbeat the image shows the effect of this one.
         return ControllerDecision(directories_offline(image, broker, heartbeat.offline_log_dirs, rules), decision.reply)
     return decision
 
 
 def _caught_up(broker: BrokerImage, heartbeat: Heartbeat) -> bool:
-    # The epoch is the offset of the registration.
+    # The broker epoch is the offset of the registration.
     return heartbeat.metadata_offset >= broker.epoch
 
 
@@ -84,7 +84,7 @@ def _fenced(
 ) -> ControllerDecision[HeartbeatReply]:
     if heartbeat.want_shut_down:
         return _decision((), broker, heartbeat, fenced=True, stop=True)
-    # Who has begun to leave does not come back under the same registration.
+    # A broker in controlled shutdown is never unfenced with the same registration.
     if heartbeat.want_fence or broker.in_controlled_shutdown or not _caught_up(broker, heartbeat):
         return _decision((), broker, heartbeat, fenced=True)
     return _decision(unfencing(image, broker, rules), broker, heartbeat, fenced=False)
@@ -108,7 +108,7 @@ def _leaving(
 ) -> ControllerDecision[HeartbeatReply]:
     since = sessions.leaving_since(broker.node_id)
     seen = sessions.least_offset_seen(image)
-    # A client that is told to go elsewhere must find there a broker that knows of it.
+    # A client that is redirected must find a broker whose metadata shows the new leader.
     all_know = since is not None and (seen is None or seen >= since)
     if not all_know or leads_any(image, broker.node_id):
         return _decision((), broker, heartbeat, fenced=False, leaving=True)

@@ -1,9 +1,9 @@
-"""What becomes of a partition when its brokers, its replicas or its settings change.
+"""The new state of a partition when its brokers, replicas or settings change.
 
-Pure. Every change of a partition passes through `settle`: given what is wanted, it completes a
-reassignment that can be completed, says who stays eligible (KIP-966) and who leads. `change` makes the
-record of it. The rules stand in docs/internals/controller.md. Refuses nothing: a partition for which
-there is nobody is left without a leader.
+Pure. Every change of a partition goes through `settle`: it completes a reassignment if
+possible, computes the eligible replicas (KIP-966), and elects a leader. `change` makes the
+record. The rules are in docs/internals/controller.md. Refuses nothing: a partition without a
+suitable replica is left without a leader.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ Nodes = tuple[NodeId, ...]
 
 
 class Election(Enum):
-    """Whom a partition wants: whoever can, rather its first replica, or anybody at all."""
+    """The kind of election: any clean leader, preferably the first replica, or an unclean one too."""
 
     ONLINE = auto()
     PREFERRED = auto()
@@ -35,7 +35,7 @@ class Election(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What the settings say about the leaders of a topic."""
+    """The settings that apply to elections."""
 
     settings: BrokerSettings
 
@@ -45,7 +45,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Living:
-    """Who is alive in an image: `joins` and `leaves` are what is being decided, and not in it yet."""
+    """The brokers that are alive in an image, with `joins` and `leaves` of the decision in progress."""
 
     image: Image
     joins: NodeId | None = None
@@ -65,17 +65,17 @@ class Living:
         return broker is None or not broker.read_only
 
     def prefer_writable(self, nodes: Sequence[NodeId]) -> Sequence[NodeId]:
-        """Those that can append to their logs; all of them if none can, because a read-only leader serves reads."""
+        """Return the nodes that can write; all of them if none can, because a read-only leader serves reads."""
         return [node_id for node_id in nodes if self.can_write(node_id)] or nodes
 
 
 def can_serve(broker: BrokerImage) -> bool:
-    """Whether a broker may lead, and be in sync."""
+    """Return whether a broker may lead and be in the ISR."""
     return not broker.fenced and not broker.in_controlled_shutdown
 
 
 def directory_of(partition: PartitionImage, node_id: NodeId) -> UUID:
-    """Where a replica lies; partitions that were made before directories were known count as unassigned."""
+    """Return the directory of a replica; unassigned if the partition predates directories."""
     if node_id not in partition.replicas or len(partition.directories) != len(partition.replicas):
         return UNASSIGNED_DIRECTORY
     return partition.directories[partition.replicas.index(node_id)]
@@ -92,7 +92,7 @@ def is_online(log_dirs: Iterable[UUID], directory: UUID) -> bool:
 
 
 def default_directory(broker: BrokerImage | None) -> UUID:
-    """Where a new replica will lie, if that is known: a broker with several folders chooses by itself."""
+    """Return the directory of a new replica, if known: a broker with several directories chooses one itself."""
     return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
@@ -109,11 +109,11 @@ def settle(
     election: Election = Election.ONLINE,
     untrusted: Nodes = (),
 ) -> PartitionImage:
-    """Return the partition as it is to be, epochs apart. `untrusted` have lost data and stay out of the ELR."""
+    """Return the new state of a partition, without epochs. `untrusted` replicas have lost data and leave the ELR."""
     after = _complete_reassignment(_without_read_only(wanted, living), settings)
     eligible: Nodes = ()
     if len(after.isr) < effective_min_isr(settings, after.replicas):
-        # While the ISR is this small nothing is committed, so who was in sync or eligible still holds all that is.
+        # With an ISR below min ISR nothing is committed, so former members of the ISR and ELR still have everything.
         held = dict.fromkeys((*before.eligible_leader_replicas, *before.isr))
         eligible = tuple(
             node_id
@@ -124,9 +124,9 @@ def settle(
 
 
 def _without_read_only(partition: PartitionImage, living: Living) -> PartitionImage:
-    """Take members that cannot write out of the ISR, where one that can lead and write stays in it.
+    """Remove read-only members from the ISR if another member can lead and write.
 
-    They hold all that is committed, so that they may be eligible leaders; the mark must not wait for them.
+    They have all committed records, so that they may be eligible; but the high watermark must not wait for them.
     """
     if not any(living.can_write(node_id) and living.can_lead(partition, node_id) for node_id in partition.isr):
         return partition
@@ -151,7 +151,7 @@ def _complete_reassignment(partition: PartitionImage, settings: TopicSettings) -
 
 
 def with_replicas(partition: PartitionImage, replicas: Nodes, image: Image | None = None) -> PartitionImage:
-    """The partition with other replicas; who stays keeps the directory, who is new gets the broker's own."""
+    """Return the partition with other replicas; old ones keep their directory, new ones get the broker's default."""
     return replace(
         partition,
         replicas=replicas,
@@ -188,7 +188,7 @@ def _elect(
     known = after.last_known_elr
     if not after.isr and before.leader != NO_NODE:
         known = (before.leader,)
-    # What was lost does not come back by itself: who leads after that is for people to say.
+    # A replica that has lost its data cannot lead by itself: an administrator has to decide.
     known = tuple(node_id for node_id in known if directory_of(after, node_id) != LOST_DIRECTORY)
     return replace(after, leader=NO_NODE, last_known_elr=known)
 
@@ -208,18 +208,18 @@ def _clean_leader(partition: PartitionImage, living: Living, election: Election)
 def _unclean_leader(
     partition: PartitionImage, living: Living, settings: TopicSettings, election: Election
 ) -> NodeId | None:
-    """Whoever is left to lead, at the price of what the others had."""
+    """Return the leader of an unclean election, which may lose committed records."""
     known = partition.last_known_elr
     if not partition.isr and not partition.eligible_leader_replicas and len(known) == 1:
-        # All who were in sync have stopped uncleanly, without a promise that anything was on disk
-        # (flush.mode=os). The last to lead is the best there is, and all that a single replica ever has.
+        # All members of the ISR have stopped uncleanly, and flush.mode=os does not guarantee that their records were
+        # on disk. The last leader is the best choice, and the only one of a single replica.
         last = known[0]
         if last in partition.replicas and living.can_lead(partition, last):
             return last
     if election is not Election.UNCLEAN and not settings.unclean_leader_election_enable:
         return None
     alive = [node_id for node_id in partition.replicas if living.serves(node_id)]
-    # One whose data was lost leads only if somebody asks for a leader at any price.
+    # A replica that has lost its data leads only if an unclean election is requested.
     with_data = living.prefer_writable([node_id for node_id in alive if living.can_lead(partition, node_id)])
     if with_data:
         return with_data[0]
@@ -227,7 +227,7 @@ def _unclean_leader(
 
 
 def _with_directory(partition: PartitionImage, leader: NodeId, living: Living) -> PartitionImage:
-    """The partition with its leader in a directory that is online, which it was not if its data was lost."""
+    """Return the partition with its leader in an online directory, which a leader with lost data is not in."""
     broker = living.image.brokers[leader]
     if directory_online(broker, partition, leader):
         return partition
@@ -235,7 +235,7 @@ def _with_directory(partition: PartitionImage, leader: NodeId, living: Living) -
 
 
 def assign(partition: PartitionImage, node_id: NodeId, directory: UUID) -> PartitionImage:
-    """The partition with one replica in another directory."""
+    """Return the partition with one replica in another directory."""
     return replace(
         partition,
         directories=tuple(
@@ -245,13 +245,13 @@ def assign(partition: PartitionImage, node_id: NodeId, directory: UUID) -> Parti
 
 
 def change(topic_id: UUID, index: int, before: PartitionImage, after: PartitionImage) -> PartitionChangeRecord | None:
-    """The record that leads from one to the other; None if there is no difference."""
+    """Return the record of the change from one state to the other; None if they are equal."""
     fewer_replicas = any(node_id not in after.replicas for node_id in before.replicas)
     record = PartitionChangeRecord(
         partition_id=index,
         topic_id=topic_id,
         isr=_if_other(after.isr, before.isr),
-        # A record that names a leader opens a new leader epoch, which fences fetches of a replica taken away.
+        # A record with a leader begins a new leader epoch, which fences fetches of a removed replica.
         leader=after.leader if after.leader != before.leader or fewer_replicas else NO_CHANGE,
         replicas=_if_other(after.replicas, before.replicas),
         removing_replicas=_if_other(after.removing_replicas, before.removing_replicas),
@@ -281,9 +281,9 @@ def without(nodes: Nodes, node_id: NodeId) -> Nodes:
 
 
 def is_unclean(before: PartitionImage, record: PartitionChangeRecord) -> bool:
-    """Whether the record gives the partition a leader of whom it is not known that it holds all that is committed."""
+    """Return whether the record elects a leader that may lack committed records."""
     if record.leader in (NO_CHANGE, NO_NODE, *before.isr, *before.eligible_leader_replicas):
         return False
-    # A leader may also come from outside when the same record takes it into the ISR and completes a reassignment.
+    # A clean leader may also be outside the ISR if the same record adds it and completes a reassignment.
     state = before.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
     return state == RECOVERING

@@ -1,13 +1,13 @@
-"""Which brokers get the replicas of new partitions.
+"""The placement of new partitions' replicas on brokers.
 
-Pure; chance comes in as a generator. In this order: never two replicas of a partition on one
+Pure, with a random generator as input. In order of precedence: never two replicas of a partition on one
 broker, a live broker as leader, replicas spread over racks, then leaders and replicas spread
-evenly over brokers, live and writable brokers before fenced and read-only ones. Refuses with InvalidReplicationFactor.
+evenly over brokers, live and writable brokers before fenced and read-only ones. Refuses: InvalidReplicationFactor.
 
-Partitions are dealt in rounds of as many as there are live brokers. Within a round, each rack
-leads in turn, and a rack hands out its brokers from a point that moves on with every turn, so
-every broker leads once. Each round shuffles anew: otherwise the followers of a broker's
-partitions would be the same few brokers every time, and they would inherit all its leaders.
+Partitions are placed in rounds of as many as there are live brokers. Within a round, each rack
+leads in turn, and a rack yields its brokers from a start that advances with every turn, so that
+every broker leads once. Each round shuffles again: otherwise the followers of a broker's
+partitions would always be the same few brokers, which would inherit all its leaderships.
 """
 
 from collections import deque
@@ -28,14 +28,14 @@ T = TypeVar("T")
 class _Rack:
     live: list[NodeId] = field(default_factory=list)
     last: list[NodeId] = field(default_factory=list)
-    """Fenced and read-only ones."""
+    """Fenced and read-only brokers."""
 
     def shuffle(self, random: Random) -> None:
         random.shuffle(self.live)
         random.shuffle(self.last)
 
     def dealt_from(self, start: int) -> deque[NodeId]:
-        """All brokers of the rack in the order in which they are to be used, live ones first."""
+        """Return all brokers of the rack in the order of use, live ones first."""
         return deque([*_rotated(self.live, start), *_rotated(self.last, start)])
 
 
@@ -62,8 +62,8 @@ def place(
 
 def _place_one(leading: list[_Rack], following: list[_Rack], *, turn: int, replication_factor: int) -> Replicas:
     order = [*_rotated(leading, turn), *following]
-    # The start moves on once per lap around the racks. Adding the distance from the leading
-    # rack keeps a rack from offering the same broker throughout a lap.
+    # The start advances once per lap around the racks. Adding the distance from the leading
+    # rack prevents a rack from yielding the same broker throughout a lap.
     lap = turn // len(leading)
     hands = [rack.dealt_from(lap + distance) for distance, rack in enumerate(order)]
     replicas: list[NodeId] = []
@@ -78,12 +78,12 @@ def _place_one(leading: list[_Rack], following: list[_Rack], *, turn: int, repli
 
 def _by_rack(brokers: Iterable[BrokerImage]) -> list[_Rack]:
     brokers = list(brokers)
-    # A broker that cannot write is given replicas only where there are too few others.
+    # A read-only broker gets replicas only if there are too few others.
     any_writes = any(not broker.read_only and not broker.fenced for broker in brokers)
     racks: dict[str | None, _Rack] = {}
     for broker in sorted(brokers, key=lambda broker: broker.node_id):
         if broker.in_controlled_shutdown and not broker.fenced:
-            continue  # It is about to stop: what it was given now it would have to hand over.
+            continue  # It is about to stop and would have to hand over its new replicas.
         rack = racks.setdefault(broker.rack, _Rack())
         is_last = broker.fenced or (broker.read_only and any_writes)
         (rack.last if is_last else rack.live).append(broker.node_id)

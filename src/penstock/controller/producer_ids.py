@@ -1,6 +1,6 @@
-"""Decides on producer ids: a block of them for a broker, each id once in the life of the cluster.
+"""Decisions on producer ids: blocks for brokers, in which each id is used once in the life of the cluster.
 
-Pure. A block is taken by committing that everything below its end is gone, before the first id of it is used.
+Pure. A block is allocated by committing its end, before its first id is used.
 Refuses: StaleBrokerEpoch, and UnknownProducerId when all 2^63 are used up.
 """
 
@@ -20,18 +20,18 @@ PRODUCER_ID_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The ids from `first` up to but not with `end`."""
+    """The ids from `first` up to, but not including, `end`."""
 
     first: ProducerId
     end: ProducerId
 
 
 def decide_block(image: Image, node_id: NodeId, broker_epoch: int) -> ControllerDecision[Block]:
-    """Give the broker the next block of ids."""
+    """Allocate the next block of ids to the broker."""
     check_broker_epoch(image, node_id, broker_epoch)
     first = image.next_producer_id
     if first > PRODUCER_ID_MAX - BLOCK_SIZE:
-        raise UnknownProducerId("All producer ids have been given out.")
+        raise UnknownProducerId("All producer ids have been allocated.")
     end = ProducerId(first + BLOCK_SIZE)
     record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=end)
     return ControllerDecision((record,), Block(first, end))

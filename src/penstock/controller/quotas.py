@@ -1,8 +1,8 @@
-"""Decides on changes of client quotas: which entities may have which quotas, and what a value may be.
+"""Decisions on client quotas: valid entities, keys and values.
 
-Each entity stands for itself: one that is refused does not stop the others. What comes out is
-ClientQuotaRecords for the values that really change. Nothing is committed here.
-Refuses, as the result of its entity: InvalidRequest, in Kafka's words.
+Each entity is decided separately: a refused one does not affect the others. The result is a
+ClientQuotaRecord for each value that changes. Commits nothing.
+Refuses, as the result of its entity: InvalidRequest, with Kafka's messages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ _ADDRESS_KEYS: Final[Mapping[str, tuple[str, int] | None]] = {CONNECTION_CREATIO
 
 
 class QuotaChanges(NamedTuple):
-    """What one request asks of one entity; the value None takes a quota away."""
+    """The changes for one entity; the value None removes a quota."""
 
     entity: Entity
     changes: tuple[tuple[str, float | None], ...]
@@ -55,7 +55,7 @@ class QuotaResult(NamedTuple):
 def decide_alter_quotas(
     image: Image, requests: Sequence[QuotaChanges], *, validate_only: bool
 ) -> ControllerDecision[tuple[QuotaResult, ...]]:
-    """Decide on the quotas of each entity; one that is named again is refused, whatever came of it before."""
+    """Decide on the quotas of each entity; a repeated entity is refused."""
     records: list[MetadataRecord] = []
     refusals: dict[Entity, Refusal | None] = {}
     for entity, changes in requests:
@@ -78,13 +78,13 @@ def decide_alter_quotas(
 
 
 def describe(entity: Entity) -> str:
-    """The entity as Kafka prints it."""
+    """Return the entity as Kafka prints it."""
     names = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in entity)
     return f"ClientQuotaEntity(entries={{{names}}})"
 
 
 def _keys_of(entity: Entity) -> Mapping[str, tuple[str, int] | None]:
-    """The quotas that such an entity can have."""
+    """Return the quotas that are valid for the entity."""
     if not entity:
         raise InvalidRequest("Invalid empty client quota entity")
     for kind, name in entity:
@@ -103,7 +103,7 @@ def _keys_of(entity: Entity) -> Mapping[str, tuple[str, int] | None]:
 
 
 def _is_address(text: str) -> bool:
-    # Kafka would look a name up; the answer of a name server has no place in a decision that is replayed.
+    # Kafka would resolve a host name; the result of a name server must not influence a replicated decision.
     try:
         ip_address(text)
     except ValueError:
@@ -114,7 +114,7 @@ def _is_address(text: str) -> bool:
 def _check_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: float) -> None:
     if key not in keys:
         raise InvalidRequest(f"Invalid configuration key {key}")
-    # Written so that what is not a number at all is refused too.
+    # Written so that NaN is refused too.
     if not value > 0:
         raise InvalidRequest(f"Quota {key} must be greater than 0")
     whole = keys[key]
@@ -128,7 +128,7 @@ def _check_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: fl
 
 
 def _difference(
-    entity: Entity, present: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
+    entity: Entity, current: Mapping[str, float], changes: Sequence[tuple[str, float | None]]
 ) -> list[ClientQuotaRecord]:
     parts = tuple(QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity)
     return [
@@ -136,5 +136,5 @@ def _difference(
         if value is None
         else ClientQuotaRecord(entity=parts, key=key, value=value)
         for key, value in changes
-        if present.get(key) != value
+        if current.get(key) != value
     ]

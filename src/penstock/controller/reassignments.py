@@ -1,8 +1,8 @@
-"""Decides on reassignments: which brokers are to hold a partition, in place of those who do.
+"""Decisions on reassignments of partitions to other brokers.
 
-Pure. The new replicas are added first and the old ones leave when the new ones are in sync (leaders.settle), so what
-is committed is never held by fewer than min ISR. Refuses, per partition: UnknownTopicOrPartition,
-InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress.
+Pure. The new replicas are added first, and the old ones removed when the new ones are in the ISR (leaders.settle), so
+that committed records are never held by fewer than min ISR replicas. Refuses, per partition:
+UnknownTopicOrPartition, InvalidReplicaAssignment, InvalidReplicationFactor, NoReassignmentInProgress.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from penstock.model.ids import TopicName
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """Where a partition is to be; None cancels what is under way."""
+    """The target replicas of a partition; None cancels the reassignment in progress."""
 
     topic: TopicName
     partition: int
@@ -41,18 +41,18 @@ class Reassignment:
 
 
 def decide_reassignments(
-    image: Image, wishes: Sequence[Reassignment], *, rules: Rules, allow_factor_change: bool = True
+    image: Image, reassignments: Sequence[Reassignment], *, rules: Rules, allow_factor_change: bool = True
 ) -> ControllerDecision[tuple[Refusal | None, ...]]:
-    """Decide on each partition; None in its place means that its move begins, or that it is cancelled."""
+    """Decide on each partition; None for each that begins to move, or whose reassignment is cancelled."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
-    asked: set[tuple[TopicName, int]] = set()
-    for wish in wishes:
+    seen: set[tuple[TopicName, int]] = set()
+    for reassignment in reassignments:
         try:
-            if (wish.topic, wish.partition) in asked:
+            if (reassignment.topic, reassignment.partition) in seen:
                 raise InvalidReplicaAssignment("The partition is named twice.")
-            asked.add((wish.topic, wish.partition))
-            records.extend(_reassign(image, wish, rules, allow_factor_change=allow_factor_change))
+            seen.add((reassignment.topic, reassignment.partition))
+            records.extend(_reassign(image, reassignment, rules, allow_factor_change=allow_factor_change))
         except Refusal as refusal:
             outcomes.append(refusal)
         else:
@@ -60,25 +60,27 @@ def decide_reassignments(
     return ControllerDecision(records, tuple(outcomes))
 
 
-def _reassign(image: Image, wish: Reassignment, rules: Rules, *, allow_factor_change: bool) -> Sequence[MetadataRecord]:
-    topic = image.topics.get(wish.topic)
+def _reassign(
+    image: Image, reassignment: Reassignment, rules: Rules, *, allow_factor_change: bool
+) -> Sequence[MetadataRecord]:
+    topic = image.topics.get(reassignment.topic)
     if topic is None:
-        raise UnknownTopicOrPartition(f"Unable to find a topic named {wish.topic}.")
-    before = image.partition(wish.topic, wish.partition)
+        raise UnknownTopicOrPartition(f"Unable to find a topic named {reassignment.topic}.")
+    before = image.partition(reassignment.topic, reassignment.partition)
     if before is None:
-        raise UnknownTopicOrPartition(f"Unable to find partition {wish.topic}:{wish.partition}.")
-    settings = rules.topic(image, wish.topic)
-    if wish.replicas is None:
-        wanted = _cancelled(wish, before, settings)
+        raise UnknownTopicOrPartition(f"Unable to find partition {reassignment.topic}:{reassignment.partition}.")
+    settings = rules.topic(image, reassignment.topic)
+    if reassignment.replicas is None:
+        wanted = _cancelled(reassignment, before, settings)
     else:
-        _check_target(image, wish.replicas)
-        if not allow_factor_change and len(wish.replicas) != len(_original(before)):
+        _check_target(image, reassignment.replicas)
+        if not allow_factor_change and len(reassignment.replicas) != len(_original(before)):
             raise InvalidReplicationFactor(
-                f"The replication factor is changed from {len(_original(before))} to {len(wish.replicas)}"
+                f"The replication factor is changed from {len(_original(before))} to {len(reassignment.replicas)}"
             )
-        wanted = _towards(image, before, wish.replicas)
+        wanted = _towards(image, before, reassignment.replicas)
     after = settle(wanted, before, living=Living(image), settings=settings)
-    record = change(topic.id, wish.partition, before, after)
+    record = change(topic.id, reassignment.partition, before, after)
     return () if record is None else (record,)
 
 
@@ -97,7 +99,7 @@ def _check_target(image: Image, replicas: Nodes) -> None:
 
 
 def _original(partition: PartitionImage) -> Nodes:
-    """The replicas as they were before the reassignment that is under way, if one is."""
+    """Return the replicas without those that the current reassignment adds."""
     return tuple(node_id for node_id in partition.replicas if node_id not in partition.adding_replicas)
 
 
@@ -105,7 +107,7 @@ def _towards(image: Image, before: PartitionImage, target: Nodes) -> PartitionIm
     removing = tuple(sorted(node_id for node_id in before.replicas if node_id not in target))
     return replace(
         with_replicas(before, (*target, *removing), image),
-        # Who is being added by an earlier wish and is not in sync yet is still waited for.
+        # A replica that an earlier reassignment adds, and that is not in the ISR yet, is still being added.
         adding_replicas=tuple(
             sorted(node_id for node_id in target if node_id not in before.replicas or node_id in before.adding_replicas)
         ),
@@ -113,7 +115,7 @@ def _towards(image: Image, before: PartitionImage, target: Nodes) -> PartitionIm
     )
 
 
-def _cancelled(wish: Reassignment, before: PartitionImage, settings: TopicSettings) -> PartitionImage:
+def _cancelled(reassignment: Reassignment, before: PartitionImage, settings: TopicSettings) -> PartitionImage:
     if not before.adding_replicas and not before.removing_replicas:
         raise NoReassignmentInProgress
     original = _original(before)
@@ -121,11 +123,11 @@ def _cancelled(wish: Reassignment, before: PartitionImage, settings: TopicSettin
     enough = min(effective_min_isr(settings, original), len(before.isr))
     if len(in_sync) < enough and not settings.unclean_leader_election_enable:
         raise InvalidReplicaAssignment(
-            f"The reassignment of {wish.topic}:{wish.partition} cannot be cancelled: of the replicas to go back to, "
-            f"only {list(in_sync)} are in sync. Wait until {enough} of {list(original)} are."
+            f"The reassignment of {reassignment.topic}:{reassignment.partition} cannot be cancelled: "
+            f"of the original replicas, only {list(in_sync)} are in sync. Wait until {enough} of {list(original)} are."
         )
     if not original:
-        raise InvalidReplicaAssignment("All replicas are being added: there is nothing to go back to.")
+        raise InvalidReplicaAssignment("All replicas are being added: there are no original replicas to return to.")
     return replace(
         with_replicas(before, original),
         isr=in_sync,

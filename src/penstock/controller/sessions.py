@@ -1,7 +1,7 @@
-"""Which brokers are heard of: the soft state that only the active controller keeps.
+"""The sessions of brokers: the volatile state of the active controller.
 
-Pure: time comes in as a number of the monotonic clock. A new controller begins with `begin`, which gives every
-unfenced broker a whole session, unheard. Goes nowhere; heartbeats.py and monitor.py ask it. Refuses nothing.
+Pure: the monotonic time is an argument. A new controller calls `begin`, which gives every
+unfenced broker a full session without a heartbeat. Used by heartbeats.py and broker_monitor.py. Refuses nothing.
 """
 
 from collections.abc import Iterable
@@ -18,10 +18,10 @@ UNKNOWN_OFFSET: Final = -1
 class _Session:
     broker_epoch: int
     touched_at: float
-    heard: bool
+    has_heartbeat: bool
     metadata_offset: int = UNKNOWN_OFFSET
     leaving_since: int | None = None
-    """The offset of the metadata at which this broker led nothing any more or began to hand over."""
+    """The metadata offset at which the broker began its controlled shutdown or led nothing any more."""
 
 
 class Sessions:
@@ -30,36 +30,36 @@ class Sessions:
         self._sessions: dict[NodeId, _Session] = {}
 
     def begin(self, brokers: Iterable[BrokerImage], now: float) -> None:
-        """Forget everything; every unfenced broker has a whole session from now."""
+        """Start over; every unfenced broker gets a full session from now."""
         self._sessions = {
-            broker.node_id: _Session(broker.epoch, now, heard=False) for broker in brokers if not broker.fenced
+            broker.node_id: _Session(broker.epoch, now, has_heartbeat=False) for broker in brokers if not broker.fenced
         }
 
     def touch(self, node_id: NodeId, broker_epoch: int, now: float, *, metadata_offset: int = UNKNOWN_OFFSET) -> None:
-        """A heartbeat of the broker's present registration has come, or the registration itself."""
+        """Extend the session after a heartbeat or a registration with this broker epoch."""
         session = self._sessions.get(node_id)
         if session is None or session.broker_epoch != broker_epoch:
-            self._sessions[node_id] = _Session(broker_epoch, now, heard=True, metadata_offset=metadata_offset)
+            self._sessions[node_id] = _Session(broker_epoch, now, has_heartbeat=True, metadata_offset=metadata_offset)
             return
         session.touched_at = now
-        session.heard = True
+        session.has_heartbeat = True
         session.metadata_offset = metadata_offset
 
-    def forgive(self, seconds: float) -> None:
-        """This controller did not run for so long: what brokers said meanwhile is still to be heard."""
+    def extend_all(self, seconds: float) -> None:
+        """Extend all sessions by the time in which this controller did not run: unread heartbeats may be waiting."""
         for session in self._sessions.values():
             session.touched_at += seconds
 
     def forget(self, node_id: NodeId) -> None:
         self._sessions.pop(node_id, None)
 
-    def is_heard(self, node_id: NodeId, now: float) -> bool:
-        """Whether a process of this id has lately been heard by this controller."""
+    def is_alive(self, node_id: NodeId, now: float) -> bool:
+        """Return whether this controller has recently received a heartbeat of the broker."""
         session = self._sessions.get(node_id)
-        return session is not None and session.heard and now - session.touched_at <= self._timeout_s
+        return session is not None and session.has_heartbeat and now - session.touched_at <= self._timeout_s
 
     def expired(self, image: Image, now: float) -> list[NodeId]:
-        """The unfenced brokers whose session is over. One without a session was missed, and gets one now."""
+        """Return the unfenced brokers whose session has expired. A broker without a session gets a new one."""
         over = []
         for node_id in sorted(image.brokers):
             broker = image.brokers[node_id]
@@ -67,13 +67,13 @@ class Sessions:
                 continue
             session = self._sessions.get(node_id)
             if session is None or session.broker_epoch != broker.epoch:
-                self._sessions[node_id] = _Session(broker.epoch, now, heard=False)
+                self._sessions[node_id] = _Session(broker.epoch, now, has_heartbeat=False)
             elif now - session.touched_at > self._timeout_s:
                 over.append(node_id)
         return over
 
-    def note_leaving(self, node_id: NodeId, offset: int) -> None:
-        """The broker hands over; it may stop once everybody has seen the metadata at this offset."""
+    def record_shutdown(self, node_id: NodeId, offset: int) -> None:
+        """Record the shutdown of a broker, which may stop when every broker has seen the metadata at this offset."""
         session = self._sessions.get(node_id)
         if session is not None and session.leaving_since is None:
             session.leaving_since = offset
@@ -83,7 +83,7 @@ class Sessions:
         return None if session is None else session.leaving_since
 
     def least_offset_seen(self, image: Image) -> int | None:
-        """The metadata offset that every serving broker has seen; None if there is no serving broker."""
+        """Return the metadata offset that every unfenced broker has seen; None if there is none."""
         seen = [
             UNKNOWN_OFFSET if (session := self._sessions.get(broker.node_id)) is None else session.metadata_offset
             for broker in image.brokers.values()

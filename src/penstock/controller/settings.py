@@ -1,8 +1,8 @@
-"""Decides on changes of settings: incremental ones (KIP-339) and the older kind that replaces all.
+"""Decisions on changes of settings: incremental ones (KIP-339) and full replacements.
 
-Each resource stands for itself: one that is refused does not stop the others. What comes out is
-ConfigRecords for the values that really change. Values are judged by config/; this file knows who
-may set what where. Nothing is committed here. Refuses: InvalidRequest, InvalidConfig,
+Each resource is decided separately: a refused one does not affect the others. The result is a
+ConfigRecord for each value that changes. config/ validates the values; this module decides
+which settings a resource may have. Commits nothing. Refuses: InvalidRequest, InvalidConfig,
 InvalidTopic, UnknownTopicOrPartition, each as the result of its resource.
 """
 
@@ -19,7 +19,7 @@ from penstock.config.option import HOUR_MS, Option, Value, parse, render
 from penstock.config.settings import BrokerSettings, base_name, check_broker, closest_names, option_of, resolve_topic
 from penstock.config.topic import TOPIC
 from penstock.controller.decision import ControllerDecision
-from penstock.controller.elections import consequences
+from penstock.controller.elections import effects_of_settings
 from penstock.metadata import image as resources
 from penstock.metadata.image import ConfigResource, Image
 from penstock.metadata.records import ConfigRecord, MetadataRecord
@@ -31,7 +31,7 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 class Operation(IntEnum):
-    """What a change does to one setting, as IncrementalAlterConfigs numbers it."""
+    """The operations on one setting, with the numbers of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -46,14 +46,14 @@ class Change(NamedTuple):
 
 
 class ResourceChanges(NamedTuple):
-    """What one request asks of one resource."""
+    """The changes for one resource in a request."""
 
     resource: ConfigResource
     changes: tuple[Change, ...]
 
 
 class Result(NamedTuple):
-    """How it went for one resource; the message is there only with an error."""
+    """The outcome for one resource; the message is set only with an error."""
 
     resource: ConfigResource
     code: int
@@ -67,7 +67,7 @@ def refused(requests: Sequence[ResourceChanges], refusal: Refusal) -> tuple[Resu
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What is needed to tell a good change from a bad one."""
+    """The inputs for validating a change."""
 
     image: Image
     settings: BrokerSettings
@@ -77,14 +77,14 @@ class Judge:
 def decide_incremental_alter(
     judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
 ) -> ControllerDecision[tuple[Result, ...]]:
-    """Decide on changes to single settings; the rest of each resource stays as it is."""
+    """Decide on changes of single settings; other settings of the resource are not changed."""
     return _decide(judge, requests, _apply, validate_only=validate_only)
 
 
 def decide_alter(
     judge: Judge, requests: Sequence[ResourceChanges], *, validate_only: bool
 ) -> ControllerDecision[tuple[Result, ...]]:
-    """Decide on requests that give all settings of a resource: what they do not name goes back to its default."""
+    """Decide on requests with all settings of a resource: settings that are not named return to their defaults."""
     return _decide(judge, requests, _replace, validate_only=validate_only)
 
 
@@ -95,13 +95,13 @@ def _decide(
     *,
     validate_only: bool,
 ) -> ControllerDecision[tuple[Result, ...]]:
-    asked = Counter(request.resource for request in requests)
+    counts = Counter(request.resource for request in requests)
     records: list[MetadataRecord] = []
     results = []
     for request in requests:
         resource = request.resource
         try:
-            if asked[resource] > 1:
+            if counts[resource] > 1:
                 raise InvalidRequest("Each resource must appear at most once.")
             _check_resource(judge, resource)
             _check_changes(request.changes)
@@ -115,22 +115,22 @@ def _decide(
         results.append(Result(resource, NO_ERROR, None))
     if validate_only:
         return ControllerDecision((), tuple(results))
-    records.extend(consequences(judge.image, records, judge.settings, judge.node_id))
+    records.extend(effects_of_settings(judge.image, records, judge.settings, judge.node_id))
     return ControllerDecision(tuple(records), tuple(results))
 
 
 def decide_first_settings(image: Image, settings: BrokerSettings) -> ControllerDecision[None]:
-    """Give the cluster a min.insync.replicas of its own, so that leaders and controller never differ about it.
+    """Write a cluster-wide min.insync.replicas, so that leaders and the controller always agree on it.
 
-    Who is eligible to lead depends on it (KIP-966): a broker whose file says something else would commit records that
-    the controller takes for uncommitted.
+    Eligible replicas depend on it (KIP-966): a broker with another value in its file would commit records that
+    the controller considers uncommitted.
     """
     records: list[MetadataRecord] = []
-    everywhere = ConfigResource(resources.BROKER, "")
-    if MIN_ISR not in image.config(everywhere):
+    all_brokers = ConfigResource(resources.BROKER, "")
+    if MIN_ISR not in image.config(all_brokers):
         value = str(settings.integer(MIN_ISR))
         records.append(
-            ConfigRecord(resource_type=everywhere.type, resource_name=everywhere.name, name=MIN_ISR, value=value)
+            ConfigRecord(resource_type=all_brokers.type, resource_name=all_brokers.name, name=MIN_ISR, value=value)
         )
     records.extend(
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=MIN_ISR, value=None)
@@ -147,12 +147,12 @@ def _keep_min_isr(judge: Judge, request: ResourceChanges, wanted: dict[str, str]
     named = any(change.name == MIN_ISR for change in request.changes)
     if resource.name and named:
         raise InvalidConfig("Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
-    present = judge.image.config(resource).get(MIN_ISR)
-    if not resource.name and MIN_ISR not in wanted and present is not None:
+    current = judge.image.config(resource).get(MIN_ISR)
+    if not resource.name and MIN_ISR not in wanted and current is not None:
         if named:
             raise InvalidConfig("Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
-        # Requests of the older kind give all settings, and cannot know of one that nobody has set.
-        wanted[MIN_ISR] = present
+        # Full replacements name all settings, but their senders may not know this one, which the cluster wrote itself.
+        wanted[MIN_ISR] = current
 
 
 def _check_resource(judge: Judge, resource: ConfigResource) -> None:
@@ -175,12 +175,12 @@ def _check_resource(judge: Judge, resource: ConfigResource) -> None:
 
 
 def _is_registered(image: Image, name: str) -> bool:
-    """Whether the name is that of a broker: its settings reach the controller through the broker itself."""
+    """Return whether the name is that of a registered broker, which sends its settings to the controller itself."""
     return name.isascii() and name.isdigit() and NodeId(int(name)) in image.brokers
 
 
 def check_node_id(name: str, node_id: NodeId) -> None:
-    """Refuse a broker's name that is not this node: each broker judges its own settings."""
+    """Raise unless the name is this node's id: each broker validates its own settings."""
     if not name.isascii() or not name.removeprefix("-").isdigit():
         raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
     if int(name) != node_id:
@@ -201,7 +201,7 @@ def _replace(_: Judge, request: ResourceChanges) -> dict[str, str]:
 
 
 def _apply(judge: Judge, request: ResourceChanges) -> dict[str, str]:
-    """Return all that is set at the resource once the changes are made."""
+    """Return all settings of the resource after the changes."""
     wanted = dict(judge.image.config(request.resource))
     for change in request.changes:
         if change.operation == Operation.SET:
@@ -223,10 +223,10 @@ def _edit_list(judge: Judge, resource: ConfigResource, wanted: Mapping[str, str]
         raise InvalidConfig(
             f"Can't {Operation(change.operation).name} to key {change.name} because its type is not LIST."
         )
-    present = wanted.get(change.name)
-    if present is None:
-        present = render(option, _default(judge, resource, option)) or ""
-    words = _words(present)
+    current = wanted.get(change.name)
+    if current is None:
+        current = render(option, _default(judge, resource, option)) or ""
+    words = _words(current)
     given = _words(change.value or "")
     if change.operation == Operation.APPEND:
         words += [word for word in given if word not in words]
@@ -250,7 +250,7 @@ def _option(resource: ConfigResource, name: str) -> Option | None:
 def _default(judge: Judge, resource: ConfigResource, option: Option) -> Value:
     if resource.type == resources.TOPIC:
         return judge.settings.topic_default(option)
-    # What was set for all brokers, or at the start, is what a broker's own list grows from.
+    # A broker's own list starts from the value for all brokers, or from the one in its file.
     value: Value = (
         judge.settings.get(option.name, option.default) if resource.type == resources.BROKER else option.default
     )
@@ -273,20 +273,20 @@ def _check_broker_values(judge: Judge, resource: ConfigResource, wanted: Mapping
     try:
         for name, text in wanted.items():
             option = option_of(name)
-            assert option is not None, "the names were checked above"
+            assert option is not None, "the names are checked above"
             parse(option, text, name=name)
-        everywhere = wanted if not resource.name else judge.image.config(ConfigResource(resources.BROKER, ""))
-        here = wanted if resource.name else judge.image.config(ConfigResource(resources.BROKER, str(judge.node_id)))
-        check_broker(judge.settings.with_dynamic(cluster=everywhere, node=here))
+        cluster = wanted if not resource.name else judge.image.config(ConfigResource(resources.BROKER, ""))
+        own = wanted if resource.name else judge.image.config(ConfigResource(resources.BROKER, str(judge.node_id)))
+        check_broker(judge.settings.with_dynamic(cluster=cluster, node=own))
     except InvalidConfig as problem:
-        # Kafka's brokers answer INVALID_REQUEST here, where its topics answer INVALID_CONFIG.
+        # Kafka's brokers answer INVALID_REQUEST for brokers, and INVALID_CONFIG for topics.
         raise InvalidRequest(problem.message) from None
 
 
 def _check_broker_names(resource: ConfigResource, names: Mapping[str, str]) -> None:
     for name in names:
         if option_of(name) is None:
-            # Kafka takes any name here, and a misspelt one then does nothing for ever.
+            # Kafka accepts any name here, but a misspelled one would never have an effect.
             if is_meaningless(name) or is_unsupported(base_name(name)):
                 raise InvalidRequest(f"{name} is an option of Kafka that has no effect in Penstock")
             raise InvalidRequest(f"Unknown broker config name: {name}{closest_names(name, BROKER)}")
@@ -322,12 +322,12 @@ def _check_client_metrics_values(wanted: Mapping[str, str]) -> None:
 
 
 def _difference(
-    resource: ConfigResource, present: Mapping[str, str], wanted: Mapping[str, str]
+    resource: ConfigResource, current: Mapping[str, str], wanted: Mapping[str, str]
 ) -> list[MetadataRecord]:
-    """Return the records that lead from what is set to what is wanted."""
-    names = [*(name for name in present if name not in wanted), *wanted]
+    """Return the records for the difference between the current and the wanted settings."""
+    names = [*(name for name in current if name not in wanted), *wanted]
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=wanted.get(name))
         for name in names
-        if present.get(name) != wanted.get(name)
+        if current.get(name) != wanted.get(name)
     ]

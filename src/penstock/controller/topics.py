@@ -1,9 +1,9 @@
-"""Decides on topics: create, delete, add partitions.
+"""Decisions on topics: creation, deletion, and additional partitions.
 
-Pure: values in, records and outcomes out. Uses model/topic.py and placement.py; the handlers of the
-same names call it through controller.py. Each topic of a request stands alone: one refused
-topic does not keep the others from being made. Refuses with the Refusals that Kafka's
-controller gives, in its words, because people and tools search for them.
+Pure. Uses model/topic.py and placement.py; the handlers with the
+same names call it through controller.py. Each topic of a request is decided separately: a refused
+one does not affect the others. Refuses with the errors and messages of Kafka's
+controller, because users and tools search for them.
 """
 
 from collections import Counter
@@ -41,14 +41,14 @@ from penstock.model.ids import NodeId, PartitionIndex, TopicName
 from penstock.model.topic import check_name, collision_key
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""One request is one atomic batch of metadata records; this keeps the batch bounded."""
+"""A limit for the size of a request, whose metadata records are one atomic batch."""
 
 DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """One topic to create. With assignments, count and factor must be left at the default."""
+    """A topic to create. With assignments, count and factor must be the default."""
 
     name: TopicName
     partition_count: int = DEFAULT
@@ -59,12 +59,12 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreationRules:
-    """What the broker's settings and the world bring to a creation."""
+    """The broker's settings and other inputs for a creation."""
 
     partition_count: int
     replication_factor: int
     check_configs: Callable[[Mapping[str, str]], object]
-    """Raises InvalidConfig if the overrides of a topic cannot stand."""
+    """Raises InvalidConfig if the configs of a topic are invalid."""
     new_id: Callable[[], UUID]
     random: Random
 
@@ -86,7 +86,7 @@ class RefusedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReference:
-    """A topic named one way or the other; naming it both ways is refused."""
+    """A topic by name or by id; both together are refused."""
 
     name: TopicName | None = None
     id: UUID | None = None
@@ -94,7 +94,7 @@ class TopicReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedTopic:
-    """What became of one reference; `refusal` is None when the topic is gone."""
+    """The outcome of one deletion; `refusal` is None if the topic is deleted."""
 
     name: TopicName | None
     id: UUID | None
@@ -103,7 +103,7 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MorePartitions:
-    """A topic that is to have `count` partitions in all; None lets the controller place them."""
+    """A topic to extend to `count` partitions in total; without assignments the controller places them."""
 
     name: TopicName
     count: int
@@ -111,11 +111,11 @@ class MorePartitions:
 
 
 Charge = Callable[[int], None]
-"""Takes so many changes of partitions from the quota of whoever asks; raises ThrottlingQuotaExceeded."""
+"""Charges this many partition changes to the quota of the client; raises ThrottlingQuotaExceeded."""
 
 
 def without_quota(count: int) -> None:
-    """What is asked by nobody in particular is free."""
+    """Charge nothing: for requests that are not made by a client."""
 
 
 def decide_create(
@@ -126,11 +126,11 @@ def decide_create(
     validate_only: bool = False,
     charge: Charge = without_quota,
 ) -> ControllerDecision[tuple[CreatedTopic | RefusedTopic, ...]]:
-    """Decide on each topic; the outcomes come in the order of the topics. Names must differ."""
+    """Decide on each topic; the outcomes are in the order of the topics. Names must differ."""
     _bound_partitions(topics, rules.partition_count)
     records: list[MetadataRecord] = []
     outcomes: list[CreatedTopic | RefusedTopic] = []
-    # Once for the request: searching all topics again for each new one would take seconds for thousands.
+    # Built once per request: searching all topics for each new one would take seconds for thousands of topics.
     existing_by_key = {collision_key(name): name for name in image.topics}
     for topic in topics:
         try:
@@ -146,7 +146,7 @@ def decide_create(
 def decide_delete(
     image: Image, references: Sequence[TopicReference], *, charge: Charge = without_quota
 ) -> ControllerDecision[tuple[DeletedTopic, ...]]:
-    """Decide on each reference. A topic that is referred to more than once is not deleted."""
+    """Decide on each reference. A topic with more than one reference is not deleted."""
     outcomes: list[DeletedTopic] = []
     records: list[MetadataRecord] = []
     counts = Counter(references)
@@ -160,7 +160,7 @@ def decide_delete(
             clash = InvalidRequest("The provided topic name maps to an ID that was already supplied.")
             outcomes.append(DeletedTopic(name=topic.name, id=topic.id, refusal=clash))
         elif reference.id is not None and TopicReference(name=topic.name) in counts:
-            continue  # The reference by name, which is in the same list, carries the refusal for both.
+            continue  # The reference by name in the same list carries the refusal for both.
         else:
             try:
                 charge(len(topic.partitions))
@@ -180,7 +180,7 @@ def decide_add_partitions(
     validate_only: bool = False,
     charge: Charge = without_quota,
 ) -> ControllerDecision[tuple[Refusal | None, ...]]:
-    """Decide on each topic; None in the place of a topic means that it gets its partitions."""
+    """Decide on each topic; None for each that gets its partitions."""
     records: list[MetadataRecord] = []
     outcomes: list[Refusal | None] = []
     for topic in topics:
@@ -317,10 +317,10 @@ def _refuse_leaderless(image: Image, placed: Sequence[Replicas]) -> None:
 
 
 def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge: Charge) -> list[PartitionRecord]:
-    present = image.topics.get(topic.name)
-    if present is None:
+    current = image.topics.get(topic.name)
+    if current is None:
         raise UnknownTopicOrPartition()
-    count = len(present.partitions)
+    count = len(current.partitions)
     if topic.count == count:
         raise InvalidPartitions(f"Topic already has {count} partition(s).")
     if topic.count < count:
@@ -333,11 +333,11 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge:
             f"Attempted to add {added} additional partition(s), but only "
             f"{len(topic.assignments)} assignment(s) were specified."
         )
-    # Before placing: a count of two thousand million must not be placed only to be refused.
+    # Checked before placement, which would take too long for billions of partitions.
     if added > PARTITIONS_PER_REQUEST_MAX:
         raise PolicyViolation("Excessively large number of partitions per request.")
     charge(added)
-    factor = len(present.partitions[0].replicas)
+    factor = len(current.partitions[0].replicas)
     placed: Sequence[Replicas]
     if topic.assignments is not None:
         for place_in_list, replicas in enumerate(topic.assignments):
@@ -346,7 +346,7 @@ def _add_partitions(image: Image, topic: MorePartitions, random: Random, charge:
     else:
         placed = place(image.brokers.values(), partition_count=added, replication_factor=factor, random=random)
         _refuse_leaderless(image, placed)
-    return _partition_records(image, present.id, placed, first_index=count)
+    return _partition_records(image, current.id, placed, first_index=count)
 
 
 def _partition_records(
@@ -371,7 +371,7 @@ def _partition_records(
 
 
 def _in_sync(image: Image, replicas: Replicas) -> Replicas:
-    """A new partition is empty, so every replica on a broker that can serve is in sync from the start."""
+    """Return the initial ISR: every replica on a live broker, because a new partition is empty."""
     serving = [node_id for node_id in replicas if can_serve(image.brokers[node_id])]
     return tuple(Living(image).prefer_writable(serving))
 

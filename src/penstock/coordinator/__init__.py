@@ -1,1 +1,1 @@
-"""The runtime of every replicated state machine: loads a shard, runs it in order, parks replies, unloads it."""
+"""The runtime of replicated state machines: loads shards, runs commands in order, parks replies, unloads shards."""

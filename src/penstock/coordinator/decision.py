@@ -1,8 +1,8 @@
-"""What deciding gives back, in the one shape that groups and transactions share.
+"""The result of a decision, in the form that groups and transactions share.
 
-A shard decides and changes nothing. The runtime appends the records, then has the shard
-adopt the drafts and apply the records, sets the timers, and lets replies and actions out once all
-that was appended up to then is committed. A decision whose append failed is thrown away.
+A shard decides without changing its state. The runtime appends the records, then has the shard
+adopt the drafts and apply the records, sets the timers, and releases replies and actions when
+everything appended so far is committed. A decision whose append failed is discarded.
 """
 
 from collections.abc import Hashable
@@ -12,27 +12,27 @@ from typing import Any, Generic, NamedTuple, NewType, Protocol, TypeVar
 from penstock.storage.verification import Verification
 
 Ticket = NewType("Ticket", int)
-"""Stands for one request that waits for its reply; made by the runtime."""
+"""The id of a request that waits for its reply; assigned by the runtime."""
 
 NO_TICKET = Ticket(0)
-"""Nobody waits: the command is a timer's or the runtime's own."""
+"""No request waits for a reply: the command comes from a timer or the runtime."""
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """Whose transaction records belong to. They count once it is committed."""
+    """The transaction that records belong to. They take effect when it is committed."""
 
     producer_id: int
     producer_epoch: int
     verification: Verification | bool = False
-    """What `begin_verification` gave before the transaction coordinator was asked; False if it had not to be."""
+    """The result of `begin_verification`; False if the transaction coordinator did not have to be asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEnd:
-    """A marker: what the transaction coordinator has decided about a producer's transaction."""
+    """A marker: the transaction coordinator's decision about a producer's transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -47,48 +47,48 @@ class ShardDecision(Generic[R]):
     transaction: InTransaction | None = None
     """The records are staged: they are written as part of this transaction, in one batch."""
     replies: list[tuple[Ticket, Any]] = field(default_factory=list)
-    """Also to requests that came earlier and have waited for this one."""
+    """May include replies to earlier requests that were waiting."""
     timers: dict[Hashable, int | None] = field(default_factory=dict)
-    """Milliseconds from now, or None to cancel. A timer that is set again moves."""
+    """Milliseconds from now, or None to cancel. Setting a timer again moves it."""
     drafts: dict[str, Any] = field(default_factory=dict)
-    """What the records do not hold: the new volatile state of whatever they are about."""
+    """The new volatile state, which is not in the records, by key."""
     actions: list[Any] = field(default_factory=list)
-    """What is to be done in the world; handed to the performer once the records are committed, and not before."""
+    """Side effects; passed to the performer only when the records are committed."""
     is_atomic: bool = True
-    """Whether the records must stay in one batch. Tombstones of many keys need not."""
+    """Whether the records must be in one batch. Tombstones of many keys need not be."""
 
 
 class SharedDecision(NamedTuple, Generic[R]):
-    """What is decided of a command whose records may share a batch with those of others.
+    """The decision about a command whose records may share a batch with those of other commands.
 
-    Nothing that is decided before the batch is written may hang on its records.
+    Decisions made before the batch is written must not depend on its records.
     """
 
     records: list[R]
     reply: Any
     timer: tuple[Hashable, int] | None = None
-    """One to be set at once, whatever becomes of the records; in milliseconds."""
+    """A timer to set immediately, even if the records are not written; in milliseconds."""
 
     def alone(self, ticket: Ticket) -> ShardDecision[R]:
-        """Return the same as a decision that is written on its own."""
+        """Return the equivalent decision for a batch of its own."""
         timers: dict[Hashable, int | None] = {} if self.timer is None else dict([self.timer])
         return ShardDecision(self.records, replies=[(ticket, self.reply)], timers=timers)
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """The command that a timer becomes when it fires."""
+    """The command that is run when a timer fires."""
 
     timer: Any
 
 
 class Performer(Protocol):
-    """Carries out the actions of shards. Whatever they lead to comes back as a command."""
+    """The performer of shards' actions, whose results return as commands."""
 
     def perform(self, index: int, action: Any) -> None:
         """Start an action of the shard of that partition."""
         ...
 
     def abandon(self, index: int) -> None:
-        """Stop all that was started for the shard: it is unloaded, or loaded again and will ask anew."""
+        """Stop all actions of the shard, because it is unloaded, or loaded again and will repeat them."""
         ...

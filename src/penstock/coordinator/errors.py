@@ -1,18 +1,18 @@
-"""What a coordinator answers when it cannot answer. Clients look for it again and retry."""
+"""Errors of a coordinator that cannot serve a request; clients look the coordinator up again and retry."""
 
 from penstock.model.errors import Refusal
 
 
 class CoordinatorLoadInProgress(Refusal):
     code = 14
-    meaning = "The coordinator is still reading its log."
+    meaning = "The coordinator is still loading its log."
 
 
 class CoordinatorNotAvailable(Refusal):
     code = 15
-    meaning = "The coordinator cannot write its log at present."
+    meaning = "The coordinator cannot write to its log."
 
 
 class NotCoordinator(Refusal):
     code = 16
-    meaning = "This node does not coordinate that group or transaction."
+    meaning = "This node is not the coordinator of the group or transactional id."

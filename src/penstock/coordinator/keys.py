@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a key, as Kafka has it: by the hash code that Java gives a string."""
+"""The partition of an internal topic for a key, as in Kafka: by Java's hash code of the string."""
 
 from functools import lru_cache
 from typing import Final
@@ -8,7 +8,7 @@ _HASHES_KEPT: Final = 1 << 16
 
 @lru_cache(_HASHES_KEPT)
 def java_hash(text: str) -> int:
-    """The hash code of a string in Java: over its UTF-16 units, in 32 bits."""
+    """Return Java's hash code of a string: 32 bits, over its UTF-16 code units."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for position in range(0, len(units), 2):
@@ -17,7 +17,7 @@ def java_hash(text: str) -> int:
 
 
 def partition_of(key: str, partition_count: int) -> int:
-    """The index of the partition that keeps the key."""
+    """Return the index of the partition that holds the key."""
     value = java_hash(key)
-    # The smallest number has no positive counterpart.
+    # The smallest integer has no positive counterpart.
     return (0 if value == -(1 << 31) else abs(value)) % partition_count

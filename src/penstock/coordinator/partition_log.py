@@ -29,8 +29,8 @@ class PartitionLog:
         return self._partition.high_watermark
 
     def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
-        # The log writes offset and epoch into the batch in place. Trusted: this node made the batch just
-        # now, and in a transaction its sequence is not the producer's, who sends offsets out of that order.
+        # The log writes offset and epoch into the batch in place. Trusted: this node made the batch, and
+        # in a transaction its sequence is not the producer's, which sends offsets out of that order.
         appended = self._partition.append(
             memoryview(batch if type(batch) is bytearray else bytearray(batch)),
             acks=ALL_REPLICAS,
@@ -61,7 +61,7 @@ class PartitionLog:
     def batches(self) -> Iterator[memoryview]:
         log = self._partition.log
         if log.damage is not None:
-            # Where it ended is perhaps not known: what can be read may be too little.
+            # A damaged log may have lost its end, so the readable part may be incomplete.
             raise StorageError(log.damage)
         offset, end = log.start_offset, log.end_offset
         while offset < end:

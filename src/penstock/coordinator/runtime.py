@@ -1,7 +1,7 @@
 """The coordinators of one internal topic on this node: a shard for each partition that it leads.
 
-Finds the shard of a key, starts and stops shards as the metadata image moves leaders, and hands commands to them.
-What groups and transactions have in common stands here; they tell their own shards what else they need of the image.
+Finds the shard of a key, starts and stops shards as leaders change in the metadata image, and runs commands on them.
+The common part of groups and transactions, which apply other changes of the image to their shards themselves.
 Calls go to shard_runner.py. Refuses: NotCoordinator for keys of other nodes, CoordinatorLoadInProgress.
 """
 
@@ -52,14 +52,14 @@ class CoordinatorRuntime(Generic[S]):
         self._performer = performer
         self.partition_count = 0
         self.epochs: dict[int, int] = {}
-        """The partitions that this node leads, and in which leader epoch."""
+        """The partitions that this node leads, with their leader epochs."""
         self._runners: dict[int, ShardRunner[Any]] = {}
         self._shards: dict[int, S] = {}
-        """Also those that are being loaded: they must not miss what changes meanwhile."""
+        """Includes shards that are loading, which must not miss changes of settings or topics."""
         self._turn = SharedTurn()
         self.on_taken: Callable[[int], None] = lambda index: None
-        """Called for a shard that is loaded later than the image asked for it."""
-        replicas.opened_late.append(self._opened_late)
+        """Called with the partition of a shard that loads after `image_changed`, when its log was still opening."""
+        replicas.opened_late.append(self._log_opened)
 
     def __iter__(self) -> Iterator[S]:
         return iter(self._shards.values())
@@ -73,7 +73,7 @@ class CoordinatorRuntime(Generic[S]):
         return partition_of(key, self.partition_count)
 
     def _runner_of(self, key: str) -> ShardRunner[Any]:
-        """Return the runner of a key. Refuses with a retriable error while this node opens the log that it leads."""
+        """Return the runner of a key, or raise a retriable error while this node opens the log."""
         index = self.index_of(key)
         if index not in self.epochs and self._replicas.is_opening(self._topic, index):
             state = self._replicas.image.partition(self._topic, index)
@@ -90,39 +90,39 @@ class CoordinatorRuntime(Generic[S]):
     # -- commands about a key --------------------------------------------------------------
 
     def submit(self, key: str, command: Any) -> "asyncio.Future[Any]":
-        """Run a command about a key; the future has its reply. Raises at once if the key is not served here."""
+        """Submit a command and return a future of its reply. Raises if this node does not coordinate the key."""
         return self._runner_of(key).submit(command)
 
     def share(self, key: str, command: Any, done: Done) -> None:
-        """Run a command whose records may be written with those of others.
+        """Run a command whose records may share a batch with those of other commands.
 
-        `done` gets its reply, maybe before this returns. Raises at once if the key is not served here.
+        `done` receives the reply, maybe before this returns. Raises if this node does not coordinate the key.
         """
         runner = self._runner_of(key)
         if not runner.share(command, done):
-            runner.submit(command).add_done_callback(partial(_hand_over, done))
+            runner.submit(command).add_done_callback(partial(_pass_result, done))
 
     async def loaded(self, key: str) -> None:
-        """Wait until the key's shard has been read, if it is being read here."""
+        """Wait until the key's shard is loaded, if this node is loading it."""
         if self.partition_count:
             await self.partition_loaded(self.index_of(key))
 
     # -- commands to a partition -----------------------------------------------------------
 
     def submit_to(self, index: int, command: Any) -> "asyncio.Future[Any]":
-        """Run a command; the future has its reply. Raises at once if the partition is not served here."""
+        """Submit a command and return a future of its reply. Raises if this node does not lead the partition."""
         return self._runner(index).submit(command)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
-        """Write the marker of a transaction at once; done when it is committed. Raises if it is not served here."""
+        """Append a marker and return a future that is done when it is committed. Raises if not led by this node."""
         return self._runner(index).end_transaction(end)
 
     def begin_verification(self, index: int, producer_id: int, producer_epoch: int) -> Verification | None:
-        """Call before the transaction coordinator is asked; None if the transaction is open here already."""
+        """Begin a verification before the transaction coordinator is asked; None if the transaction is open here."""
         return self._runner(index).begin_verification(producer_id, producer_epoch)
 
     async def ask_all(self, command: Any) -> list[Any]:
-        """Return the joined replies of all shards here, each a list. Refuses while one of them is loaded."""
+        """Return the concatenated replies of all shards. Raises a Refusal while one of them is loading."""
         futures = []
         for index in self.epochs:
             try:
@@ -138,13 +138,13 @@ class CoordinatorRuntime(Generic[S]):
         return found
 
     def active(self) -> Iterator[tuple[int, Shard[Any]]]:
-        """Return the shards that are loaded, to read or to give new settings."""
+        """Yield the loaded shards, to read them or to change their settings."""
         for index, runner in list(self._runners.items()):
             if runner.is_active:
                 yield index, runner.shard
 
     async def partition_loaded(self, index: int) -> None:
-        """Wait until the partition's load has ended, well or not."""
+        """Wait until the load of the partition has ended, successfully or not."""
         runner = self._runners.get(index)
         if runner is not None:
             await runner.loaded()
@@ -152,7 +152,7 @@ class CoordinatorRuntime(Generic[S]):
     # -- leaders ---------------------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> list[int]:
-        """Follow the leaders of the topic's partitions; returns those that are loaded from now on."""
+        """Follow the leaders of the topic's partitions; return the partitions that start to load."""
         if any(topic.name == self._topic for topic in delta.topics_deleted):
             for index in list(self.epochs):
                 self._resign(index)
@@ -165,12 +165,12 @@ class CoordinatorRuntime(Generic[S]):
             state = topic.partitions[index]
             if state.leader != self._node_id:
                 self._resign(index)
-            # A new epoch may mean that another node has led in between.
+            # With a new epoch another node may have been the leader in between.
             elif self.epochs.get(index) != state.leader_epoch and self._take(index, state.leader_epoch):
                 taken.append(index)
         return taken
 
-    def _opened_late(self, topic: TopicName, index: int) -> None:
+    def _log_opened(self, topic: TopicName, index: int) -> None:
         state = self._replicas.image.partition(topic, index)
         if topic != self._topic or state is None or state.leader != self._node_id:
             return
@@ -199,7 +199,7 @@ class CoordinatorRuntime(Generic[S]):
         return shard
 
     def _resign(self, index: int) -> None:
-        """Refuse all that waits for a shard: its clients look for the new coordinator."""
+        """Unload a shard and fail its waiting requests, whose clients then look up the new coordinator."""
         self._stop_runner(index)
         self.epochs.pop(index, None)
         self._shards.pop(index, None)
@@ -210,13 +210,13 @@ class CoordinatorRuntime(Generic[S]):
             runner.stop()
 
     def close(self) -> None:
-        """Stop all shards; what waits for them is answered with NOT_COORDINATOR."""
+        """Stop all shards; their waiting requests are answered with NOT_COORDINATOR."""
         self.epochs.clear()
         for index in list(self._runners):
             self._stop_runner(index)
 
 
-def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
+def _pass_result(done: Done, future: "asyncio.Future[Any]") -> None:
     error = NotCoordinator() if future.cancelled() else future.exception()
     if error is None:
         done(future.result(), None)
@@ -225,7 +225,7 @@ def _hand_over(done: Done, future: "asyncio.Future[Any]") -> None:
 
 
 async def answer_of(reply: "asyncio.Future[Any]", command: Any) -> Any:
-    """Return the reply, or raise a Refusal: an error of one key, which is logged, must not cost a connection."""
+    """Return the reply or raise a Refusal: an unexpected error, which is logged, must not close the connection."""
     try:
         return await reply
     except Refusal:

@@ -1,7 +1,7 @@
-"""What the runtime asks of a shard, and of the log that keeps it.
+"""The interfaces of a shard and of its log, as required by the runtime.
 
-A shard is a pure state machine: it is never told what time it is but through `now`, and
-never learns whether its records were committed, because no reply leaves before they are.
+A shard is a pure state machine: its only source of time is `now`, and
+it does not know whether its records are committed, because no reply is sent before they are.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,43 +16,43 @@ Staged = TypeVar("Staged", contravariant=True)
 
 class Shard(Protocol[R]):
     def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[R] | SharedDecision[R]:
-        """Answer a command. Changes nothing; `now` is wall time in milliseconds.
+        """Decide about a command without changing the state; `now` is wall time in milliseconds.
 
-        A shared decision may be written together with others. It must not depend on what they write.
+        A shared decision may be written together with others. It must not depend on their records.
         """
         ...
 
     def adopt(self, drafts: dict[str, Any]) -> None:
-        """Take over the volatile state of a decision whose records are in the log."""
+        """Apply the volatile state of a decision whose records are in the log."""
         ...
 
     def apply(self, record: R) -> None:
-        """Take over one record, live right after its append or replayed from the log."""
+        """Apply one record, after its append or during replay."""
         ...
 
     def loaded(self, now: int) -> ShardDecision[R]:
-        """Say what follows from a finished replay: timers, above all."""
+        """Return the decision that follows a completed replay, which sets the timers above all."""
         ...
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
-        """The key and value in the log; a value of None is a tombstone."""
+        """Return the key and value bytes; a value of None is a tombstone."""
         ...
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
-        """The record, or None for a type that this release does not know. Raises Corruption."""
+        """Return the record, or None if this release does not know its type. Raises Corruption."""
         ...
 
 
 @runtime_checkable
 class StagingShard(Protocol[Staged]):
-    """A shard that keeps records apart until the marker of their transaction comes."""
+    """A shard that holds back records until the marker of their transaction is written."""
 
     def stage(self, record: Staged, producer_id: int) -> None:
-        """Take over one record of an open transaction, live or replayed."""
+        """Hold back one record of an open transaction, after its append or during replay."""
         ...
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
-        """Let what the producer has staged count, or drop it. A producer that has staged nothing changes nothing."""
+        """Apply or drop the producer's staged records. Has no effect if there are none."""
         ...
 
 
@@ -61,30 +61,30 @@ class ShardLog(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will have."""
+        """Return the offset of the next record."""
         ...
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed."""
+        """Return the offset below which everything is committed."""
         ...
 
     def append(self, batch: bytes | bytearray, transaction: InTransaction | None = None) -> int:
-        """Write one batch, all or nothing; return the end offset behind it. A bytearray is changed. Raises Refusal."""
+        """Append one batch atomically and return the new end offset. Modifies a bytearray. Raises Refusal."""
         ...
 
     def append_marker(self, end: TransactionEnd) -> int:
-        """Write the control batch that ends a transaction; return the end offset behind it. Raises Refusal."""
+        """Append the control batch that ends a transaction and return the new end offset. Raises Refusal."""
         ...
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
-        """Note that the transaction coordinator is about to be asked; None if the transaction is open here already."""
+        """Begin a verification before the transaction coordinator is asked; None if the transaction is open here."""
         ...
 
     def when_committed(self, end: int, done: Callable[[int], None]) -> None:
-        """Call `done` once: with 0 when the mark reaches `end`, or with the code of what went wrong."""
+        """Call `done` once: with 0 when the high watermark reaches `end`, or with an error code."""
         ...
 
     def batches(self) -> Iterator[memoryview]:
-        """Every batch from the start of the log to its end."""
+        """Yield every batch from the start of the log to its end."""
         ...

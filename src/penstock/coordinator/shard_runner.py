@@ -1,9 +1,9 @@
-"""Drives one shard: loads it from its log, runs its commands in order, and parks what they are answered.
+"""The driver of one shard: loads it from its log, runs its commands in order, and parks their replies.
 
-Appends the records of each command and lets a reply out once everything that it may depend on is
-committed. Commands that may share a batch are written with whatever else comes in the same turn of the
-event loop (shared.py). Writes the markers of transactions too, in the order of the log. Decides nothing.
-Refuses: CoordinatorLoadInProgress while it loads, NotCoordinator once its log is lost,
+Appends the records of each command and sends a reply when everything that it may depend on is
+committed. Commands that may share a batch are written with the others of the same iteration of the
+event loop (shared.py). Writes transaction markers too, in log order. Decides nothing.
+Refuses: CoordinatorLoadInProgress while loading, NotCoordinator after its log failed,
 CoordinatorNotAvailable when a record cannot be written or is not committed in time.
 """
 
@@ -53,13 +53,13 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 BATCHES_PER_STEP = 100
-"""How many batches a load replays before it lets others on the event loop have a turn."""
+"""The number of batches that a load replays before it yields to the event loop."""
 RETRY_MS = 1_000
-"""When a timer whose records could not be written fires again."""
+"""The delay before a timer whose records could not be written fires again."""
 SPLIT_SIZE = 512 * 1024
 """A decision that need not be atomic is written in batches of about this size."""
 _BASE_SEQUENCE = 0
-"""What Kafka puts into the transactional batches of a coordinator; nobody looks at it."""
+"""Written by Kafka into transactional batches of a coordinator; never checked."""
 
 
 class _Phase(Enum):
@@ -68,16 +68,16 @@ class _Phase(Enum):
     FAILED = "failed"
 
 
-# A named tuple from all of its fields, in half the time.
+# Builds a named tuple from all its fields in half the time.
 _entry: Callable[[tuple[list[Any], list[tuple[bytes, bytes | None]], Done, Any]], SharedEntry[Any]] = partial(
     tuple.__new__, SharedEntry
 )
-# Looking a member up in its class takes longer than the comparison.
+# Looking a member up in its enum takes longer than the comparison.
 _ACTIVE = _Phase.ACTIVE
 
 
 class _Parked(NamedTuple):
-    """Replies and actions, and the end of the log that must be committed before they leave."""
+    """Replies and actions, and the end offset that must be committed before they are released."""
 
     end: int
     replies: list[tuple[Ticket, Any]]
@@ -104,11 +104,11 @@ class ShardRunner(Generic[R]):
         self._last_ticket = NO_TICKET
         self._waiting: dict[Ticket, asyncio.Future[Any]] = {}
         self._parked: deque[_Parked] = deque()
-        """What waits for the log to be committed, in rising order."""
+        """Entries that wait for the high watermark, by ascending end offset."""
         self._end = 0
         self._turn = turn or SharedTurn()
         self._shared: Entries[R] = []
-        """What is decided and not in the log yet. Written before anything else is decided."""
+        """Decided but not yet in the log. Written before the next other decision."""
         self._shared_size = 0
         self._start_loading()
 
@@ -122,7 +122,7 @@ class ShardRunner(Generic[R]):
         return self._answered(lambda ticket: self._run(command, ticket))
 
     def end_transaction(self, end: TransactionEnd) -> "asyncio.Future[None]":
-        return self._answered(lambda ticket: self._mark(end, ticket))
+        return self._answered(lambda ticket: self._write_marker(end, ticket))
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
         self._check_active()
@@ -135,7 +135,7 @@ class ShardRunner(Generic[R]):
             raise NotCoordinator
 
     def share(self, command: Any, done: Done) -> bool:
-        """Decide now, write with others later; False if the command is one to be submitted."""
+        """Decide now and write later with others; return False if the command must be submitted instead."""
         if self._phase is not _ACTIVE:
             self._check_active()
         try:
@@ -143,7 +143,7 @@ class ShardRunner(Generic[R]):
         except Refusal:
             raise
         except Exception as error:
-            log.exception("shard %d could not decide on %r", self._index, command)
+            log.exception("shard %d failed to decide on %r", self._index, command)
             raise Refusal(f"{type(command).__name__} failed") from error
         if type(decided) is not SharedDecision:
             return False
@@ -183,11 +183,11 @@ class ShardRunner(Generic[R]):
         if not self.is_active:
             return
         if self._run(Expired(timer), NO_TICKET) is not None and self.is_active:
-            # Nobody else would ever do what was due.
+            # Nothing else would run the expired timer again.
             self._timers.set(timer, RETRY_MS)
 
     def _run(self, command: Any, ticket: Ticket) -> Exception | None:
-        """Decide and carry out; gives back what kept it from being done. Nothing has changed then."""
+        """Decide and carry out. On failure nothing has changed, and the error is returned."""
         now = self._clock.wall_ms()
         try:
             decided = self.shard.decide(command, ticket=ticket, now=now)
@@ -196,24 +196,24 @@ class ShardRunner(Generic[R]):
         except Refusal as refusal:
             return _for_client(refusal)
         except Exception as error:
-            log.exception("shard %d could not decide on %r", self._index, command)
+            log.exception("shard %d failed to decide on %r", self._index, command)
             return error
         return self._follow_log(lambda: self._carry_out(decision))
 
-    def _mark(self, end: TransactionEnd, ticket: Ticket) -> Exception | None:
-        """Write a marker and let the shard see it; gives back what kept it from being written."""
+    def _write_marker(self, end: TransactionEnd, ticket: Ticket) -> Exception | None:
+        """Append a marker and apply it to the shard. On failure the error is returned."""
         try:
             self._written(self._log.append_marker(end))
         except Refusal as refusal:
             return _for_client(refusal)
-        return self._follow_log(lambda: self._carry_out_mark(end, ticket))
+        return self._follow_log(lambda: self._carry_out_marker(end, ticket))
 
     def _follow_log(self, carry_out: Callable[[], None]) -> Exception | None:
         try:
             carry_out()
         except Exception as error:
-            # The log and the state may have parted: only the log counts.
-            log.exception("shard %d failed on its own records; it is loaded again", self._index)
+            # The state may differ from the log, which is authoritative.
+            log.exception("shard %d failed to apply its records and is reloaded", self._index)
             self._reload()
             return error
         return None
@@ -221,7 +221,7 @@ class ShardRunner(Generic[R]):
     # -- writing ---------------------------------------------------------------------------
 
     def write_shared(self) -> None:
-        """Write what waits to be written together."""
+        """Write the shared entries in one batch."""
         if not self._shared:
             return
         entries, self._shared, self._shared_size = self._shared, [], 0
@@ -233,7 +233,7 @@ class ShardRunner(Generic[R]):
             if encoded:
                 self._written(self._log.append(encode_plain_batch(encoded, timestamp=self._clock.wall_ms())))
         except (MessageTooLarge, RecordListTooLarge) as refusal:
-            # One that is too large on its own must not take the others along.
+            # An entry that is too large must not make the others fail.
             for entry in entries if len(entries) > 1 else ():
                 if self.is_active:
                     self._write_together([entry])
@@ -290,7 +290,7 @@ class ShardRunner(Generic[R]):
             for record in decision.records:
                 self.shard.apply(record)
         else:
-            assert self._staging is not None, "only a shard that can stage records may decide to"
+            assert self._staging is not None, "the shard does not support staged records"
             for record in decision.records:
                 self._staging.stage(record, decision.transaction.producer_id)
         for timer, delay_ms in decision.timers.items():
@@ -301,7 +301,7 @@ class ShardRunner(Generic[R]):
         if decision.replies or decision.actions:
             self._park(decision.replies, decision.actions)
 
-    def _carry_out_mark(self, end: TransactionEnd, ticket: Ticket) -> None:
+    def _carry_out_marker(self, end: TransactionEnd, ticket: Ticket) -> None:
         if self._staging is not None:
             self._staging.end_transaction(end.producer_id, is_commit=end.is_commit)
         self._park([(ticket, None)], [])
@@ -316,8 +316,8 @@ class ShardRunner(Generic[R]):
     # -- answering -------------------------------------------------------------------------
 
     def _settled(self, end: int, code: int) -> None:
-        """Everything below the end is committed, or will not be known to be in time."""
-        if code not in _MAYBE_LATER:
+        """Handle the end of a wait: everything below `end` is committed, or was not in time."""
+        if code not in _RETRIABLE:
             self._fail(code)
             return
         held: list[_Parked] = []
@@ -332,10 +332,10 @@ class ShardRunner(Generic[R]):
             refuse(parked.shared, CoordinatorNotAvailable())
             if parked.actions:
                 held.append(_Parked(parked.end, [], parked.actions, []))
-        # Whoever asked may ask again, but nobody would ever do what was decided.
+        # Clients retry their requests, but nothing would retry these actions.
         self._parked.extendleft(reversed(held))
         if code != NO_ERROR and end == self._end:
-            # The records are in the log and may be committed yet: replies that depend on them park until then.
+            # The records are in the log and may still be committed: replies that depend on them park until then.
             self._wait_for(end)
 
     def _wait_for(self, end: int) -> None:
@@ -347,7 +347,7 @@ class ShardRunner(Generic[R]):
     def _release(self, replies: list[tuple[Ticket, Any]], actions: list[Any]) -> None:
         self._send(replies)
         for action in actions:
-            assert self._performer is not None, "a shard that wants something done needs somebody to do it"
+            assert self._performer is not None, "a shard with actions needs a performer"
             self._performer.perform(self._index, action)
 
     def _send(self, replies: list[tuple[Ticket, Any]]) -> None:
@@ -361,7 +361,7 @@ class ShardRunner(Generic[R]):
         if future is not None and not future.done():
             future.set_exception(error)
 
-    def _refuse_everybody(self) -> None:
+    def _refuse_all(self) -> None:
         if self._performer is not None:
             self._performer.abandon(self._index)
         self._timers.clear()
@@ -382,7 +382,7 @@ class ShardRunner(Generic[R]):
         self._load_task = asyncio.ensure_future(self._load())
 
     def _reload(self) -> None:
-        self._refuse_everybody()
+        self._refuse_all()
         self._start_loading()
 
     async def loaded(self) -> None:
@@ -395,10 +395,10 @@ class ShardRunner(Generic[R]):
                 if count % BATCHES_PER_STEP == 0:
                     await asyncio.sleep(0)
         except (Corruption, Refusal, OSError) as error:
-            log.error("shard %d cannot be loaded: %s", self._index, error)
+            log.error("cannot load shard %d: %s", self._index, error)
             self._phase = _Phase.FAILED
             return
-        # What is not committed yet is in the state already, so replies wait for it.
+        # The state includes records that are not committed yet, so replies wait for them.
         self._end = self._log.end_offset
         self._phase = _Phase.ACTIVE
         if self._log.high_watermark < self._end:
@@ -425,19 +425,19 @@ class ShardRunner(Generic[R]):
                 self.shard.apply(decoded)
 
     def _fail(self, code: int) -> None:
-        """The log is lost to us: nothing that waits on it will be answered."""
+        """Stop serving the shard, because its log has failed."""
         if self._phase is not _Phase.FAILED:
-            # Another node leads now: that is how coordinators move, and nothing to worry about.
+            # Another node is the leader now, which is normal.
             level = logging.INFO if code == NotLeaderOrFollower.code else logging.WARNING
-            log.log(level, "shard %d is no longer served: its log failed with error code %d", self._index, code)
+            log.log(level, "stopped serving shard %d: its log failed with error code %d", self._index, code)
         self._load_task.cancel()
         self._phase = _Phase.FAILED
-        self._refuse_everybody()
+        self._refuse_all()
 
     def stop(self) -> None:
         self._load_task.cancel()
         self._phase = _Phase.FAILED
-        self._refuse_everybody()
+        self._refuse_all()
 
 
 def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:
@@ -452,18 +452,18 @@ def _batch(records: list[Record], transaction: InTransaction | None) -> bytes:
     )
 
 
-_MAYBE_LATER = (NO_ERROR, RequestTimedOut.code, NotEnoughReplicasAfterAppend.code)
+_RETRIABLE = (NO_ERROR, RequestTimedOut.code, NotEnoughReplicasAfterAppend.code)
 _NOT_AVAILABLE = (UnknownTopicOrPartition, NotEnoughReplicas, RequestTimedOut)
 _NOT_HERE = (NotLeaderOrFollower, StorageError)
 
 
 def _for_client(refusal: Refusal) -> Exception:
-    """What a client is told of an append that was refused: it knows nothing of our topics."""
+    """Return the error for a client whose append was refused; clients do not know the internal topic."""
     if isinstance(refusal, _NOT_AVAILABLE):
         return CoordinatorNotAvailable()
     if isinstance(refusal, _NOT_HERE):
         return NotCoordinator()
     if isinstance(refusal, MessageTooLarge | RecordListTooLarge):
-        # Retrying would not help, and it is not the client's records that are too large.
+        # Not MessageTooLarge: a retry would not help, and the client's own records are not too large.
         return Refusal("the change does not fit into one batch of the internal topic")
     return refusal

@@ -1,8 +1,8 @@
-"""What several commands write together: one batch for all that comes in one turn of the event loop.
+"""Batches shared by several commands: one batch for all commands of one event loop iteration.
 
-A sync, a system call and the making of a batch are then paid once. Only commands of which a shard
-says so share (`SharedDecision`): nothing decided before the batch is written may hang on its records,
-so they are applied after the append, as always, and a refused append has changed nothing.
+The costs of a sync, a system call and the encoding of a batch are then paid once. Only commands with a
+`SharedDecision` share: decisions made before the batch is written must not depend on its records,
+which are applied after the append as usual. A failed append has changed nothing.
 """
 
 import asyncio
@@ -12,14 +12,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 R = TypeVar("R")
 
 Done = Callable[[Any, Exception | None], None]
-"""Takes the reply, or what kept the command from being done."""
+"""Receives the reply, or the error that prevented the command."""
 
 RECORD_OVERHEAD = 24
-"""About what a record takes in a batch beside its key and value."""
+"""The approximate size of a record in a batch, without its key and value."""
 
 
 class SharedEntry(NamedTuple, Generic[R]):
-    """One command's part."""
+    """The part of one command."""
 
     records: list[R]
     encoded: list[tuple[bytes, bytes | None]]
@@ -31,34 +31,34 @@ Entries = list[SharedEntry[R]]
 
 
 class SharedTurn:
-    """One turn of the event loop as all shards of a coordinator share it."""
+    """One iteration of the event loop, shared by all shards of a coordinator."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._count = 0
-        self._is_lonely = True
+        self._was_alone = True
         self._writes: list[Callable[[], None]] = []
 
     def join(self, write: Callable[[], None] | None) -> bool:
-        """Another command is decided; `write` is called at the end of the turn. True: write it now instead.
+        """Register a decided command; `write` is called at the end of the turn. Returns True to write now instead.
 
-        Where nobody shared the last turn either, waiting for company would only cost time. None: the shard has
-        joined already.
+        If the last turn had a single command, waiting for more would only add latency. `write` is None if the shard has
+        already registered.
         """
         self._count += 1
         if self._count == 1:
             if self._loop is None:
                 self._loop = asyncio.get_running_loop()
-            # Behind whatever this turn of the loop still has to read.
+            # Runs after everything that this iteration of the loop has yet to read.
             self._loop.call_soon(self._end)
-            if self._is_lonely:
+            if self._was_alone:
                 return True
         if write is not None:
             self._writes.append(write)
         return False
 
     def _end(self) -> None:
-        self._is_lonely, self._count = self._count == 1, 0
+        self._was_alone, self._count = self._count == 1, 0
         writes, self._writes = self._writes, []
         for write in writes:
             write()

@@ -1,7 +1,7 @@
-"""Named timers over the clock port, made for being moved all the time.
+"""Named timers over the clock port, optimized for frequent moves.
 
-A heartbeat moves its member's deadline thousands of times for each time that it passes,
-so moving one later only notes the new deadline; the timer looks at it when it fires.
+Heartbeats move a member's deadline thousands of times before it ever passes, so moving
+a timer later only records the new deadline, which is checked when the timer fires.
 """
 
 from collections.abc import Callable, Hashable
@@ -20,7 +20,7 @@ class Timers:
         return len(self._deadlines)
 
     def set(self, key: Hashable, delay_ms: int) -> None:
-        """Call `fired(key)` once, after the delay; replaces an earlier wish for the same key."""
+        """Call `fired(key)` once, after the delay; replaces an earlier timer of the same key."""
         deadline = self._clock.monotonic() + delay_ms / 1000
         self._deadlines[key] = deadline
         armed = self._armed.get(key)
@@ -46,7 +46,7 @@ class Timers:
 
     def _look(self, key: Hashable) -> None:
         deadline = self._deadlines[key]
-        # Compared with when it was armed for, not with the clock: a timer may fire a little early.
+        # Compared with the armed deadline, not with the clock: a timer may fire a little early.
         if deadline > self._armed.pop(key)[0]:
             self._arm(key, deadline)
         else:

@@ -1,1 +1,1 @@
-"""Consumer groups and committed offsets: pure deciding over one shard of `__consumer_offsets`."""
+"""Consumer groups and committed offsets: the pure state machine of one partition of `__consumer_offsets`."""

@@ -1,4 +1,4 @@
-"""ListGroups, DescribeGroups and DeleteGroups, and the sweep that removes what has expired.
+"""ListGroups, DescribeGroups, DeleteGroups, and the removal of expired offsets and groups.
 
 Reads every type of group through group.py; describes only classic ones.
 """
@@ -23,7 +23,7 @@ from penstock.groups.turn import RETENTION, TimerKey, Turn
 from penstock.model.errors import NO_ERROR, Refusal
 
 SWEEP_RECORD_COUNT_MAX = 5_000
-"""A sweep stops here and goes on in its next turn, so that it does not hold up the group members."""
+"""A sweep that writes this many records continues in its next turn, so that it does not delay group members."""
 
 
 def list_groups(groups: Mapping[str, Group], command: ListGroups, turn: Turn) -> None:
@@ -48,7 +48,7 @@ def _describe(group: Group | None, group_id: str) -> DescribedGroup:
         return DescribedGroup(
             error=GroupIdNotFound.code, error_message=message, group_id=group_id, state=State.DEAD.value
         )
-    # Before that the members have not agreed on a protocol, so there is no subscription to show.
+    # Before Stable the members have not agreed on a protocol, so there is no subscription to show.
     protocol = group.protocol_name if group.state is State.STABLE else None
     return DescribedGroup(
         group_id=group_id,
@@ -72,9 +72,9 @@ def _describe_member(member: ClassicMember, protocol: str | None) -> DescribedMe
 
 def delete_groups(groups: Mapping[str, Group], offsets: Offsets, command: DeleteGroups, turn: Turn) -> None:
     turn.decision.is_atomic = False
-    # A group that is named twice is gone the second time.
-    left = dict(groups)
-    turn.answer(tuple(_delete(left, offsets, group_id, turn) for group_id in command.group_ids))
+    # The second of two equal group ids must fail, as its group is already deleted.
+    remaining = dict(groups)
+    turn.answer(tuple(_delete(remaining, offsets, group_id, turn) for group_id in command.group_ids))
 
 
 def _delete(groups: dict[str, Group], offsets: Offsets, group_id: str, turn: Turn) -> int:
@@ -85,7 +85,7 @@ def _delete(groups: dict[str, Group], offsets: Offsets, group_id: str, turn: Tur
         group.check_delete()
     except Refusal as refusal:
         return refusal.code
-    # Pending ones go too: their transaction, if it is committed, finds nothing to make count.
+    # Includes pending offsets: a commit of their transaction then has no effect.
     for key in offsets.keys_of(group_id):
         turn.write(GroupRecord(key, None))
     for tombstone in group.tombstones():

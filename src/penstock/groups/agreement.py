@@ -1,6 +1,6 @@
-"""Whether a live shard and one that was replayed from the same log agree. For tests and the simulator.
+"""A comparison of a live shard with one replayed from the same log, for tests and the simulator.
 
-A group in the middle of a rebalance is not in the log as such; then only its past can be compared.
+A rebalance in progress is not in the log. For such a group only the generation is compared.
 """
 
 from penstock.groups.classic.group import ClassicGroup
@@ -9,7 +9,7 @@ from penstock.groups.shard import GroupShard
 
 
 def differences(live: GroupShard, replayed: GroupShard) -> list[str]:
-    """Return what a restart would change, in words; nothing if it would change nothing."""
+    """Return a description of each difference that a restart would cause; empty if there is none."""
     found = []
     if live.offsets.by_group != replayed.offsets.by_group:
         found.append(f"offsets: {live.offsets.by_group} and {replayed.offsets.by_group}")

@@ -1,7 +1,7 @@
-"""What a shard of groups is asked, and what it answers. Only values.
+"""Commands to a shard of `__consumer_offsets` and their replies, as plain values.
 
-Every command has a reply of its own. An `error` is a wire code, 0 for none; what a reply
-holds beside an error is what Kafka puts there.
+Every command has its own reply type. `error` is a wire code, 0 for none. The other fields of a
+reply with an error have the values that Kafka sends.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from penstock.wire.fields import ZERO_UUID
 NO_MEMBER_ID = ""
 NO_GENERATION = -1
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names and subscription bytes, the one that the member likes best first."""
+"""Names and subscription bytes, in the member's order of preference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +29,15 @@ class JoinGroup:
     client_host: str = ""
     session_timeout_ms: int
     rebalance_timeout_ms: int = -1
-    """-1 in version 0, which has none: the session timeout counts."""
+    """-1 in version 0, which lacks the field: the session timeout is used instead."""
     protocol_type: str
     protocols: Protocols
     fresh_id: UUID
-    """Random; becomes part of the member id if one is given."""
+    """Random; part of the member id if the coordinator generates one."""
     must_know_member_id: bool = True
-    """From version 4 on a new member is given its id first and joins with it (KIP-394)."""
+    """From version 4 on a new member receives its id first and then joins with it (KIP-394)."""
     can_skip_assignment: bool = True
-    """From version 9 on a static leader that comes back may be told to keep the assignment (KIP-814)."""
+    """From version 9 on a returning static leader may be asked to keep the assignment (KIP-814)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,14 +105,14 @@ class LeaveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveReply:
-    """`errors` has one code for each member of the request. Before version 3 the only one is the reply's."""
+    """A reply to LeaveGroup; `errors` has one code per member. Before version 3 the only member's is the reply's."""
 
     error: int = NO_ERROR
     errors: tuple[int, ...] = ()
 
 
 class OffsetToCommit(NamedTuple):
-    """A tuple, as are the commit and its reply: there are tens of thousands of them in a second."""
+    """A tuple, as are the commit and its reply, because a broker handles tens of thousands of them per second."""
 
     topic: str
     partition: int
@@ -126,17 +126,17 @@ class OffsetCommit(NamedTuple):
     group_id: str
     offsets: Sequence[OffsetToCommit]
     generation: int = NO_GENERATION
-    """Or the member epoch. Negative in a commit from outside of the group protocol."""
+    """Or the member epoch. Negative if the committer is not a member of the group."""
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
     retention_ms: int = -1
     knows_member_epochs: bool = True
-    """From version 9 on, and GROUP_ID_NOT_FOUND with them; earlier ones are told ILLEGAL_GENERATION."""
+    """From version 9 on. Earlier versions receive ILLEGAL_GENERATION instead of GROUP_ID_NOT_FOUND."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnOffsetCommit:
-    """Answered with an OffsetCommitReply. Before version 3 nothing is said about the member."""
+    """A commit in a transaction, answered with an OffsetCommitReply. Before version 3 it does not name the member."""
 
     group_id: str
     transaction: InTransaction
@@ -153,7 +153,7 @@ class OffsetCommitReply(NamedTuple):
 
 
 COMMITTED = OffsetCommitReply((NO_ERROR,))
-"""What a commit of one offset is answered with if nothing is wrong: always this one."""
+"""The reply to every successful commit of a single offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,18 +162,18 @@ class OffsetFetch:
     member_id: str | None = None
     member_epoch: int = -1
     topics: tuple[tuple[str, tuple[int, ...]], ...] | None = None
-    """None asks for every offset of the group."""
+    """None for every offset of the group."""
     require_stable: bool = False
-    """Refuse what an open transaction may be about to replace (KIP-447)."""
+    """Return UNSTABLE_OFFSET_COMMIT for offsets that an open transaction may replace (KIP-447)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetFetchReply:
     error: int = NO_ERROR
     topics: tuple[tuple[str, tuple[tuple[int, OffsetCommitValue | None], ...]], ...] = ()
-    """By topic, each partition and what was committed for it; None if nothing was."""
+    """The committed value of each partition, by topic; None if there is none."""
     unstable: frozenset[tuple[str, int]] = frozenset()
-    """The topics and partitions that are refused with UNSTABLE_OFFSET_COMMIT."""
+    """The topics and partitions that are answered with UNSTABLE_OFFSET_COMMIT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +184,7 @@ class OffsetDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteReply:
-    """`errors` has one code for each topic of the request; it goes for all partitions of the topic."""
+    """A reply to OffsetDelete; `errors` has one code per topic, which applies to all its partitions."""
 
     error: int = NO_ERROR
     errors: tuple[int, ...] = ()
@@ -221,7 +221,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """Before version 6 the error is left out: the state Dead says it."""
+    """A group in a DescribeGroups reply. Before version 6 it has no error field: the state Dead stands for it."""
 
     error: int = NO_ERROR
     error_message: str | None = None
@@ -234,13 +234,13 @@ class DescribedGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroups:
-    """Answered with a tuple of codes, one for each group."""
+    """A request to delete groups, answered with a tuple of codes, one for each group."""
 
     group_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetTopics:
-    """Topics were deleted: their names and ids. Answered with the number of offsets that went with them."""
+    """The names and ids of deleted topics. Answered with the number of offsets deleted with them."""
 
     topics: tuple[tuple[str, UUID], ...]

@@ -1,4 +1,4 @@
-"""The groups' settings out of the broker's configuration and a group's own (KIP-848). Pure."""
+"""Group settings from the broker's configuration and the group's own (KIP-848). Pure."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def group_settings(broker: BrokerSettings) -> GroupSettings:
 
 
 def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ConsumerSettings:
-    """The broker's settings, with those that the group was given in front of them."""
+    """Return the settings of one group: its own where set, the broker's otherwise."""
     return ConsumerSettings(
         assignors=broker.words("group.consumer.assignors"),
         session_timeout_ms=_bounded(broker, own, "consumer.session.timeout.ms"),
@@ -45,10 +45,10 @@ def _bounded(broker: BrokerSettings, own: Mapping[str, str], name: str) -> int:
     try:
         given = parse(GROUP[name], text, name=name)
     except InvalidConfig:
-        # An older or newer node may have let it pass.
+        # A node of another release may have accepted this value.
         return value
     assert isinstance(given, int)
-    # The bounds may have moved since it was set.
+    # The bounds may have changed since the value was set.
     kind, _, rest = name.partition(".")
     least, most = broker.integer(f"group.{kind}.min.{rest}"), broker.integer(f"group.{kind}.max.{rest}")
     return max(least, min(most, given))

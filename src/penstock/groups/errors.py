@@ -1,16 +1,16 @@
-"""What a group coordinator refuses, with Kafka's codes."""
+"""Errors of the group coordinator, with Kafka's codes."""
 
 from penstock.model.errors import Refusal
 
 
 class OffsetMetadataTooLarge(Refusal):
     code = 12
-    meaning = "The note on the offset is longer than offset.metadata.max.bytes."
+    meaning = "The metadata of the offset is longer than offset.metadata.max.bytes."
 
 
 class IllegalGeneration(Refusal):
     code = 22
-    meaning = "The group is in another generation."
+    meaning = "The generation is not the group's current one."
 
 
 class InconsistentGroupProtocol(Refusal):
@@ -30,12 +30,12 @@ class UnknownMemberId(Refusal):
 
 class InvalidSessionTimeout(Refusal):
     code = 26
-    meaning = "The session timeout is outside what the broker allows."
+    meaning = "The session timeout is outside the broker's limits."
 
 
 class RebalanceInProgress(Refusal):
     code = 27
-    meaning = "The group rebalances; join again."
+    meaning = "The group is rebalancing; join again."
 
 
 class NonEmptyGroup(Refusal):
@@ -55,17 +55,17 @@ class MemberIdRequired(Refusal):
 
 class GroupMaxSizeReached(Refusal):
     code = 81
-    meaning = "The group has as many members as it may have."
+    meaning = "The group has reached its maximum size."
 
 
 class FencedInstanceId(Refusal):
     code = 82
-    meaning = "Another member has taken over the instance id."
+    meaning = "Another member now uses the instance id."
 
 
 class UnstableOffsetCommit(Refusal):
     code = 88
-    meaning = "An open transaction may be about to replace the offset; ask again."
+    meaning = "An open transaction may replace the offset; try again."
 
 
 class GroupSubscribedToTopic(Refusal):

@@ -1,7 +1,7 @@
-"""Schemas of records whose versions differ: which fields each has, plain or flexible.
+"""Schemas of records with several versions: the fields of each version, plain or flexible.
 
-The primitives of the flexible form are wire/fields.py's; the older, plain form is here.
-A schema is compiled once per version. Refuses bytes that end early or lie: Corruption.
+The primitives of the flexible encoding are in wire/fields.py, those of the older plain encoding here.
+A schema is compiled once per version. Refuses truncated or inconsistent bytes: Corruption.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from penstock.wire import fields
 from penstock.wire.fields import Kind, Reader, write_uvarint
 
 Type = Callable[[int, bool], Kind]
-"""How a type is written in a version of the struct around it, flexible or plain."""
+"""The encoding of a type, given the version of the enclosing struct and whether it is flexible."""
 
 _INT16 = Struct(">h")
 _INT32 = Struct(">i")
@@ -27,7 +27,7 @@ def _both(plain: Kind, flexible: Kind | None = None) -> Type:
 def _plain_sized(prefix: Struct, *, is_text: bool, nullable: bool) -> Kind:
     def write(out: bytearray, value: str | bytes | None) -> None:
         if value is None:
-            assert nullable, "null where a value must be"
+            assert nullable, "null in a field that is not nullable"
             out += prefix.pack(-1)
             return
         raw = value.encode() if isinstance(value, str) else value
@@ -38,7 +38,7 @@ def _plain_sized(prefix: Struct, *, is_text: bool, nullable: bool) -> Kind:
         size: int = reader.unpack(prefix)[0]
         if size < 0:
             if size != -1 or not nullable:
-                raise Corruption(f"a size of {size} at {reader.position}")
+                raise Corruption(f"invalid size {size} at {reader.position}")
             return None
         return _text(reader, size) if is_text else reader.take(size)
 
@@ -60,7 +60,7 @@ def _write_compact_bytes(out: bytearray, value: bytes) -> None:
 def _read_compact_bytes(reader: Reader) -> bytes:
     size = reader.uvarint() - 1
     if size < 0:
-        raise Corruption(f"null at {reader.position} where bytes must be")
+        raise Corruption(f"null at {reader.position} in a field of bytes that is not nullable")
     return reader.take(size)
 
 
@@ -73,7 +73,7 @@ def _plain_array(element: Kind) -> Kind:
     def read(reader: Reader) -> tuple[Any, ...]:
         count = reader.unpack(_INT32)[0]
         if not 0 <= count <= len(reader.data) - reader.position:
-            raise Corruption(f"an array of {count} at {reader.position} ends after its record")
+            raise Corruption(f"an array of {count} at {reader.position} exceeds its record")
         return tuple([element.read(reader) for _ in range(count)])
 
     return Kind(write, read)
@@ -101,7 +101,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: its attribute, its type, the versions that have it, and its tag if it is tagged."""
+    """A field: its attribute, its type, the versions that have it, and its tag if it is tagged."""
 
     name: str
     type: Type
@@ -115,7 +115,7 @@ class Field:
 
 
 class Schema:
-    """The fields of a struct in all of its versions; makes and takes objects of one class."""
+    """The fields of a struct in all its versions; encodes and decodes objects of one class."""
 
     def __init__(self, make: Callable[..., Any], *members: Field, latest: int = 0, flexible_from: int = 0) -> None:
         self.make = make
@@ -127,15 +127,15 @@ class Schema:
         self._kinds[version].write(out, value)
 
     def read(self, reader: Reader, version: int) -> Any:
-        """Read one version; fields that it lacks keep the class's default."""
+        """Read one version; fields that it lacks get the default of the class."""
         return self._kinds[version].read(reader)
 
     def type(self) -> Type:
-        """This struct as a field of another one, which shares its version."""
+        """Return the type of a field that holds this struct, in the version of the enclosing struct."""
         return lambda version, flexible: self._kinds[version]
 
     def nullable_type(self) -> Type:
-        """The same where it may be null: a byte of 1 or -1 comes first (KIP-893)."""
+        """Return the same type, but nullable: a byte of 1 or -1 precedes the struct (KIP-893)."""
 
         def kind(version: int, flexible: bool) -> Kind:
             inner = self._kinds[version]

@@ -1,7 +1,7 @@
-"""What every type of group can be asked, whichever protocol its members speak.
+"""The interface that every type of group implements, independent of its members' protocol.
 
-The shard, offsets.py and admin.py know groups only by this. A check raises the Refusal that
-the request is answered with.
+The shard, offsets.py and admin.py use groups only through it. A check raises the Refusal to
+answer the request with.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ class Group(Protocol):
 
     @property
     def type(self) -> str:
-        """`Classic` or `Consumer`, as ListGroups spells it."""
+        """Return `Classic` or `Consumer`, as ListGroups spells it."""
         ...
 
     @property
@@ -27,12 +27,12 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """Empty for a group that only commits offsets."""
+        """Return the protocol type; empty for a group that only commits offsets."""
         ...
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members, nor any on their way in."""
+        """Return whether the group has no members, including members that are still joining."""
         ...
 
     def commit_check(
@@ -44,7 +44,7 @@ class Group(Protocol):
         knows_epochs: bool = True,
         is_transactional: bool = False,
     ) -> CommitCheck | None:
-        """Check who commits. What is given back, if anything, is to be asked for each partition too."""
+        """Check the committer. The returned check, if any, must then be called for each partition."""
         ...
 
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None: ...
@@ -56,9 +56,9 @@ class Group(Protocol):
     def is_subscribed_to(self, topic: str) -> bool: ...
 
     def retention_start(self, committed: OffsetCommitValue) -> int | None:
-        """The time from which the offset's retention counts; None while it must be kept."""
+        """Return the time at which the offset's retention begins, or None while it must be kept."""
         ...
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that remove the group, without its offsets."""
+        """Return the records that delete the group, without its offsets."""
         ...

@@ -1,8 +1,8 @@
-"""How much of what members send to take part in groups is held in memory, over all groups of this node. Pure.
+"""The memory budget for the metadata of group members, over all groups of this node. Pure.
 
-Every member keeps the metadata of all its protocols for as long as its session lasts. Members with little of it are
-always taken; the others as long as all of them together stay within a budget. Called by service.py.
-Refuses: CoordinatorNotAvailable, so that clients try again later.
+A member's metadata, for all its protocols, is held as long as its session lasts. Members with little metadata are
+always accepted; the others only while the total stays within the budget. Called by service.py.
+Refuses: CoordinatorNotAvailable, which clients retry.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Final
 from penstock.coordinator.errors import CoordinatorNotAvailable
 
 SMALL_SIZE_MAX: Final = 4096
-# Adding it all up takes some milliseconds where there are many groups.
+# Measuring takes some milliseconds with many groups.
 MEASURED_EVERY_S: Final = 1.0
 
 
@@ -21,8 +21,8 @@ class MemberMemory:
         self._measured_at = float("-inf")
         self._held = 0
 
-    def take(self, size: int, *, budget: int, now: float) -> None:
-        """Let a member in that sends so many bytes."""
+    def admit(self, size: int, *, budget: int, now: float) -> None:
+        """Accept a member whose metadata has this size, or raise CoordinatorNotAvailable."""
         if size <= SMALL_SIZE_MAX:
             return
         if now - self._measured_at >= MEASURED_EVERY_S:

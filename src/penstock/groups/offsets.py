@@ -1,8 +1,8 @@
-"""Committed offsets: what each group has committed for each partition, and until when it is kept.
+"""Committed offsets of each group and partition, and their retention.
 
-`Offsets` is the state and changes only by records and markers; the functions decide. A commit is a
-record, its removal a tombstone. What is committed in a transaction waits in pending_offsets.py.
-Refuses what the group refuses, notes that are too long, and, on demand, offsets that may be about to change.
+`Offsets` is the state, changed only by records and markers; the functions decide. A commit is a
+record, its deletion a tombstone. Offsets of open transactions are in pending_offsets.py.
+Refuses what the group refuses, metadata that is too long, and, if the client asks for it, unstable offsets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -40,7 +40,7 @@ from penstock.wire.fields import ZERO_UUID
 
 ByPartition = Mapping[int, OffsetCommitValue]
 _ONE_IS_FINE = [NO_ERROR]
-# A named tuple from all of its fields, in half the time: made for every commit.
+# Builds a named tuple from all its fields in half the time; used for every commit.
 _record: Callable[[tuple[Any, Any]], GroupRecord] = partial(tuple.__new__, GroupRecord)
 _key: Callable[[tuple[str, str, int]], OffsetCommitKey] = partial(tuple.__new__, OffsetCommitKey)
 _value: Callable[[tuple[int, str, int, int, int, UUID]], OffsetCommitValue] = partial(tuple.__new__, OffsetCommitValue)
@@ -55,7 +55,7 @@ class Offsets:
         if value is not None:
             self._put(key, value)
             if self.pending:
-                self.pending.overtake(key)
+                self.pending.supersede(key)
             return
         self.pending.drop(key)
         topics = self.by_group.get(key.group, {})
@@ -77,8 +77,8 @@ class Offsets:
         except KeyError:
             self.by_group.setdefault(group, {}).setdefault(topic, {})[partition] = value
 
-    def any_of(self, group_id: str) -> bool:
-        """Whether the group has offsets, be they pending."""
+    def has_offsets(self, group_id: str) -> bool:
+        """Return whether the group has offsets, committed or pending."""
         return group_id in self.by_group or bool(self.pending.of(group_id))
 
     def of(self, group_id: str) -> Mapping[str, ByPartition]:
@@ -89,14 +89,14 @@ class Offsets:
             for partition, value in partitions.items():
                 yield OffsetCommitKey(group_id, topic, partition), value
 
-    def everything(self) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
-        """Of all groups, each partition with what is committed for it and what may be."""
+    def all_values(self) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
+        """Yield each partition of every group with its committed and pending values."""
         for group_id in dict.fromkeys([*self.by_group, *self.pending.groups]):
             topics = self.of(group_id).keys() | {key.topic for key in self.pending.of(group_id)}
             yield from self._values(group_id, topics)
 
     def of_topics(self, topics: Set[str]) -> Iterator[tuple[OffsetCommitKey, list[OffsetCommitValue]]]:
-        """The same of a few topics; the others, which may be many, are not looked at."""
+        """Yield the same for a few topics, without visiting the others, of which there may be many."""
         for group_id in dict.fromkeys([*self.by_group, *self.pending.groups]):
             yield from self._values(group_id, topics)
 
@@ -113,12 +113,12 @@ class Offsets:
         return values.items()
 
     def keys_of(self, group_id: str) -> Iterator[OffsetCommitKey]:
-        """What a tombstone is needed for if the group is deleted."""
+        """Yield the keys whose tombstones delete all offsets of the group."""
         yield from dict.fromkeys([*(key for key, _ in self.all_of(group_id)), *self.pending.of(group_id)])
 
 
 def commit_to_unknown_group(command: OffsetCommit, turn: Turn) -> None:
-    """Write the offsets; a commit from outside of the group protocol creates the group."""
+    """Write the offsets; a commit by a consumer that is not a group member creates the group."""
     records, reply = commit_records(None, command, now=turn.now, settings=turn.settings)
     turn.decision.records += records
     turn.answer(reply)
@@ -127,7 +127,7 @@ def commit_to_unknown_group(command: OffsetCommit, turn: Turn) -> None:
 def commit_records(
     group: Group | None, command: OffsetCommit, *, now: int, settings: GroupSettings
 ) -> tuple[list[GroupRecord], OffsetCommitReply]:
-    """The records of a commit and what it is answered with. Asks the group, never what is committed by now."""
+    """Return the records of a commit and its reply. Reads the group, never the offsets committed so far."""
     try:
         check = _check_committer(group, command)
     except Refusal as refusal:
@@ -144,7 +144,7 @@ def commit_records(
 
 
 def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: Turn) -> None:
-    """Write the offsets as part of a transaction whose partition of ours the transaction coordinator knows of."""
+    """Write the offsets as part of a transaction; the caller has verified that it includes this partition."""
     try:
         check = _check_producer(group, command)
     except Refusal as refusal:
@@ -161,7 +161,7 @@ def commit_in_transaction(group: Group | None, command: TxnOffsetCommit, turn: T
 
 
 def _for_producer(error: int) -> int:
-    # Producers know nothing of member epochs.
+    # Producers do not know member epochs.
     return IllegalGeneration.code if error == StaleMemberEpoch.code else error
 
 
@@ -191,7 +191,7 @@ def _check_offset(offset: OffsetToCommit, check: CommitCheck | None, settings: G
 
 
 def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck | None:
-    # The empty id names a group like any other here, as in Kafka: there are consumers that never join one.
+    # As in Kafka, the empty group id is valid here: some consumers commit without ever joining a group.
     if group is not None:
         return group.commit_check(
             member_id=command.member_id,
@@ -205,7 +205,7 @@ def _check_committer(group: Group | None, command: OffsetCommit) -> CommitCheck 
 
 
 def _commit_record(group_id: str, offset: OffsetToCommit, now: int, expire_timestamp: int) -> GroupRecord:
-    # The only version with room for an expiry has none for these two, so they are not kept even till the next restart.
+    # The only record version with an expiry has no field for these two, so that a restart would lose them.
     topic, partition, committed, topic_id, leader_epoch, metadata = offset
     if expire_timestamp != NO_TIMESTAMP:
         leader_epoch, topic_id = -1, ZERO_UUID
@@ -218,7 +218,7 @@ def _commit_record(group_id: str, offset: OffsetToCommit, now: int, expire_times
 
 
 def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Turn) -> None:
-    """Read what was committed. An unknown group has committed nothing; that is no error."""
+    """Answer with the committed offsets. An unknown group is not an error: it has none."""
     if group is not None:
         try:
             group.check_fetch(member_id=command.member_id, member_epoch=command.member_epoch)
@@ -229,8 +229,8 @@ def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Tur
     pending = offsets.pending.of(command.group_id) if command.require_stable else ()
     unstable = frozenset((key.topic, key.partition) for key in pending)
     if command.topics is None:
-        everything = tuple((name, tuple(found.items())) for name, found in committed.items())
-        turn.answer(OffsetFetchReply(topics=everything, unstable=unstable))
+        all_topics = tuple((name, tuple(values.items())) for name, values in committed.items())
+        turn.answer(OffsetFetchReply(topics=all_topics, unstable=unstable))
         return
     nothing: ByPartition = {}
     turn.answer(
@@ -245,7 +245,7 @@ def fetch(offsets: Offsets, group: Group | None, command: OffsetFetch, turn: Tur
 
 
 def delete(offsets: Offsets, group: Group | None, command: OffsetDelete, turn: Turn) -> None:
-    """Remove offsets of topics that nobody in the group subscribes to."""
+    """Delete offsets of topics that no group member subscribes to."""
     try:
         if not command.group_id:
             raise InvalidGroupId
@@ -271,14 +271,14 @@ def delete(offsets: Offsets, group: Group | None, command: OffsetDelete, turn: T
 
 
 def forget_topics(offsets: Offsets, command: ForgetTopics, turn: Turn) -> None:
-    """Remove the offsets of deleted topics, but not those of a new topic of the same name."""
+    """Delete the offsets of deleted topics, but not those of a new topic with the same name."""
     turn.decision.is_atomic = False
-    # A name may have been given to several topics, one after the other, all of them gone.
+    # Several topics with the same name may have been created and deleted one after the other.
     deleted: dict[str, set[UUID]] = {}
     for name, topic_id in command.topics:
         deleted.setdefault(name, {ZERO_UUID}).add(topic_id)
     for key, values in offsets.of_topics(deleted.keys()):
-        # A tombstone takes everything along, so one value of a new topic keeps the others for a while.
+        # A tombstone deletes all values of the key, so a value of a new topic keeps the old ones for now.
         if all(value.topic_id in deleted[key.topic] for value in values):
             turn.write(GroupRecord(key, None))
     turn.answer(len(turn.decision.records))
@@ -294,7 +294,7 @@ def is_expired(group: Group, value: OffsetCommitValue, turn: Turn) -> bool:
 
 
 def expire(offsets: Offsets, group: Group, turn: Turn) -> bool:
-    """Remove the group's expired offsets; True if none are left, nor could be when a transaction ends."""
+    """Delete the group's expired offsets; return True if none are left, not even pending ones."""
     none_left = not offsets.pending.of(group.id)
     for key, value in offsets.all_of(group.id):
         if is_expired(group, value, turn) and not group.is_subscribed_to(key.topic) and key not in offsets.pending:

@@ -1,8 +1,8 @@
-"""Offsets that were committed as part of transactions which are still open.
+"""Offsets committed by transactions that are still open.
 
-Of each partition the offsets stand in the order of their records. A record that is newer and counts already, from
-outside of transactions or of one that was committed meanwhile, has overtaken those before it: their marker
-makes nothing of them, as the record with the highest offset is all that compaction keeps. Changes only
+The offsets of each partition are in the order of their records. A newer record that is already effective
+(committed without a transaction, or by one that has ended) supersedes those before it: their commit marker then has
+no effect on the partition, because compaction keeps only the record with the highest offset. Changed only
 by records and markers; offsets.py decides.
 """
 
@@ -11,16 +11,16 @@ from collections.abc import Iterator, Mapping
 from penstock.groups.records import OffsetCommitKey, OffsetCommitValue
 
 ByProducer = Mapping[int, OffsetCommitValue | None]
-"""By producer id, oldest record first. None: overtaken, and still waiting for the marker."""
+"""By producer id, oldest record first. None for a superseded value whose marker has not arrived."""
 
 
 class PendingOffsets:
     def __init__(self) -> None:
         self._by_group: dict[str, dict[OffsetCommitKey, dict[int, OffsetCommitValue | None]]] = {}
         self._keys: dict[int, dict[OffsetCommitKey, None]] = {}
-        """What each producer has staged, in order."""
+        """The keys that each producer has staged, in order."""
 
-    # -- questions -------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------
 
     def __contains__(self, key: OffsetCommitKey) -> bool:
         return key in self._by_group.get(key.group, {})
@@ -36,7 +36,7 @@ class PendingOffsets:
         return self._by_group.get(group_id, {})
 
     def snapshot(self) -> dict[OffsetCommitKey, tuple[tuple[int, OffsetCommitValue | None], ...]]:
-        """Everything, with the order that counts, to be compared."""
+        """Return all pending offsets in their order, for comparison."""
         return {
             key: tuple(by_producer.items()) for by_key in self._by_group.values() for key, by_producer in by_key.items()
         }
@@ -45,24 +45,24 @@ class PendingOffsets:
 
     def stage(self, producer_id: int, key: OffsetCommitKey, value: OffsetCommitValue) -> None:
         by_producer = self._by_group.setdefault(key.group, {}).setdefault(key, {})
-        # Out first: it is the newest now.
+        # Removed first, so that the producer moves to the end: its record is the newest.
         by_producer.pop(producer_id, None)
         by_producer[producer_id] = value
         self._keys.setdefault(producer_id, {})[key] = None
 
-    def overtake(self, key: OffsetCommitKey) -> None:
-        """A record outside of transactions is newer than all that wait."""
+    def supersede(self, key: OffsetCommitKey) -> None:
+        """Mark all pending values of the key as superseded by a newer record without a transaction."""
         by_producer = self._by_group.get(key.group, {}).get(key, {})
         for producer_id in by_producer:
             by_producer[producer_id] = None
 
     def drop(self, key: OffsetCommitKey) -> None:
-        """The offset was deleted: nothing that was staged before brings it back."""
+        """Remove all pending values of a deleted offset, so that no marker restores it."""
         for producer_id in list(self._by_group.get(key.group, {}).get(key, {})):
             self._remove(producer_id, key)
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[tuple[OffsetCommitKey, OffsetCommitValue]]:
-        """Forget a producer's offsets; return those that count from here on."""
+        """Remove a producer's offsets; return those that are committed now."""
         counting: list[tuple[OffsetCommitKey, OffsetCommitValue]] = []
         for key in list(self._keys.get(producer_id, ())):
             by_producer = self._by_group[key.group][key]

@@ -1,4 +1,4 @@
-"""The records of offsets and classic groups as values. records.py turns them into bytes."""
+"""Records of offsets and classic groups as values. records.py encodes them."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class OffsetCommitValue(NamedTuple):
     commit_timestamp: int
     leader_epoch: int = -1
     expire_timestamp: int = NO_TIMESTAMP
-    """Set by clients from before KIP-211, which chose a retention with each commit."""
+    """Set by clients from before KIP-211, which sent a retention time with each commit."""
     topic_id: UUID = ZERO_UUID
 
 
@@ -36,7 +36,7 @@ class MemberMetadata:
     client_id: str
     client_host: str
     rebalance_timeout: int = -1
-    """-1 in the oldest records: the session timeout counts."""
+    """-1 in the oldest records: the session timeout is used instead."""
     session_timeout: int
     subscription: bytes
     assignment: bytes
@@ -44,7 +44,7 @@ class MemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMetadataValue:
-    """A classic group as it is after a rebalance: Stable, or Empty if it has no members."""
+    """A classic group after a rebalance: Stable, or Empty if it has no members."""
 
     protocol_type: str
     generation: int
@@ -57,4 +57,4 @@ class GroupMetadataValue:
 class GroupRecord(NamedTuple):
     key: Any
     value: Any
-    """None is a tombstone."""
+    """None for a tombstone."""

@@ -1,9 +1,9 @@
-"""Kafka's records in `__consumer_offsets`: typed keys and values, and their bytes.
+"""Kafka's records in `__consumer_offsets`: typed keys and values, and their encoding.
 
-A key is the record's type (16 bits, big-endian) and its fields in the plain form; a value
-is its version and its fields. A null value is a tombstone. Written as Kafka 4.3 writes
-them; older versions are read. The KIP-848 types are in consumer/records.py.
-Refuses malformed bytes: Corruption. Types it does not know are skipped, as newer releases write more.
+A key is the record type (16 bits, big-endian) and its fields in the plain encoding; a value
+is its version and its fields. A null value is a tombstone. Records are written as by Kafka 4.3;
+older versions can be read. The KIP-848 types are in consumer/records.py.
+Refuses malformed bytes: Corruption. Skips unknown record types, which newer releases may write.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ _GROUP_METADATA_VALUE = Schema(
     latest=4,
     flexible_from=4,
 )
-# Version 1 alone has room for an expiry of its own; any other commit is written with its topic id.
+# Only version 1 has an expire timestamp; all other commits are written with their topic id.
 _EXPIRING_VERSION = 1
 
 
@@ -93,7 +93,7 @@ class _RecordType(NamedTuple):
     key: Schema
     value: Schema
     version: Callable[[Any], int]
-    """The version in which a value is written."""
+    """Returns the version in which a value is written."""
 
 
 _TYPES: dict[int, _RecordType] = {
@@ -101,12 +101,12 @@ _TYPES: dict[int, _RecordType] = {
     2: _RecordType(_key(GroupMetadataKey, Field("group", STRING)), _GROUP_METADATA_VALUE, lambda value: 3),
 } | {number: _RecordType(key, value, lambda value: 0) for number, key, value in modern.TYPES}
 _NUMBERS = {record_type.key.make: number for number, record_type in _TYPES.items()}
-# Before version 1 brought a retention, the same key had the number 0.
+# Type 0 is the same key, written before version 1 introduced the retention.
 _TYPES[0] = _TYPES[1]
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return the key and value of the record in the log."""
+    """Return the record's key and value bytes."""
     key, value = record
     if type(key) is OffsetCommitKey and value is not None:
         written = hot_offsets.encode_value(value)
@@ -116,7 +116,7 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """Return the record that a key and value in the log hold, or None if its type is unknown."""
+    """Decode a record from its key and value bytes; return None if its type is unknown."""
     if value is not None:
         found = hot_offsets.decode(key, value)
         if found is not None:
@@ -150,7 +150,7 @@ def decode_by_schema(key: bytes, value: bytes | None) -> GroupRecord | None:
     reader = Reader(value)
     version = reader.unpack(_INT16)[0]
     if not 0 <= version <= record_type.value.latest:
-        raise Corruption(f"version {version} of group record type {number} is unknown to this release")
+        raise Corruption(f"version {version} of group record type {number} is not supported by this release")
     decoded_value = record_type.value.read(reader, version)
     _check_all_read(reader, "value", number)
     return GroupRecord(decoded_key, decoded_value)
@@ -159,4 +159,4 @@ def decode_by_schema(key: bytes, value: bytes | None) -> GroupRecord | None:
 def _check_all_read(reader: Reader, part: str, number: int) -> None:
     if reader.position != len(reader.data):
         left = len(reader.data) - reader.position
-        raise Corruption(f"the {part} of a group record of type {number} has {left} bytes too many")
+        raise Corruption(f"the {part} of a group record of type {number} has {left} extra bytes")

@@ -1,7 +1,7 @@
-"""The groups that this node coordinates: one shard for each partition of `__consumer_offsets` that it leads.
+"""The group coordinator of this node: one shard for each partition of `__consumer_offsets` that it leads.
 
-Finds the shard of a group, and follows the metadata image: takes over and gives up shards as
-leaders change, and tells them of topics, of deleted ones, and of settings. Calls go to
+Routes commands to the shard of a group and follows the metadata image: loads and unloads shards as
+leaders change, and applies changes of topics and settings to them. Calls go to
 coordinator/runtime.py. Refuses: NotCoordinator for groups of other nodes, CoordinatorLoadInProgress.
 """
 
@@ -60,69 +60,70 @@ class Groups:
         )
         self._clock = clock
         self._member_memory = MemberMemory(lambda: sum(shard.metadata_size for shard in self._shards))
-        self._settling: set[asyncio.Task[None]] = set()
-        self._shards.on_taken = self._start_settling
+        self._cleanups: set[asyncio.Task[None]] = set()
+        self._shards.on_taken = self._start_cleanup
 
     def admit_member(self, metadata_size: int) -> None:
-        """Raise CoordinatorNotAvailable if there is no memory for what a member of a classic group sends."""
+        """Raise CoordinatorNotAvailable if the metadata of a classic member exceeds the memory budget."""
         budget = self._current_settings().integer("group.metadata.memory.max.bytes")
-        self._member_memory.take(metadata_size, budget=budget, now=self._clock.monotonic())
+        self._member_memory.admit(metadata_size, budget=budget, now=self._clock.monotonic())
 
     # -- commands --------------------------------------------------------------------------
 
     def submit(self, group_id: str, command: Any) -> "asyncio.Future[Any]":
-        """Run a command about a group; the future has its reply. Raises at once if the group is not served here."""
+        """Submit a command and return a future of its reply. Raises if this node does not coordinate the group."""
         return self._shards.submit(group_id, command)
 
     async def ask(self, group_id: str, command: Any) -> Any:
-        """The reply to a command about a group. Raises a Refusal if there is none."""
+        """Return the reply to a command, or raise a Refusal."""
         return await answer_of(self.submit(group_id, command), command)
 
     def commit(self, command: OffsetCommit, done: Done) -> None:
-        """Commit offsets; `done` gets an OffsetCommitReply, or a Refusal, once they are in the log to stay.
+        """Commit offsets; call `done` with an OffsetCommitReply or a Refusal when the records are committed.
 
-        Raises a Refusal at once if the group is not served here.
+        Raises a Refusal if this node does not coordinate the group.
         """
         self._shards.share(command.group_id, command, done)
 
     # -- transactions ----------------------------------------------------------------------
 
     def offsets_partition(self, group_id: str) -> TopicPartition:
-        """The partition that belongs to a transaction in which the group's offsets are committed."""
+        """Return the partition that a transaction with offset commits of this group must include."""
         return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(self._shards.index_of(group_id)))
 
     def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
-        """Call before the transaction coordinator is asked about a TxnOffsetCommit, and give the result to that.
+        """Begin the verification of a TxnOffsetCommit; the result is passed to that command.
 
-        None: the transaction is open in the group's partition already, and nobody has to be asked.
+        Must be called before the request to the transaction coordinator. Returns None if the transaction is
+        already open in the group's partition, so that no request is needed.
         """
         index = self.offsets_partition(group_id).partition
         return self._shards.begin_verification(index, producer_id, producer_epoch)
 
     def end_transaction(self, index: int, end: TransactionEnd) -> "asyncio.Future[None]":
-        """Write a marker to a partition of `__consumer_offsets`; done when it is committed and its offsets count.
+        """Write a marker to a partition of `__consumer_offsets`; done when it is committed and applied.
 
-        The marker is appended before this returns, or never. Raises at once, or later by the future, a Refusal:
-        InvalidProducerEpoch, TransactionCoordinatorFenced, and what every coordinator refuses, which is
-        to be tried again; a marker that is written twice ends nothing the second time.
+        The marker is appended before this returns, or not at all. Raises a Refusal directly or through the future:
+        InvalidProducerEpoch, TransactionCoordinatorFenced, or a retriable error of any coordinator. Writing
+        a marker twice is harmless: the second one ends nothing.
         """
         return self._shards.end_transaction(index, end)
 
     # -- many groups -----------------------------------------------------------------------
 
     async def list_groups(self, command: ListGroups) -> list[ListedGroup]:
-        """The groups of all shards here."""
+        """Return the groups of all shards on this node."""
         return await self._shards.ask_all(command)
 
     @property
     def count(self) -> int:
-        """How many groups there are in all shards here."""
+        """Return the number of groups in all shards on this node."""
         return sum(len(shard.groups) for shard in self._shards)
 
     def committed(self) -> Iterator[tuple[str, str, int, int] | None]:
-        """Group, topic, partition and offset of all that is committed here.
+        """Yield group, topic, partition and offset of all committed offsets on this node.
 
-        Holds also if the groups change before the last of it is taken; None is a good moment for a pause.
+        The groups may change during the iteration. A None marks a point at which the caller may pause.
         """
         for shard in list(self._shards):
             for group_id in list(shard.offsets.by_group):
@@ -131,7 +132,7 @@ class Groups:
                 yield None
 
     async def loaded(self, group_id: str) -> None:
-        """Wait until the group's shard has been read, if it is being read here."""
+        """Wait until the group's shard is loaded, if this node is loading it."""
         await self._shards.loaded(group_id)
 
     @property
@@ -140,12 +141,12 @@ class Groups:
         return CONSUMER_PROTOCOL in protocols and self._image.features.get(GROUP_VERSION, 0) >= 1
 
     def close(self) -> None:
-        """Let go of everything; whoever waits is answered NOT_COORDINATOR and finds us again after a restart."""
-        for task in self._settling:
+        """Unload all shards; waiting requests are answered with NOT_COORDINATOR, which clients retry."""
+        for task in self._cleanups:
             task.cancel()
         self._shards.close()
 
-    # -- the image changes -----------------------------------------------------------------
+    # -- image changes -----------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         is_first = self._image is EMPTY
@@ -157,14 +158,14 @@ class Groups:
             for shard in self._shards:
                 shard.consumers.topics = topics
         for index in self._shards.image_changed(delta, image):
-            self._start_settling(index)
+            self._start_cleanup(index)
         if delta.topics_deleted:
-            self._forget(delta.topics_deleted)
+            self._delete_offsets_of(delta.topics_deleted)
 
-    def _start_settling(self, index: int) -> None:
-        task = asyncio.ensure_future(self._settle(index))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+    def _start_cleanup(self, index: int) -> None:
+        task = asyncio.ensure_future(self._delete_orphaned_offsets(index))
+        self._cleanups.add(task)
+        task.add_done_callback(self._cleanups.discard)
 
     def _follow_settings(self, delta: Delta) -> None:
         kinds = {resource.type for resource in delta.configs_changed}
@@ -189,39 +190,40 @@ class Groups:
 
     # -- deleted topics --------------------------------------------------------------------
 
-    async def _settle(self, index: int) -> None:
-        """After a load, forget the offsets of topics that were deleted while nobody was there to do it.
+    async def _delete_orphaned_offsets(self, index: int) -> None:
+        """Delete the offsets of topics that were deleted while the partition had no coordinator.
 
-        The image is at least as new as that of any leader before, so a topic that it lacks is gone.
+        Runs after a load. The image is at least as new as that of any earlier leader, so a topic missing
+        from it is deleted.
         """
         await self._shards.partition_loaded(index)
         shard = self._shards.get(index)
         if shard is None:
             return
         names, ids = self._image.topics, self._image.topics_by_id
-        gone = dict.fromkeys(
+        deleted = dict.fromkeys(
             (key.topic, value.topic_id)
-            for key, values in shard.offsets.everything()
+            for key, values in shard.offsets.all_values()
             for value in values
             if (value.topic_id not in ids if value.topic_id.int else key.topic not in names)
         )
-        if gone:
-            self._run_quietly(index, ForgetTopics(tuple(gone)))
+        if deleted:
+            self._submit_cleanup(index, ForgetTopics(tuple(deleted)))
 
-    def _forget(self, topics: Iterable[TopicImage]) -> None:
+    def _delete_offsets_of(self, topics: Iterable[TopicImage]) -> None:
         command = ForgetTopics(tuple((topic.name, topic.id) for topic in topics))
         for index in list(self._shards.epochs):
-            self._run_quietly(index, command)
+            self._submit_cleanup(index, command)
 
-    def _run_quietly(self, index: int, command: ForgetTopics) -> None:
+    def _submit_cleanup(self, index: int, command: ForgetTopics) -> None:
         try:
             future = self._shards.submit_to(index, command)
         except Refusal:
-            # Being loaded: what is to be done will be seen at the end of that.
+            # Still loading: the cleanup that follows the load deletes these offsets too.
             return
-        future.add_done_callback(_look)
+        future.add_done_callback(_log_failure)
 
 
-def _look(future: "asyncio.Future[Any]") -> None:
+def _log_failure(future: "asyncio.Future[Any]") -> None:
     if not future.cancelled() and (error := future.exception()) is not None:
-        log.warning("offsets of deleted topics are kept until the next start: %s", error)
+        log.warning("cannot delete the offsets of deleted topics, they stay until the next load: %s", error)

@@ -1,4 +1,4 @@
-"""What of the broker's configuration groups depend on, as one value that is replaced when it changes."""
+"""The settings that groups use, as one immutable value that is replaced when the configuration changes."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ class GroupSettings:
     session_timeout_ms_max: int = 30 * MINUTE_MS
     size_max: int = 1_000
     metadata_size_max: int = 1_048_588
-    """What fits into the group's record: more than that could never be written."""
+    """The largest metadata that fits into the group's record."""
     offset_metadata_size_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     offsets_retention_check_interval_ms: int = 10 * MINUTE_MS
     new_member_join_timeout_ms: int = 5 * MINUTE_MS
-    """A member without an id cannot send heartbeats; this bounds how long its JoinGroup is believed in."""
+    """How long a JoinGroup without a member id may wait: such a member cannot send heartbeats."""

@@ -1,8 +1,8 @@
-"""One partition of `__consumer_offsets`: its groups and their offsets, behind one door.
+"""One partition of `__consumer_offsets`: its groups and their offsets.
 
-Commands go to the deciding functions by their type, records to what they change by the
-type of their key. Nothing changes but in `adopt` and `apply`, which the runtime calls once
-the records are in the log. Classic and consumer groups share one map: a group id names one of them.
+Dispatches commands to deciding functions by type, and records to the state they change by
+the type of their key. State changes only in `adopt` and `apply`, which the runtime calls when
+the records are in the log. Classic and consumer groups share one map, as they share one namespace of ids.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ from penstock.groups.settings import GroupSettings
 from penstock.groups.turn import RETENTION, TimerKey, Turn
 from penstock.model.errors import UNKNOWN_SERVER_ERROR
 
-_HEARD_IN = (State.STABLE, State.PREPARING)
+_SESSION_STATES = (State.STABLE, State.PREPARING)
 
 
 def _default_settings(group_id: str) -> ConsumerSettings:
@@ -65,11 +65,11 @@ class GroupShard:
         topics: Topics | None = None,
     ) -> None:
         self.settings = settings
-        """Replaced when the configuration changes; holds from the next command on."""
+        """Replaced when the configuration changes; used from the next command on."""
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
         self.consumers = ConsumerGroups(
-            self.groups, has_offsets=self.offsets.any_of, settings_of=settings_of, topics=topics
+            self.groups, has_offsets=self.offsets.has_offsets, settings_of=settings_of, topics=topics
         )
         """Its `topics` are replaced when the metadata changes."""
         self._deciders: dict[type, Callable[[Any, Turn], None]] = {
@@ -94,7 +94,7 @@ class GroupShard:
     def metadata_size(self) -> int:
         return sum(group.metadata_size for group in self.groups.values() if isinstance(group, ClassicGroup))
 
-    # -- what the runtime calls ------------------------------------------------------------
+    # -- called by the runtime -------------------------------------------------------------
 
     def decide(
         self, command: Any, *, ticket: Ticket, now: int
@@ -106,9 +106,9 @@ class GroupShard:
         return turn.decision
 
     def _commit(self, group: Group, command: OffsetCommit, now: int) -> SharedDecision[GroupRecord]:
-        """Commit to a known group. Whether that is allowed depends on its members alone, which no commit changes."""
+        """Commit to a known group. The checks depend only on its members, which a commit does not change."""
         written, reply = offsets.commit_records(group, command, now=now, settings=self.settings)
-        member = self._heard_of(group, command) if written else None
+        member = self._committing_member(group, command) if written else None
         timer = None if member is None else rebalance.session_timer(command.group_id, member)
         return SharedDecision(written, reply, timer)
 
@@ -128,24 +128,24 @@ class GroupShard:
         key, value = record
         if isinstance(key, OffsetCommitKey) and value is not None:
             self.offsets.pending.stage(producer_id, key, value)
-            self._make_sure_of_group(key.group)
+            self._ensure_group(key.group)
         else:
-            # Nothing else is ever part of a transaction; Kafka, too, lets it count at once.
+            # Nothing else is ever part of a transaction. Kafka applies such records immediately too.
             self.apply(record)
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         self.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def loaded(self, now: int) -> ShardDecision[GroupRecord]:
-        """Give every member a new session: nobody could send a heartbeat while the log was read."""
+        """Give every member a new session, as none could send a heartbeat while the log was being loaded."""
         turn = Turn(self.settings, NO_TICKET, now)
         for group in self.groups.values():
             if not isinstance(group, ClassicGroup):
                 continue
             for member in group.members.values():
                 rebalance.keep_session(group, member, turn)
-            # The bound was lowered: the members rejoin, and the last ones are turned away. Or the node
-            # stopped between a downgrade and its rebalance, which the missing leader tells.
+            # Either group.max.size was lowered, and the members that rejoin last are rejected; or the node stopped
+            # between a downgrade and its rebalance, which shows in the missing leader.
             if len(group.members) > self.settings.size_max or (group.state is State.STABLE and group.leader is None):
                 draft = turn.decision.drafts[group.id] = group.copy()
                 rebalance.prepare(draft, turn)
@@ -171,7 +171,7 @@ class GroupShard:
 
     def _join(self, command: JoinGroup, turn: Turn) -> None:
         if any(len(metadata) > self.settings.metadata_size_max for _, metadata in command.protocols):
-            # Kafka takes it, keeps it, and answers the SyncGroup with this: no record of the group can hold it.
+            # Kafka accepts the member and fails its SyncGroup with this error: the group's record would be too large.
             turn.answer(JoinReply(error=UNKNOWN_SERVER_ERROR, member_id=command.member_id))
             return
         consumer = self.consumers.find(command.group_id)
@@ -181,7 +181,7 @@ class GroupShard:
         draft = classic.join(self._classic(command.group_id), command, turn)
         self._keep(draft, turn)
         if consumer is not None and draft is not None:
-            self.consumers.make_way(consumer, turn)
+            self.consumers.remove_empty(consumer, turn)
 
     def _sync(self, command: SyncGroup, turn: Turn) -> None:
         consumer = self.consumers.find(command.group_id)
@@ -205,9 +205,9 @@ class GroupShard:
             self.consumers.leave(consumer, command, turn)
 
     @staticmethod
-    def _heard_of(group: Group, command: OffsetCommit) -> ClassicMember | None:
-        """A commit shows that the member is alive, as a heartbeat does."""
-        if isinstance(group, ClassicGroup) and group.state in _HEARD_IN:
+    def _committing_member(group: Group, command: OffsetCommit) -> ClassicMember | None:
+        """Return the member whose session the commit extends, as a heartbeat would."""
+        if isinstance(group, ClassicGroup) and group.state in _SESSION_STATES:
             return group.members.get(command.member_id)
         return None
 
@@ -239,11 +239,11 @@ class GroupShard:
     def _apply_offset(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         self.offsets.apply(key, value)
         if value is not None:
-            self._make_sure_of_group(key.group)
+            self._ensure_group(key.group)
 
-    def _make_sure_of_group(self, group_id: str) -> None:
+    def _ensure_group(self, group_id: str) -> None:
         if group_id not in self.groups:
-            # A group that only commits has no record of its own.
+            # A group that only commits offsets has no record.
             self.groups[group_id] = ClassicGroup(group_id)
 
     def _apply_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -252,8 +252,8 @@ class GroupShard:
             if group is None:
                 return
             del self.groups[key.group]
-            if self.offsets.any_of(key.group):
-                # They outlive it and must be found when they expire, as those of a group that only commits.
+            if self.offsets.has_offsets(key.group):
+                # The offsets outlive the group's record and still expire, as in a group that only commits.
                 self.groups[key.group] = ClassicGroup(key.group)
         elif group is None:
             self.groups[key.group] = ClassicGroup.restore(key.group, value)

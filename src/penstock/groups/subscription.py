@@ -1,7 +1,7 @@
-"""The topics in a consumer's subscription, the one thing of it that the coordinator looks at.
+"""The topics in a consumer's subscription, which is all that the coordinator reads of it.
 
-All versions of the embedded consumer protocol begin alike: a version, then the topics.
-Pure bytes; gives None for what is not of that form.
+All versions of the embedded consumer protocol begin with a version and the topics.
+Pure; returns None for bytes in any other format.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """Return every topic that some subscription names, or None if one of them cannot be read."""
+    """Return every topic of the subscriptions, or None if one of them cannot be parsed."""
     topics: set[str] = set()
     for subscription in subscriptions:
         named = _topics(subscription)

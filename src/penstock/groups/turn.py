@@ -1,4 +1,4 @@
-"""One turn of a shard: what a deciding function may know and where it puts what it decides."""
+"""One turn of a shard: the inputs of a deciding function and the decision it builds."""
 
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ class TimerKey(NamedTuple):
 
 
 SESSION = "session"
-"""A member has not been heard of for its session timeout."""
+"""A member has not sent a heartbeat within its session timeout."""
 JOIN = "join"
-"""The initial delay, or the time that members have to rejoin, is over."""
+"""The initial delay, or the time for members to rejoin, has elapsed."""
 SYNC = "sync"
-"""The time that members have to fetch their assignment is over."""
+"""The time for members to fetch their assignment has elapsed."""
 RETENTION = "retention"
-"""Look for expired offsets."""
+"""Time to check for expired offsets."""
 
 
 class Turn:
@@ -36,7 +36,7 @@ class Turn:
         self.decision.records.append(record)
 
     def answer(self, reply: object) -> None:
-        """Reply to the request whose turn it is."""
+        """Reply to the request that this turn handles."""
         self.reply(self.ticket, reply)
 
     def reply(self, ticket: Ticket, reply: object) -> None:

@@ -1,1 +1,1 @@
-"""A broker's place in its cluster: registered, heard of, and supplied by the active controller."""
+"""A broker's membership in its cluster: registration, heartbeats and producer ids from the active controller."""

@@ -1,8 +1,8 @@
-"""A broker's life as the controller is to see it: registers, sends heartbeats, hands over before it stops.
+"""The lifecycle of a broker: registers with the controller, sends heartbeats, hands over before it stops.
 
-Goes to the active controller through client/channel.py, in this process or another. Fenced until `ready`; registers
-again when the controller no longer knows it. The table of states stands in docs/internals/controller.md.
-Refuses: StartupError when the cluster will not have this node, or nobody answers in time.
+Calls the active controller through client/channel.py, in this process or another. Fenced until `ready`; registers
+again when the controller no longer knows it. The table of states is in docs/internals/controller.md.
+Refuses: StartupError when the cluster rejects this node, or no controller answers in time.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 NOT_REGISTERED: Final = -1
 SOON_S: Final = 0.05
-"""The pause between heartbeats of a broker that waits for something: to serve, or to be let go."""
+"""The pause between heartbeats of a broker that waits to be unfenced or to be allowed to stop."""
 RETRY_S: Final = 0.2
 ASK_S_MAX: Final = 4.0
 LEAVE_S_MAX: Final = 30.0
 UNANSWERED_S_MAX: Final = 3.0
-"""A broker that wants to stop and hears no controller for this long stops: there may be nobody to ask."""
+"""A broker that wants to stop and gets no response for this long stops: there may be no controller left."""
 
-_HOPELESS: Final = {
+_REJECTIONS: Final = {
     InconsistentClusterId.code: "it belongs to another cluster",
     InvalidRegistration.code: "its data folder is registered for another node",
     UnsupportedVersion.code: "it does not support the features of this cluster",
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What this process is; the incarnation id is fresh with every start."""
+    """The identity of this process; the incarnation id is new with every start."""
 
     node_id: "NodeId"
     cluster_id: str
@@ -76,7 +76,7 @@ class Lifecycle:
         seen_offset: Callable[[], int],
         quorum_is_gone: Callable[[], Awaitable[bool]],
     ) -> None:
-        """`quorum_is_gone` finds out whether no controller can answer any more, however long one waits."""
+        """Create the lifecycle; `quorum_is_gone` returns whether no controller can ever answer again."""
         self._identity = identity
         self._channel = channel
         self._clock = clock
@@ -88,8 +88,8 @@ class Lifecycle:
         self._ready = False
         self._fenced = True
         self._leaving = False
-        self._asked_to_leave = False
-        self._told_controller = not identity.is_controller
+        self._requested_shutdown = False
+        self._controller_registered = not identity.is_controller
         self._offline: tuple[UUID, ...] = ()
         self._read_only = False
         self._answered_at = clock.monotonic()
@@ -105,25 +105,28 @@ class Lifecycle:
     def is_serving(self) -> bool:
         return self.broker_epoch != NOT_REGISTERED and not self._fenced
 
-    # -- what the node says ----------------------------------------------------------------
+    # -- called by the node ----------------------------------------------------------------
 
     async def register(self) -> None:
-        """Return once the controller has registered this process. Heartbeats go on from here."""
-        self._task = asyncio.get_running_loop().create_task(self._live())
+        """Start the heartbeats, and return when the controller has registered this process."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
         seconds = self._current_settings().integer("initial.broker.registration.timeout.ms") / 1000
         await self._in_time(
-            self._registered, seconds, "no controller has registered this node: is a majority of the voters up?"
+            self._registered,
+            seconds,
+            "No controller has registered this node",
+            advice="; check that a majority of the voters is up",
         )
 
     async def serve(self) -> None:
-        """The logs are open: return once the controller lets this broker serve."""
+        """Report that the logs are open, and return when the controller has unfenced this broker."""
         self._ready = True
         self._wake()
         seconds = self._current_settings().integer("initial.broker.registration.timeout.ms") / 1000
-        await self._in_time(self._serving, seconds, "the controller does not let this node serve")
+        await self._in_time(self._serving, seconds, "The controller has not unfenced this broker")
 
     async def leave(self) -> None:
-        """Hand over what this broker leads; return once it may stop, or nobody is left to ask."""
+        """Hand over this broker's partitions; return when it may stop, or no controller is left."""
         if self._task is None or self._task.done() or self.broker_epoch == NOT_REGISTERED:
             return
         if not self._current_settings().flag("controlled.shutdown.enable"):
@@ -131,16 +134,16 @@ class Lifecycle:
         self._leaving = True
         self._answered_at = self._clock.monotonic()
         self._wake()
-        listening = asyncio.get_running_loop().create_task(self._stop_unheard())
+        listening = asyncio.get_running_loop().create_task(self._stop_without_controller())
         try:
-            await self._in_time(self._may_stop, LEAVE_S_MAX, "the controller has not let this node go")
+            await self._in_time(self._may_stop, LEAVE_S_MAX, "The controller has not allowed this broker to stop")
         except StartupError as problem:
-            log.warning("stopping without a handover: %s", problem)
+            log.warning("stopping without a controlled shutdown: %s", problem)
         finally:
             listening.cancel()
 
-    async def _stop_unheard(self) -> None:
-        """The last of a cluster has nobody to ask; where that can be seen, it need not wait long to know."""
+    async def _stop_without_controller(self) -> None:
+        """Allow the stop when no controller answers; sooner if the quorum is known to be lost, as on the last node."""
         while not self._may_stop.done():
             await pause(self._clock, RETRY_S)
             answered_at = self._answered_at
@@ -149,7 +152,7 @@ class Lifecycle:
                 continue
             is_over = silence_s > UNANSWERED_S_MAX or await self._quorum_is_gone()
             if is_over and self._answered_at == answered_at:
-                log.info("stopping without a handover: no controller is left to ask")
+                log.info("stopping without a controlled shutdown: no controller is left")
                 _done(self._may_stop)
 
     def stop(self) -> None:
@@ -158,22 +161,22 @@ class Lifecycle:
             self._task = None
 
     def directory_failed(self, directory: UUID) -> None:
-        """Nothing here can be relied on any more: others are to lead."""
+        """Report an offline log directory, so that other brokers become leaders."""
         self._offline = (*self._offline, directory)
         if not self._serving.done():
-            self._serving.set_exception(StartupError("The disk failed while the node started; it is offline"))
+            self._serving.set_exception(StartupError("The disk failed during startup; the node is offline"))
             self._serving.exception()
         self._wake()
 
     def read_only_changed(self, read_only: bool) -> None:
-        """The disk takes no more writes, or takes them again: the controller hears of it now."""
+        """Report to the controller that the disk rejects writes, or accepts them again."""
         self._read_only = read_only
         self._wake()
 
     def image_changed(self, delta: "Delta", image: "Image") -> None:
         own = self._identity.node_id
         waits_to_serve = self._fenced and self._ready and image.offset >= self.broker_epoch != NOT_REGISTERED
-        # Somebody who wants to stop may do so once everybody has said that they know.
+        # A broker in controlled shutdown may stop when every broker has reported an image that shows it.
         leaving = any(
             node_id != own
             and (broker := image.brokers.get(node_id)) is not None
@@ -184,23 +187,23 @@ class Lifecycle:
         if waits_to_serve or leaving:
             self._wake()
 
-    # -- what is said to the controller ----------------------------------------------------
+    # -- requests to the controller --------------------------------------------------------
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 if self.broker_epoch == NOT_REGISTERED:
                     pause = await self._register()
                 else:
-                    pause = await self._beat()
+                    pause = await self._send_heartbeat()
                 self._answered_at = self._clock.monotonic()
             except PeerUnavailable as problem:
-                log.debug("no controller has answered: %s", problem)
+                log.debug("cannot reach a controller: %s", problem)
                 pause = RETRY_S
             except Exception:
-                log.exception("a heartbeat failed; there will be others")
+                log.exception("a heartbeat failed and is retried")
                 pause = RETRY_S
-            await self._rest(pause)
+            await self._sleep(pause)
 
     async def _register(self) -> float:
         answer = await self._channel.ask(
@@ -213,17 +216,17 @@ class Lifecycle:
             log.debug("registered with broker epoch %d", self.broker_epoch)
             _done(self._registered)
             return 0.0
-        if code in _HOPELESS:
-            problem = f"The cluster refuses node {self._identity.node_id}: {_HOPELESS[code]}"
+        if code in _REJECTIONS:
+            problem = f"The cluster rejects node {self._identity.node_id}: {_REJECTIONS[code]}"
             log.error(problem)
             if not self._registered.done():
                 self._registered.set_exception(StartupError(problem))
             return ASK_S_MAX
         if code == DuplicateBrokerRegistration.code:
-            log.warning("another process is registered as node %d; trying again", self._identity.node_id)
+            log.warning("another process is registered as node %d; retrying", self._identity.node_id)
         return RETRY_S
 
-    async def _beat(self) -> float:
+    async def _send_heartbeat(self) -> float:
         answer = await self._channel.ask(ApiKey.BROKER_HEARTBEAT, self._heartbeat(), timeout_s=ASK_S_MAX)
         code = int(answer.error_code)
         if code in (StaleBrokerEpoch.code, BrokerIdNotRegistered.code):
@@ -241,23 +244,23 @@ class Lifecycle:
         self._fenced = answer.is_fenced
         if not self._fenced:
             _done(self._serving)
-            if not self._told_controller and not self._leaving:
-                await self._tell_controller()
+            if not self._controller_registered and not self._leaving:
+                await self._register_controller()
         if answer.should_shut_down:
             _done(self._may_stop)
         if self._leaving:
-            # What was asked for with the first has happened by the second, more often than not.
-            first, self._asked_to_leave = not self._asked_to_leave, True
+            # By the second heartbeat the shutdown requested with the first is usually granted.
+            first, self._requested_shutdown = not self._requested_shutdown, True
             return 0.0 if first else SOON_S
         waits = self._fenced and self._wants_to_serve
         return SOON_S if waits else self._current_settings().integer("broker.heartbeat.interval.ms") / 1000
 
-    async def _tell_controller(self) -> None:
-        """Say once that this process is a controller too: people and tools are shown it, and nothing waits for it."""
+    async def _register_controller(self) -> None:
+        """Register this process as a controller once; the registration is only informational."""
         answer = await self._channel.ask(
             ApiKey.CONTROLLER_REGISTRATION, _controller_registration(self._identity), timeout_s=ASK_S_MAX
         )
-        self._told_controller = int(answer.error_code) == 0
+        self._controller_registered = int(answer.error_code) == 0
 
     @property
     def _wants_to_serve(self) -> bool:
@@ -273,7 +276,7 @@ class Lifecycle:
             want_fence=not self._wants_to_serve and not self._leaving,
             want_shut_down=self._leaving,
             offline_log_dirs=self._offline,
-            # Kafka's word for folders that get no new replicas. The controller takes it for read-only.
+            # Kafka's name for folders that get no new replicas. The controller treats it as read-only.
             cordoned_log_dirs=self._identity.log_dirs if self._read_only else (),
         )
 
@@ -285,7 +288,7 @@ class Lifecycle:
         if self._alarm is not None:
             _done(self._alarm)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         if not self._awake and seconds > 0:
             self._alarm = alarm = asyncio.get_running_loop().create_future()
             timer = self._clock.call_later(seconds, lambda: _done(alarm))
@@ -298,10 +301,10 @@ class Lifecycle:
             await asyncio.sleep(0)
         self._awake = False
 
-    async def _in_time(self, future: "asyncio.Future[None]", seconds: float, otherwise: str) -> None:
+    async def _in_time(self, future: "asyncio.Future[None]", seconds: float, problem: str, advice: str = "") -> None:
         def over() -> None:
             if not future.done():
-                future.set_exception(StartupError(f"Within {seconds:g} s {otherwise}"))
+                future.set_exception(StartupError(f"{problem} within {seconds:g} s{advice}"))
 
         timer: Timer = self._clock.call_later(seconds, over)
         try:

@@ -1,7 +1,7 @@
-"""Hands out producer ids, each one once in the life of the cluster.
+"""The allocation of producer ids, each of which is used once in the life of the cluster.
 
-A node takes ids in blocks from the active controller, before the first id of a block is used. What a node has not
-handed out when it stops is lost, which is cheap: there are 2^63 of them. Goes to controller/producer_ids.py through
+A node gets ids in blocks from the active controller, before it uses the first id of a block. Unused ids of a
+stopped node are lost, which is acceptable: there are 2^63 of them. Calls controller/producer_ids.py through
 client/channel.py. Refuses: RequestTimedOut when no controller answers, and what the controller refuses.
 """
 
@@ -18,7 +18,7 @@ ASK_S_MAX: Final = 10.0
 
 
 class ProducerIds:
-    """This node's share of the ids; asks the controller for a block when it has none left."""
+    """This node's block of ids; requests a new block from the controller when it is used up."""
 
     def __init__(self, channel: ControllerChannel, node_id: NodeId, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
@@ -29,10 +29,10 @@ class ProducerIds:
         self._taking_block = asyncio.Lock()
 
     async def take(self) -> ProducerId:
-        """Return an id that nobody else has or will get."""
+        """Return an id that is used nowhere else."""
         while self._next == self._end:
             async with self._taking_block:
-                # Another request may have brought the block while this one waited its turn.
+                # Another request may have fetched a block while this one waited for the lock.
                 if self._next == self._end:
                     await self._take_block()
         taken = ProducerId(self._next)
@@ -48,10 +48,10 @@ class ProducerIds:
         try:
             answer = await self._channel.ask(ApiKey.ALLOCATE_PRODUCER_IDS, request, timeout_s=ASK_S_MAX)
         except PeerUnavailable as problem:
-            raise RequestTimedOut(f"No controller has given out producer ids: {problem}") from problem
+            raise RequestTimedOut(f"No controller has allocated producer ids: {problem}") from problem
         if int(answer.error_code) == UnknownProducerId.code:
-            raise UnknownProducerId("All producer ids have been given out.")
+            raise UnknownProducerId("All producer ids have been allocated.")
         if int(answer.error_code) != NO_ERROR:
-            raise RequestTimedOut(f"The controller gives out no producer ids now: {answer.error_code.name}")
+            raise RequestTimedOut(f"The controller cannot allocate producer ids: {answer.error_code.name}")
         self._next = answer.producer_id_start
         self._end = answer.producer_id_start + answer.producer_id_len

@@ -1,1 +1,1 @@
-"""The cluster's metadata: records in a replicated log, and the image they add up to."""
+"""The cluster's metadata: records in a replicated log, and the image that they produce."""

@@ -1,7 +1,7 @@
-"""What is committed becomes images: this node's own commits as they were made, everything else from the log.
+"""The application of committed records to images: this node's own commits directly, all others from the log.
 
-Owns the published image, the commits that wait, and the checkpoints. Driven by `quorum.py` when the high
-watermark moves or a leader's snapshot was loaded. Goes to `replay.py`, `publisher.py` and `checkpointer.py`.
+Owns the published image, pending commits and checkpoints. Called by `quorum.py` when the high
+watermark advances or a leader's snapshot was loaded. Calls `replay.py`, `publisher.py` and `checkpointer.py`.
 Refuses: Corruption.
 """
 
@@ -27,7 +27,7 @@ from penstock.storage.log import Log
 
 @dataclass(slots=True)
 class Pending:
-    """A commit that is written but not yet committed."""
+    """Records that are written but not yet committed."""
 
     last_offset: Offset
     delta: Delta
@@ -56,16 +56,16 @@ class Applier:
         self._settings = settings
         self._on_dropped = on_dropped
         self._newest = newest
-        self._present = newest or NOTHING
-        """The newest image that is applied, or, before the first, the one to begin from."""
-        self._keeper: Checkpointer | None = None
+        self._current = newest or NOTHING
+        """The newest applied image or, before the first, the checkpoint to start from."""
+        self._checkpointer: Checkpointer | None = None
 
     @property
     def image(self) -> Image:
         return self.publisher.image
 
     def apply(self, mark: Offset) -> None:
-        """Publish what is below the mark."""
+        """Publish everything below the mark."""
         while self.pending and self.pending[0].last_offset < mark:
             pending = self.pending.popleft()
             self._publish(pending.delta, Snapshot(pending.image, pending.timestamp), pending.size)
@@ -73,16 +73,16 @@ class Applier:
                 pending.done.set_result(None)
         if self.pending:
             return
-        # The checkpoint alone is the first image when nothing stands behind it.
+        # The checkpoint alone is the first image when the log has nothing after it.
         is_first = self.image is EMPTY
-        if self._present.image.offset + 1 < mark or (is_first and 0 < self._present.image.offset + 1 == mark):
-            for step in replay(self._log, self._present, mark, is_first=is_first):
+        if self._current.image.offset + 1 < mark or (is_first and 0 < self._current.image.offset + 1 == mark):
+            for step in replay(self._log, self._current, mark, is_first=is_first):
                 self._publish(step.delta, Snapshot(step.image, step.timestamp), step.size)
 
     def replace(self, snapshot: Snapshot) -> None:
-        """Publish a leader's snapshot, behind which the log begins anew."""
+        """Publish a leader's snapshot, after which the log restarts."""
         self.stop()
-        self._newest, self._keeper = snapshot, None
+        self._newest, self._checkpointer = snapshot, None
         before = self.image
         whole = before is EMPTY
         self._publish(Delta.whole(snapshot.image) if whole else difference(before, snapshot.image), snapshot, 0)
@@ -95,20 +95,20 @@ class Applier:
 
     def stop(self) -> None:
         """Write no more checkpoints."""
-        if self._keeper is not None:
-            self._keeper.stop()
+        if self._checkpointer is not None:
+            self._checkpointer.stop()
 
     def close(self) -> None:
-        """Write no more checkpoints, and tell nobody of what is still to come."""
+        """Write no more checkpoints and notify no more subscribers."""
         self.stop()
-        self.publisher.dismiss()
+        self.publisher.drop_subscribers()
 
     def _publish(self, delta: Delta, snapshot: Snapshot, size: int) -> None:
         image = snapshot.image
-        self._present = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))
+        self._current = snapshot = snapshot._replace(voters=self._book.at(image.offset + 1))
         self.publisher.publish(delta, image)
-        if self._keeper is None:
-            self._keeper = Checkpointer(
+        if self._checkpointer is None:
+            self._checkpointer = Checkpointer(
                 clock=self._clock,
                 log=self._log,
                 newest=self._newest,
@@ -116,4 +116,4 @@ class Applier:
                 interval_ms=self._settings.integer("metadata.log.max.snapshot.interval.ms"),
                 on_dropped=self._on_dropped,
             )
-        self._keeper.note(snapshot, size=size)
+        self._checkpointer.note(snapshot, size=size)

@@ -1,9 +1,9 @@
-"""When a checkpoint is due, writing it while the node works, and dropping what it makes superfluous.
+"""Checkpoints of the metadata: decides when one is due, writes it in slices, and deletes what it replaces.
 
-Called by `quorum.py` for every image it publishes; goes to `snapshot.py` and to the log.
-The newest two checkpoints stay, and the log from the older of them on, so that rot in
-the newest costs a longer replay and nothing else. A checkpoint that cannot be written is
-left out with a warning: the log still has everything.
+Called by `quorum.py` for every published image; calls `snapshot.py` and the log.
+The newest two checkpoints are kept, and the log from the older of them on, so that corruption of
+the newest costs only a longer replay. A checkpoint that cannot be written is
+skipped with a warning: the log still has everything.
 """
 
 import logging
@@ -23,10 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 def load_newest(disk: Disk, folder: str, *, log_start: int) -> Snapshot | None:
-    """Return the newest checkpoint that is whole, or None if the log begins at the beginning.
+    """Return the newest intact checkpoint, or None if the log begins at offset 0.
 
-    Rotten ones are set aside under another name. StartupError if the log does not reach
-    back to the newest whole one.
+    Corrupt ones are set aside under another name. Raises StartupError if the log begins after the end of the
+    newest intact one.
     """
     newest: Snapshot | None = None
     for name in reversed(disk.list(folder)):
@@ -36,13 +36,13 @@ def load_newest(disk: Disk, folder: str, *, log_start: int) -> Snapshot | None:
             try:
                 newest = load(disk, folder, name)
             except Corruption as problem:
-                logger.error("A checkpoint of the metadata is set aside: %s", problem)
+                logger.error("set aside a corrupt checkpoint of the metadata: %s", problem)
                 disk.rename(f"{folder}/{name}", f"{folder}/{name}{CORRUPT_SUFFIX}")
     reach = 0 if newest is None else newest.image.offset + 1
     if reach < log_start:
         raise StartupError(
-            f"The metadata in {folder} is incomplete: its log begins at offset {log_start} and no whole "
-            f"checkpoint reaches that far. Put the folder back from a copy or another voter."
+            f"The metadata in {folder} is incomplete: its log begins at offset {log_start} and no intact "
+            f"checkpoint reaches that far. Restore the folder from a backup or from another voter."
         )
     return newest
 
@@ -65,21 +65,21 @@ class Checkpointer:
         self._bytes_between = bytes_between
         self._interval_s = interval_ms / 1000
         self._on_dropped = on_dropped
-        self._present: Snapshot | None = None
+        self._current: Snapshot | None = None
         self._bytes_since = 0
         self._writer: SnapshotWriter | None = None
         self._timer: Timer | None = None
         self._set_timer()
 
     def note(self, snapshot: Snapshot, *, size: int) -> None:
-        """Take note of a published image and of the bytes of records that led to it."""
-        self._present = snapshot
+        """Record a published image and the size of its records."""
+        self._current = snapshot
         self._bytes_since += size
         if self._bytes_since >= self._bytes_between:
             self._begin()
 
     def stop(self) -> None:
-        """Write no more; a checkpoint under way is given up."""
+        """Write no more; abandon a checkpoint in progress."""
         self._writer = None
         if self._timer is not None:
             self._timer.cancel()
@@ -87,29 +87,29 @@ class Checkpointer:
 
     def _set_timer(self) -> None:
         if self._interval_s > 0:
-            self._timer = self._clock.call_later(self._interval_s, self._interval_over)
+            self._timer = self._clock.call_later(self._interval_s, self._interval_elapsed)
 
-    def _interval_over(self) -> None:
+    def _interval_elapsed(self) -> None:
         self._set_timer()
         if self._bytes_since:
             self._begin()
 
     def _begin(self) -> None:
-        if self._writer is not None or self._present is None or self._log.directory.failure is not None:
+        if self._writer is not None or self._current is None or self._log.directory.failure is not None:
             return
         self._bytes_since = 0
-        snapshot = self._present
+        snapshot = self._current
         try:
-            # What comes after the checkpoint goes to another file, so that one day this one can go.
+            # Records after the checkpoint go to a new segment, so that the current one can be deleted later.
             covering = self._log.directory.covering
             covering(self._log.roll)
             self._writer = covering(lambda: SnapshotWriter(self._disk, self._log.folder, snapshot))
         except (OSError, StorageError) as error:
             self._give_up(error)
             return
-        self._clock.call_later(0.0, lambda: self._write_on(snapshot))
+        self._clock.call_later(0.0, lambda: self._write_next(snapshot))
 
-    def _write_on(self, snapshot: Snapshot) -> None:
+    def _write_next(self, snapshot: Snapshot) -> None:
         writer = self._writer
         if writer is None:
             return
@@ -119,7 +119,7 @@ class Checkpointer:
             self._give_up(error)
             return
         if more:
-            self._clock.call_later(0.0, lambda: self._write_on(snapshot))
+            self._clock.call_later(0.0, lambda: self._write_next(snapshot))
         else:
             writer.finish(lambda error: self._finished(snapshot.image, error))
 
@@ -135,7 +135,7 @@ class Checkpointer:
             self._drop_before(before)
 
     def _drop_before(self, kept: Image) -> None:
-        """Drop the log up to a checkpoint that stays, and the checkpoints before that one."""
+        """Delete the log up to a checkpoint that is kept, and the checkpoints before it."""
         end = end_of(kept)
         log = self._log
         try:
@@ -146,9 +146,9 @@ class Checkpointer:
                 if parse_name(name) is not None and name < file_name(kept):
                     self._disk.remove(f"{log.folder}/{name}")
         except (OSError, StorageError) as error:
-            logger.warning("Old metadata in %s could not be removed: %s", log.folder, error)
+            logger.warning("cannot remove old metadata in %s: %s", log.folder, error)
         self._on_dropped(end)
 
     def _give_up(self, error: Exception) -> None:
         self._writer = None
-        logger.warning("A checkpoint of the metadata could not be written to %s: %s", self._log.folder, error)
+        logger.warning("cannot write a checkpoint of the metadata to %s: %s", self._log.folder, error)

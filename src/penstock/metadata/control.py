@@ -1,7 +1,7 @@
-"""The control records of the metadata log and of checkpoints, in Kafka's bytes.
+"""The control records of the metadata log and of checkpoints, in Kafka's encoding.
 
-The key says the type; the value is a flexible struct that repeats its own version.
-Uses `fields.py`. Refuses a key that is no control key: Corruption.
+The key contains the type; the value is a flexible struct that repeats its version.
+Uses `fields.py`. Refuses a key that is not a control key: Corruption.
 """
 
 from collections.abc import Iterable
@@ -113,7 +113,7 @@ def leader_change(change: LeaderChange, *, timestamp: int) -> Record:
 
 
 def snapshot_header(*, timestamp: int) -> Record:
-    """The first record of a checkpoint; the timestamp is that of the last log record in it."""
+    """Return the first record of a checkpoint; the timestamp is that of the last log record in it."""
     return _record(
         SNAPSHOT_HEADER, _SNAPSHOT_HEADER, _SnapshotHeader(last_contained_log_timestamp=timestamp), timestamp
     )
@@ -136,7 +136,7 @@ def voters(voter_set: VoterSet, *, timestamp: int) -> Record:
 
 
 def read_voters(record: Record) -> VoterSet:
-    """The voters that a record of that type names."""
+    """Return the voters of a KRaftVoters record."""
     message: _Voters = _KRAFT_VOTERS.read(Reader(record.value or b""))
     return tuple(
         Voter(
@@ -149,7 +149,7 @@ def read_voters(record: Record) -> VoterSet:
 
 
 def voters_in(records: Iterable[Record]) -> VoterSet | None:
-    """The last set of voters in a control batch, None if it brings none."""
+    """Return the last set of voters in a control batch, None if it has none."""
     found = [record for record in records if control_type(record) == KRAFT_VOTERS]
     return read_voters(found[-1]) if found else None
 
@@ -161,7 +161,7 @@ def _record(control_type: int, layout: Layout, message: object, timestamp: int) 
 
 
 def control_type(record: Record) -> int:
-    """Which kind of control record this is."""
+    """Return the type of a control record."""
     try:
         version, kind = _KEY.unpack_from(record.key or b"")
     except error as problem:
@@ -172,6 +172,6 @@ def control_type(record: Record) -> int:
 
 
 def header_timestamp(record: Record) -> int:
-    """The time of the last log record that a checkpoint contains."""
+    """Return the timestamp of the last log record that a checkpoint contains."""
     header: _SnapshotHeader = _SNAPSHOT_HEADER.read(Reader(record.value or b""))
     return header.last_contained_log_timestamp

@@ -1,9 +1,9 @@
-"""What committed records change: from one image to the next.
+"""The changes from one image to the next, computed from committed records.
 
 `Builder` replays records over an image and copies a map only when something in it
-changes, so one topic among thousands costs one copy of the topic map, not of the topics.
-`Delta` says what differs. Used live and on replay alike. Refuses records that do not
-fit the image they follow: Corruption.
+changes, so a change of one topic copies the topic map, not the topics.
+`Delta` lists the differences. Used live and in replay. Refuses records that are
+inconsistent with the image: Corruption.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,10 +45,10 @@ from penstock.quotas.entity import Entity, entity_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """How an image differs from the one before it.
+    """The differences between an image and the previous one.
 
-    A topic deleted and made again under its name is in both lists, under two ids.
-    `partitions_changed` names the new and changed partitions of created and changed topics.
+    A topic that is deleted and created again with the same name is in both lists, with two ids.
+    `partitions_changed` has the new and changed partitions of created and changed topics.
     """
 
     before: Image
@@ -63,7 +63,7 @@ class Delta:
 
     @staticmethod
     def whole(image: Image) -> "Delta":
-        """The delta that leads from nothing to the image, for a subscriber that comes late."""
+        """Return the delta from the empty image, for a subscriber that subscribes late."""
         return Delta(
             before=EMPTY,
             topics_created=tuple(image.topics.values()),
@@ -78,7 +78,7 @@ class Delta:
 def apply(
     image: Image, records: Iterable[MetadataRecord], *, offset: Offset, epoch: LeaderEpoch
 ) -> tuple[Delta, Image]:
-    """Return what the records change, and the image after them."""
+    """Return the changes of the records, and the image after them."""
     builder = Builder(image)
     for record in records:
         builder.replay(record)
@@ -86,7 +86,7 @@ def apply(
 
 
 class Builder:
-    """An image under change. Used once: replay records, then build."""
+    """An image being changed. Used once: replay records, then build."""
 
     def __init__(self, image: Image) -> None:
         self._before = image
@@ -142,12 +142,12 @@ class Builder:
             read_only=broker.read_only if record.read_only == 0 else record.read_only > 0,
         )
 
-    def make_topic(self, record: TopicRecord) -> None:
+    def create_topic(self, record: TopicRecord) -> None:
         name = TopicName(record.name)
         if self._topic_named(name) is not None:
-            raise Corruption(f"topic {name} is made although it exists")
+            raise Corruption(f"topic {name} is created but already exists")
         if record.topic_id in self._before.topics_by_id or record.topic_id in self._topics:
-            raise Corruption(f"topic {name} is made with an id that was given before, {record.topic_id}")
+            raise Corruption(f"topic {name} is created with an id that is already in use, {record.topic_id}")
         self._topics[record.topic_id] = TopicImage(name=name, id=record.topic_id)
         self._names[name] = record.topic_id
         self._partitions[record.topic_id] = []
@@ -186,7 +186,7 @@ class Builder:
         names_leader = record.leader != NO_CHANGE
         partitions[record.partition_id] = PartitionImage(
             leader=NodeId(record.leader) if names_leader else partition.leader,
-            # A record that names a leader opens a new leader epoch, even if the leader is the same.
+            # A record with a leader begins a new leader epoch, even if the leader is the same.
             leader_epoch=LeaderEpoch(partition.leader_epoch + 1) if names_leader else partition.leader_epoch,
             replicas=_nodes_or(record.replicas, partition.replicas),
             isr=_nodes_or(record.isr, partition.isr),
@@ -240,12 +240,12 @@ class Builder:
     def set_next_producer_id(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self._next_producer_id:
             raise Corruption(
-                f"the next producer id goes back from {self._next_producer_id} to {record.next_producer_id}"
+                f"the next producer id decreases from {self._next_producer_id} to {record.next_producer_id}"
             )
         self._next_producer_id = ProducerId(record.next_producer_id)
 
     def build(self, *, offset: Offset, epoch: LeaderEpoch) -> tuple[Delta, Image]:
-        """Return what the replayed records changed, and the image after them."""
+        """Return the changes of the replayed records, and the image after them."""
         before = self._before
         now = {
             topic_id: replace(topic, partitions=tuple(self._partitions[topic_id]))
@@ -257,11 +257,11 @@ class Builder:
                 {topic.name: topic for topic in now.values()}, before.topics, lambda topic: topic.name
             ),
             topics_by_id=self._topic_map(now, before.topics_by_id, lambda topic: topic.id),
-            brokers=_merged(before.brokers, self._brokers, gone=lambda broker: broker is None),
-            controllers=_merged(before.controllers, self._controllers, gone=lambda _: False),
-            configs=_merged(before.configs, self._configs, gone=lambda values: not values),
-            features=_merged(before.features, self._features, gone=lambda level: level == 0),
-            quotas=_merged(before.quotas, self._quotas, gone=lambda values: not values),
+            brokers=_merged(before.brokers, self._brokers, is_removed=lambda broker: broker is None),
+            controllers=_merged(before.controllers, self._controllers, is_removed=lambda _: False),
+            configs=_merged(before.configs, self._configs, is_removed=lambda values: not values),
+            features=_merged(before.features, self._features, is_removed=lambda level: level == 0),
+            quotas=_merged(before.quotas, self._quotas, is_removed=lambda values: not values),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,
@@ -314,7 +314,7 @@ class Builder:
         return topic
 
     def _open_partitions(self, topic_id: UUID) -> list[PartitionImage]:
-        """The topic's partitions as a list under change."""
+        """Return a mutable list of the topic's partitions."""
         partitions = self._partitions.get(topic_id)
         if partitions is None:
             topic = self._topic(topic_id)
@@ -325,12 +325,14 @@ class Builder:
         return partitions
 
 
-def _merged(before: Mapping[Any, Any], changed: Mapping[Any, Any], *, gone: Callable[[Any], bool]) -> Mapping[Any, Any]:
+def _merged(
+    before: Mapping[Any, Any], changed: Mapping[Any, Any], *, is_removed: Callable[[Any], bool]
+) -> Mapping[Any, Any]:
     if not changed:
         return before
     merged = {**before, **changed}
     for key, value in changed.items():
-        if gone(value):
+        if is_removed(value):
             del merged[key]
     return merged
 
@@ -348,7 +350,7 @@ _REPLAY: dict[type[MetadataRecord], Callable[[Builder, Any], None]] = {
     UnregisterBrokerRecord: Builder.unregister_broker,
     RegisterControllerRecord: Builder.register_controller,
     BrokerRegistrationChangeRecord: Builder.change_broker,
-    TopicRecord: Builder.make_topic,
+    TopicRecord: Builder.create_topic,
     PartitionRecord: Builder.put_partition,
     PartitionChangeRecord: Builder.change_partition,
     RemoveTopicRecord: Builder.remove_topic,

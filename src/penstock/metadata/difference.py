@@ -1,4 +1,4 @@
-"""How two images differ, when nobody has seen the records in between: after a snapshot of the leader was loaded.
+"""The differences between two images, computed without the records in between: after loading a leader's snapshot.
 
 Pure. Refuses nothing.
 """
@@ -11,7 +11,7 @@ from penstock.metadata.image import Image, TopicImage
 
 
 def difference(before: Image, after: Image) -> Delta:
-    """The delta that leads from one image to a later one."""
+    """Return the delta from one image to a later one."""
     created = tuple(topic for topic in after.topics_by_id.values() if topic.id not in before.topics_by_id)
     deleted = tuple(topic for topic in before.topics_by_id.values() if topic.id not in after.topics_by_id)
     partitions = {topic.id: frozenset(range(len(topic.partitions))) for topic in created}

@@ -1,4 +1,4 @@
-"""What this node says of itself to the other nodes of the quorum. A value."""
+"""The identity of this node in messages to the other nodes of the quorum. A value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +14,6 @@ class NodeIdentity:
     node_id: NodeId
     directory_id: UUID
     endpoints: Callable[[], tuple[VoterEndpoint, ...]]
-    """Where this node listens; known once its ports are bound."""
+    """Where this node listens; known when its ports are bound."""
     fetch_bytes_max: int
     fetch_wait_ms: int

@@ -1,7 +1,7 @@
-"""The cluster's metadata at one offset: immutable, shared by every reader.
+"""The cluster's metadata at one offset: immutable, shared by all readers.
 
-A new image comes only from `delta.py` and shares with the old one all that did not
-change. Whoever needs a steady view keeps the image it took. Refuses nothing.
+Only `delta.py` creates new images, which share everything unchanged with the old one.
+A reader that needs a consistent view keeps its image. Refuses nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 class ConfigResource(NamedTuple):
-    """What a config belongs to: one of the types above; a BROKER named "" is the cluster-wide default."""
+    """The resource of a config, of one of the types above; a BROKER named "" is the cluster-wide default."""
 
     type: int
     name: str
@@ -33,7 +33,7 @@ class ConfigResource(NamedTuple):
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""The leader came by an unclean election, and not every replica has joined it since."""
+"""The leader was elected uncleanly, and not every replica has rejoined the ISR since."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class PartitionImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicImage:
-    """A topic; the index of a partition is its place in `partitions`."""
+    """A topic; the index of a partition is its position in `partitions`."""
 
     name: TopicName
     id: UUID
@@ -72,7 +72,7 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
     read_only: bool = False
-    """Its disk is full or refuses writes: it can serve reads, and neither lead nor be in sync if another can."""
+    """Its disk is full or read-only: it serves reads, but does not lead or join an ISR if another broker can."""
 
     def end_point(self, listener: str) -> BrokerEndpoint | None:
         return next((end_point for end_point in self.end_points if end_point.name == listener), None)
@@ -88,7 +88,7 @@ class ControllerImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """Everything that is committed up to and with `offset`; -1 when nothing is."""
+    """Everything committed up to and including `offset`; -1 if nothing is."""
 
     topics: Mapping[TopicName, TopicImage] = field(default_factory=lambda: _NONE)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=lambda: _NONE)
@@ -102,21 +102,21 @@ class Image:
     epoch: LeaderEpoch = NO_EPOCH
 
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
-        """The settings given to a resource; none of the defaults."""
+        """Return the settings of a resource, without defaults."""
         return self.configs.get(resource, _NONE)
 
     def topic_config(self, name: TopicName) -> Mapping[str, str]:
         return self.configs.get(ConfigResource(TOPIC, name), _NONE)
 
     def partition(self, name: TopicName, index: int) -> PartitionImage | None:
-        """The partition, or None if there is no such topic or no such index."""
+        """Return the partition, or None if the topic or the index does not exist."""
         topic = self.topics.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def live_brokers(self) -> Iterator[BrokerImage]:
-        """Brokers that may lead and be given replicas."""
+        """Yield the brokers that may lead partitions and receive replicas."""
         return (broker for broker in self.brokers.values() if not broker.fenced)
 
 

@@ -1,8 +1,8 @@
-"""Carries the core's messages to the other nodes, and theirs to the core.
+"""The exchange of messages between the Raft core and the other nodes.
 
-A request of the core becomes a question to a peer, whose answer is a message again; a request of a peer waits here for
-the core's answer, a fetch perhaps for long. What breaks on the way is told to the core only as far as it is news: a
-process that is gone, a fetch that nobody will answer. Goes to `voter_wire.py` and `client/peers.py`. Refuses nothing.
+A request of the core is sent to a peer, whose response is a message for the core; a request of a peer waits here for
+the core's response, a fetch perhaps for long. Failures are reported to the core only if they matter: an exited
+process, or a fetch that will not be answered. Calls `voter_wire.py` and `client/peers.py`. Refuses nothing.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from penstock.model.errors import Corruption, NotController
 from penstock.model.ids import NodeId
 from penstock.ports.network import FileSlice
 from penstock.raft.core import Core
-from penstock.raft.events import Event, PeerLost, Received, Send, Unanswered
+from penstock.raft.events import Event, FetchFailed, PeerLost, Received, Send
 from penstock.raft.messages import (
     BeginQuorumEpochResponse,
     FetchError,
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 FetchDone = Callable[[FetchResponse, FileSlice | None], None]
 Answer = TypeVar("Answer", VoteResponse, BeginQuorumEpochResponse)
 FETCHES = "quorum-fetch"
-"""Fetches wait at the leader, so that nothing else may be behind them."""
+"""The purpose of fetches, which wait at the leader and must not delay other requests on their connection."""
 OTHERS = "quorum"
 
 
@@ -45,7 +45,7 @@ class Messenger:
         peers: Peers | None,
         book: VoterRegistry,
         core: Core,
-        hear: Callable[[Event], None],
+        submit: Callable[[Event], None],
         read: Callable[[int], FileSlice | None],
         timeout_s: float,
     ) -> None:
@@ -53,20 +53,20 @@ class Messenger:
         self._peers = peers
         self._book = book
         self._core = core
-        self._hear = hear
+        self._submit = submit
         self._read = read
         self._timeout_s = timeout_s
-        # In the order in which they were begun, so that a simulated end is the same every time.
-        self._asking: dict[asyncio.Task[None], None] = {}
+        # In the order of their start, so that a simulated run is deterministic.
+        self._requests: dict[asyncio.Task[None], None] = {}
         self._waiting: dict[tuple[NodeId, type], deque[asyncio.Future[Any]]] = {}
         self._fetches: dict[NodeId, tuple[int, FetchDone]] = {}
         self._next_fetch_id = 0
         self._closed = False
 
-    # -- out -------------------------------------------------------------------------------
+    # -- outgoing --------------------------------------------------------------------------
 
     def send(self, send: Send) -> None:
-        """Bring a message on its way: an answer to whoever waits for it, a request to its peer."""
+        """Send a message: a response to the waiting peer, a request over the network."""
         message = send.message
         if isinstance(message, FetchResponse):
             self._answer_fetch(send.to, message, None if send.read_from is None else self._read(send.read_from))
@@ -77,17 +77,17 @@ class Messenger:
                 if not answer.done():
                     answer.set_result(message)
         else:
-            task = asyncio.get_running_loop().create_task(self._ask(send.to, message))
-            self._asking[task] = None
-            task.add_done_callback(self._forget)
+            task = asyncio.get_running_loop().create_task(self._request(send.to, message))
+            self._requests[task] = None
+            task.add_done_callback(self._request_done)
 
-    def _forget(self, task: "asyncio.Task[None]") -> None:
-        self._asking.pop(task, None)
+    def _request_done(self, task: "asyncio.Task[None]") -> None:
+        self._requests.pop(task, None)
 
-    async def _ask(self, to: NodeId, message: Message) -> None:
-        from penstock.metadata import voter_wire  # a node that is its own quorum does without the schemas
+    async def _request(self, to: NodeId, message: Message) -> None:
+        from penstock.metadata import voter_wire  # a single-node quorum does not need the schemas
 
-        assert self._peers is not None, "a quorum of one talks to nobody"
+        assert self._peers is not None, "a single-node quorum sends no messages"
         key, request = voter_wire.write_request(self._place, to, message)
         purpose = FETCHES if isinstance(message, FetchRequest) else OTHERS
         answer: Message | None = None
@@ -97,33 +97,33 @@ class Messenger:
                 self._book.hint(node, address)
             answer = voter_wire.read_answer(message, entity)
         except PeerGone:
-            self._hear(PeerLost(to))
+            self._submit(PeerLost(to))
         except PeerUnavailable as problem:
-            logger.debug("node %d does not answer: %s", to, problem)
+            logger.debug("cannot reach node %d: %s", to, problem)
         except Corruption as problem:
-            logger.warning("an answer of node %d is dropped: %s", to, problem)
+            logger.warning("dropped a response of node %d: %s", to, problem)
         if answer is not None:
-            self._hear(Received(to, answer))
+            self._submit(Received(to, answer))
         elif isinstance(message, FetchRequest):
-            self._hear(Unanswered(message.request_id))
+            self._submit(FetchFailed(message.request_id))
 
     async def sent(self) -> None:
-        """Wait until everything that is on its way has been answered, or never will be."""
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        """Wait until all requests in flight are answered or have failed."""
+        await asyncio.gather(*self._requests, return_exceptions=True)
 
-    # -- in --------------------------------------------------------------------------------
+    # -- incoming --------------------------------------------------------------------------
 
     async def ask_core(self, source: NodeId, request: Message, answer: type[Answer]) -> Answer:
-        """Hand a peer's request to the core and return its answer."""
+        """Submit a peer's request to the core and return its response."""
         if self._closed:
             raise NotController
         waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault((source, answer), deque()).append(waiter)
-        self._hear(Received(source, request))
+        self._submit(Received(source, request))
         return await waiter
 
     def hear_fetch(self, source: NodeId, make: Callable[[int], FetchRequest], done: FetchDone) -> None:
-        """Hand a peer's fetch to the core; `done` is called with the answer, now or later."""
+        """Submit a peer's fetch to the core; `done` is called with the response, now or later."""
         self._next_fetch_id += 1
         if self._closed:
             done(self._not_leader(self._next_fetch_id), None)
@@ -131,9 +131,9 @@ class Messenger:
         before = self._fetches.pop(source, None)
         self._fetches[source] = (self._next_fetch_id, done)
         if before is not None:
-            # Its asker has given it up, or it would not ask again.
+            # The peer has abandoned its previous fetch, since it sends another one.
             before[1](self._not_leader(before[0]), None)
-        self._hear(Received(source, make(self._next_fetch_id)))
+        self._submit(Received(source, make(self._next_fetch_id)))
 
     def _answer_fetch(self, to: NodeId, response: FetchResponse, records: FileSlice | None) -> None:
         waiting = self._fetches.get(to)
@@ -142,7 +142,7 @@ class Messenger:
             waiting[1](response, records)
 
     def refuse_fetches(self) -> None:
-        """This node does not lead any more: whoever waits here for news must look elsewhere."""
+        """Fail all waiting fetches, because this node no longer leads."""
         fetches, self._fetches = self._fetches, {}
         for request_id, done in fetches.values():
             done(self._not_leader(request_id), None)
@@ -151,17 +151,17 @@ class Messenger:
         core = self._core
         return FetchResponse(
             epoch=core.epoch,
-            leader=core.leader_to_name,
+            leader=core.advertised_leader,
             request_id=request_id,
             error=FetchError.NOT_LEADER,
             high_watermark=core.high_watermark,
         )
 
     def close(self) -> None:
-        """Say no more, and refuse who still asks: a node whose log is offline must not be waited for."""
+        """Send nothing more and refuse requests: peers must not wait for a node whose log is offline."""
         self._closed = True
         self.refuse_fetches()
-        for task in list(self._asking):
+        for task in list(self._requests):
             task.cancel()
         for waiting in self._waiting.values():
             for waiter in waiting:
@@ -171,6 +171,6 @@ class Messenger:
 
 
 def endpoints_of(book: VoterRegistry, node: NodeId | None) -> list[tuple[int, tuple[str, int]]]:
-    """Where a node is, in the form that answers name leaders in."""
+    """Return the address of a node in the form that responses use for leaders."""
     address = None if node is None else book.address_of(node)
     return [] if address is None else [(cast(int, node), address)]

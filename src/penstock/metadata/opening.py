@@ -1,6 +1,6 @@
-"""What a node's metadata folder holds when the node starts: log, newest checkpoint, epoch and vote, voters.
+"""The opening of a node's metadata folder: log, newest checkpoint, epoch and vote, voters.
 
-Called by `quorum.py` once. Goes to `storage/log.py`, `checkpointer.py` and `quorum_state.py`.
+Called by `quorum.py` once. Calls `storage/log.py`, `checkpointer.py` and `quorum_state.py`.
 Refuses damage: Corruption, StorageError.
 """
 
@@ -37,7 +37,7 @@ from penstock.wire.records import decode_batch
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, PartitionIndex(0))
 METADATA_TOPIC_ID = TopicId(UUID(int=1))
 _BATCH_BYTES_MAX = 64 << 20
-"""Far above what one decision writes: a commit is one batch, however large."""
+"""Far larger than any commit, which is always a single batch."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def open_metadata(
     node_id: NodeId,
     directory_id: UUID,
 ) -> Opened:
-    """Read what is there, and make the core that goes on from it."""
+    """Read the folder, and create the core that continues from it."""
     folder = f"{data_folder}/{METADATA_PARTITION}"
     log = _open_log(disk, clock, folder, settings, directory)
     newest = load_newest(disk, folder, log_start=log.start_offset)
@@ -72,7 +72,7 @@ def open_metadata(
     core = Core(
         node_id=node_id,
         voters=history,
-        election=_read_election(disk, log.folder, shape, is_alone=history.present == {node_id}),
+        election=_read_election(disk, log.folder, shape, is_alone=history.current == {node_id}),
         log=shape,
         random=random,
         timing=_timing(settings),
@@ -93,14 +93,14 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
         METADATA_TOPIC_ID,
         _log_settings(settings),
         clock_wall_ms=clock.wall_ms,
-        # The log is short, and nothing in it may be rotten: it is read whole at every start.
+        # The log is short and must not be corrupt, so it is verified completely at every start.
         clean=False,
         directory=directory,
     )
     if log.damage is not None:
         raise StorageError(
-            f"{log.damage}. Put the missing files back, or, if other voters have the metadata, remove {folder}: "
-            "the node then gets it from them"
+            f"{log.damage}. Restore the missing files, or, if other voters have the metadata, delete {folder}: "
+            "the node then fetches it from them"
         )
     log.when_start_saved = partial(_save_start, log)
     log.has_reserve = True
@@ -108,7 +108,7 @@ def _open_log(disk: Disk, clock: Clock, folder: str, settings: BrokerSettings, d
 
 
 def _save_start(log: Log, done: Callable[[OSError | None], None]) -> None:
-    """Have the segment list say where the log begins: there is no other checkpoint of it."""
+    """Write the start of the log to the segment list, as no other file contains it."""
     first = log.bases[max(bisect_right(log.bases, log.start_offset) - 1, 0)]
     disk, is_listed = log.directory.disk, log.listed.exists
     try:
@@ -125,7 +125,7 @@ def _log_settings(settings: BrokerSettings) -> TopicSettings:
         segment_bytes=max(settings.integer("metadata.log.segment.bytes"), _BATCH_BYTES_MAX),
         segment_ms=settings.integer("metadata.log.segment.ms"),
         max_message_bytes=_BATCH_BYTES_MAX,
-        # What is committed is durable, whatever a broker's topics promise (a quorum of one included).
+        # Committed metadata is durable, whatever the broker's topics use, on a single-node quorum too.
         flush_mode="fsync",
         retention_ms=-1,
         retention_bytes=-1,
@@ -151,7 +151,7 @@ def _timing(settings: BrokerSettings) -> Timing:
 def _shape_of(log: Log, newest: Snapshot | None) -> LogShape:
     snapshot = NO_RECORDS if newest is None else end_of(newest.image)
     if snapshot.end_offset > log.end_offset:
-        logger.warning("%s ends before its newest checkpoint: it begins anew behind it", log.folder)
+        logger.warning("%s ends before its newest checkpoint and restarts after it", log.folder)
         log.truncate_fully_and_start_at(snapshot.end_offset)
     shape = LogShape(snapshot=snapshot)
     epochs = [(epoch, max(start, snapshot.end_offset)) for epoch, start in log.epochs.entries()]
@@ -178,16 +178,16 @@ def _read_voters(log: Log, newest: Snapshot | None, shape: LogShape, book: Voter
 
 
 def _read_election(disk: Disk, folder: str, shape: LogShape, *, is_alone: bool) -> ElectionState:
-    """What this node has promised. Alone, it has promised nobody anything, so the log's last epoch will do."""
+    """Return the persisted election state; a sole voter without it can use the log's last epoch."""
     try:
         election = quorum_state.read(disk, folder)
     except Corruption as problem:
         if not is_alone:
             raise
-        logger.error("The epoch is taken from the log: %s", problem)
+        logger.error("cannot read the election state, using the epoch of the log: %s", problem)
         election = None
     if election is None:
-        # With a log but without its promises it cannot know whom it has given its vote: as good as blank.
+        # A voter with a log but without its election state may have voted for anyone, so it counts as blank.
         return ElectionState(epoch=shape.last_epoch, blank=not is_alone)
     if election.epoch < shape.last_epoch:
         return ElectionState(epoch=shape.last_epoch, blank=election.blank)

@@ -1,8 +1,8 @@
-"""Hands each new image to everybody who asked, in the order they asked.
+"""The distribution of new images to subscribers, in the order of their subscription.
 
-Owns the present image. Called by `quorum.py` once records are committed. A subscriber's
-error is logged and stops neither the others nor the commit: the records are durable
-and cannot be taken back, so everybody must see them.
+Owns the current image. Called by `quorum.py` when records are committed. A subscriber's
+error is logged and affects neither the other subscribers nor the commit: the records are durable
+and cannot be undone, so every subscriber must see them.
 """
 
 import logging
@@ -22,23 +22,23 @@ class Publisher:
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell the subscriber of every change; first, of all there is already."""
+        """Notify the subscriber of every change, beginning with the whole current image."""
         self._subscribers.append(subscriber)
         if self.image is not EMPTY:
-            self._tell(subscriber, Delta.whole(self.image), self.image)
+            self._notify(subscriber, Delta.whole(self.image), self.image)
 
     def publish(self, delta: Delta, image: Image) -> None:
-        """Make the image the present one, then tell every subscriber."""
-        assert image.offset >= self.image.offset, "an image never goes back"
+        """Make the image the current one, then notify every subscriber."""
+        assert image.offset >= self.image.offset, "the offset of the image must not decrease"
         self.image = image
         for subscriber in self._subscribers:
-            self._tell(subscriber, delta, image)
+            self._notify(subscriber, delta, image)
 
-    def dismiss(self) -> None:
-        """Tell nobody any more: those who were told are about to end."""
+    def drop_subscribers(self) -> None:
+        """Drop all subscribers, which are about to stop."""
         self._subscribers = []
 
-    def _tell(self, subscriber: Subscriber, delta: Delta, image: Image) -> None:
+    def _notify(self, subscriber: Subscriber, delta: Delta, image: Image) -> None:
         try:
             subscriber(delta, image)
         except Exception:

@@ -1,9 +1,9 @@
-"""The driver of the metadata quorum: the core's effects on disk and wire, their news to the core.
+"""The driver of the metadata quorum: carries out the core's effects and passes events to it.
 
-`commit` writes one batch, steps the core, and returns once the batch is committed, applied and published; on the active
-controller alone. Everywhere else what is committed is replayed from the log. Goes to `raft/core.py`, `storage/log.py`,
-`messenger.py` and `applying.py`. Refuses: NotController where this node does not lead,
-StorageError when the disk fails (a failed write refuses one commit, a failed sync all that follow), StartupError.
+`commit`, on the active controller only, writes one batch, steps the core, and returns when the batch is committed,
+applied and published. The other nodes replay committed records from the log. Calls `raft/core.py`, `storage/log.py`,
+`messenger.py` and `applier.py`. Refuses: NotController if this node does not lead,
+StorageError if the disk fails (a failed write fails one commit, a failed sync all that follow), StartupError.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from penstock.metadata.opening import METADATA_PARTITION, METADATA_TOPIC_ID, Ope
 from penstock.metadata.publisher import Subscriber
 from penstock.metadata.records import MetadataRecord, encode
 from penstock.metadata.snapshot import Snapshot, first_records, name_of
-from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotGone
+from penstock.metadata.snapshot_fetch import SnapshotFetch, SnapshotUnavailable
 from penstock.metadata.voters import VoterEndpoint, VoterSet, ids_of
 from penstock.model.errors import Corruption, NotController, Refusal, StartupError, StorageError
 from penstock.model.ids import LeaderEpoch, NodeId, Offset
@@ -43,7 +43,7 @@ from penstock.raft.events import (
     LogStartMoved,
     Resign,
     SnapshotLoaded,
-    SnapshotNews,
+    SnapshotStatus,
     Started,
     Synced,
     TimePassed,
@@ -56,13 +56,13 @@ __all__ = ["METADATA_PARTITION", "METADATA_TOPIC_ID", "Quorum"]
 
 LeadershipSubscriber = Callable[[bool, LeaderEpoch], None]
 RESIGN_S_MAX = 0.5
-"""How long a node that stops waits for the others to hear of it."""
+"""How long a stopping node waits for the others to receive its resignation."""
 
 logger = logging.getLogger(__name__)
 
 
 class Quorum:
-    """The metadata of the cluster, and the only way to change it."""
+    """The cluster's metadata, and the only way to change it."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Quorum:
         self.log = opened.log
         self.book = opened.book
         self.peers = peers
-        """Connections to the voters, by their ids."""
+        """Connections to the voters, by id."""
         self.place = place
         self._clock = clock
         self._disk = opened.log.directory.disk
-        # A full disk must not end a voter: the metadata has reserved space.
+        # A full disk must not stop a voter, so the metadata has reserved space.
         self._covering = opened.log.directory.covering
         self._core = opened.core
         self._settings = settings
@@ -104,7 +104,7 @@ class Quorum:
         self._timer: Timer | None = None
         self._timer_at = float("inf")
         self._leads: LeaderEpoch | None = None
-        self._told_active = False
+        self._is_active = False
         self._leadership: list[LeadershipSubscriber] = []
         self._loading: asyncio.Task[None] | None = None
         self._closed = False
@@ -114,7 +114,7 @@ class Quorum:
             peers=peers,
             book=self.book,
             core=self._core,
-            hear=self.step,
+            submit=self.step,
             read=self._read,
             timeout_s=settings.integer("controller.quorum.request.timeout.ms") / 1000,
         )
@@ -136,10 +136,10 @@ class Quorum:
         cluster_id: str | None = None,
         endpoints: Callable[[], tuple[VoterEndpoint, ...]] = tuple,
     ) -> "Quorum":
-        """Read what is there and join the quorum. A node that is its own quorum leads it when this returns.
+        """Open the metadata and join the quorum. A single-node quorum has a leader when this returns.
 
-        With others, `ready` says when the first image is there. Without a `network` there are no others. A `directory`
-        that is handed in is shared: whoever else asked to be told of its failure still is.
+        With other nodes, `ready` waits for the first image. Without a `network` there are none. A `directory`
+        that is passed in is shared: its other failure callbacks are still called.
         """
         try:
             opened = open_metadata(
@@ -176,14 +176,14 @@ class Quorum:
             if quorum.is_alone:
                 await quorum.ready()
         except (OSError, Refusal, Corruption) as problem:
-            raise StartupError(f"The metadata in {data_folder} cannot be opened: {problem}") from problem
+            raise StartupError(f"Cannot open the metadata in {data_folder}: {problem}") from problem
         return quorum
 
-    # -- what others may know --------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     @property
     def image(self) -> Image:
-        """All that is committed and applied."""
+        """Return the image of everything committed and applied."""
         return self._applier.image
 
     @property
@@ -192,8 +192,8 @@ class Quorum:
 
     @property
     def leader(self) -> NodeId | None:
-        """Who leads the quorum, as far as this node knows; the active controller once it has caught up."""
-        return self._core.leader_to_name
+        """Return the leader of the quorum, if known; it is the active controller when it has caught up."""
+        return self._core.advertised_leader
 
     @property
     def epoch(self) -> LeaderEpoch:
@@ -205,12 +205,12 @@ class Quorum:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node is the active controller: it leads, and has applied all that was committed before."""
-        return self._told_active
+        """Return whether this node is the active controller: it leads, and has applied all earlier commits."""
+        return self._is_active
 
     @property
     def is_alone(self) -> bool:
-        """Whether this node was its own quorum when it started: it leads from the start."""
+        """Return whether this node was the only voter when it started, and so leads from the start."""
         return self._is_alone
 
     @property
@@ -219,38 +219,38 @@ class Quorum:
 
     @property
     def core(self) -> Core:
-        """To look at."""
+        """Return the core, for reading only."""
         return self._core
 
     async def ready(self) -> None:
-        """Return once the first image is published here."""
+        """Wait until the first image is published on this node."""
         await asyncio.shield(self._ready)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Tell the subscriber of all there is, then of every change, after those who came before it."""
+        """Notify the subscriber of the current image, then of every change, after earlier subscribers."""
         self._applier.publisher.subscribe(subscriber)
 
     def on_leadership(self, subscriber: LeadershipSubscriber) -> None:
-        """Tell the subscriber when this node becomes the active controller and when it is no more; first, if it is."""
+        """Notify the subscriber when this node becomes or stops being the active controller; now, if it is."""
         self._leadership.append(subscriber)
-        if self._told_active:
+        if self._is_active:
             subscriber(True, self._core.epoch)
 
     # -- changing the metadata -------------------------------------------------------------
 
     async def commit(self, records: Sequence[MetadataRecord]) -> None:
-        """Return once the records are committed, applied and published; a crash leaves all of them or none.
+        """Commit records and return when they are applied and published; a crash leaves all of them or none.
 
-        They are tried on the image first, so that nothing is ever written that could not be replayed. NotController
-        after they were written means that nobody knows yet: another leader may keep them or not.
+        They are applied to the image first, so that nothing is written that could not be replayed. NotController
+        after they were written means that the outcome is unknown: the next leader may keep them or not.
         """
         self._refuse_if_failed()
-        if not self._told_active:
+        if not self._is_active:
             raise NotController
         await self._write(records)
 
     def _write(self, records: Sequence[MetadataRecord]) -> "asyncio.Future[None]":
-        assert records, "a commit changes something"
+        assert records, "a commit needs records"
         timestamp = self._clock.wall_ms()
         base_offset, epoch = self._core.log.end_offset, self._core.epoch
         last_offset = Offset(base_offset + len(records) - 1)
@@ -266,9 +266,9 @@ class Quorum:
         return done
 
     async def change_voters(self, voters: VoterSet) -> None:
-        """Return once another set of voters is committed. The core says when one may be made."""
+        """Return when another set of voters is committed. Requires `Core.may_change_voters`."""
         self._refuse_if_failed()
-        if not self._told_active or not self._core.may_change_voters:
+        if not self._is_active or not self._core.may_change_voters:
             raise NotController
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         count = 1 if self.book.is_named else 2
@@ -281,7 +281,7 @@ class Quorum:
     # -- the core --------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Hand an event to the core and do what it wants; what happens meanwhile is handed over afterwards."""
+        """Submit an event to the core and carry out its effects; events that arrive meanwhile are queued."""
         self._events.append(event)
         if self._stepping:
             return
@@ -293,7 +293,7 @@ class Quorum:
                 if not self._events:
                     self._became_durable()
         except (OSError, Refusal, Corruption) as problem:
-            # The core believes that it has happened: from here on it would be wrong about itself.
+            # The core assumes that its effects were carried out, so its state is wrong from here on.
             self.fail(problem)
         except AssertionError as bug:
             self.fail(bug)
@@ -302,7 +302,7 @@ class Quorum:
             self._stepping = False
 
     def _carry_out(self, effects: Effects) -> None:
-        """Do what the core wants, in the order that `raft/events.py` asks for."""
+        """Carry out the effects in the order that `raft/events.py` requires."""
         if effects.persist is not None:
             self._persist(effects.persist)
         if effects.truncate_to is not None:
@@ -341,7 +341,7 @@ class Quorum:
             for batch in batches:
                 if batch.voters is not None:
                     voters = control.voters_in(decode_batch(batch.payload))
-                    assert voters is not None, "the batch says that it brings some"
+                    assert voters is not None, "the batch must contain voters"
                     self.book.append(batch.last_offset, voters)
 
     def _append(self, records: list[Record], *, is_control: bool, timestamp: int) -> int:
@@ -351,7 +351,7 @@ class Quorum:
         return len(batch)
 
     def _became_durable(self) -> None:
-        # A sync may be over before the core has heard of what it made durable: it is told when it has.
+        # A sync may complete before the core knows the records; it is reported when it does.
         end = min(Offset(self.log.durable_offset), self._core.log.end_offset)
         if end > self._core.log.durable_offset:
             self.step(Synced(end))
@@ -360,19 +360,19 @@ class Quorum:
         return self.log.read(offset, max_bytes=self.place.fetch_bytes_max, end=self.log.end_offset)
 
     def _set_timer(self, deadline: float | None) -> None:
-        """One timer, for the earliest deadline; one that rings too early does no harm."""
+        """Keep one timer for the earliest deadline; a timer that fires too early is harmless."""
         if deadline is None or deadline >= self._timer_at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._ring)
+        self._timer = self._clock.call_later(max(0.0, deadline - self._clock.monotonic()), self._timer_fired)
 
-    def _ring(self) -> None:
+    def _timer_fired(self) -> None:
         self._timer, self._timer_at = None, float("inf")
         self.step(TimePassed())
 
-    # -- what is committed -----------------------------------------------------------------
+    # -- applying --------------------------------------------------------------------------
 
     def _apply(self, mark: Offset) -> None:
         self._applier.apply(mark)
@@ -388,7 +388,7 @@ class Quorum:
         self.step(LogStartMoved(end))
 
     def _note_leadership(self) -> None:
-        """Begin to be the active controller, or cease to be it."""
+        """Become the active controller, or stop being it."""
         if self._core.has_committed and self._leads != self._core.epoch:
             self._leads = self._core.epoch
             self._head = self.image
@@ -399,13 +399,13 @@ class Quorum:
         if not self._core.is_leader:
             self.messenger.refuse_fetches()
         is_active = self._leads is not None and bool(self.image.features or not self._initial_features)
-        if is_active != self._told_active:
-            self._tell_leadership(is_active)
+        if is_active != self._is_active:
+            self._publish_leadership(is_active)
         if self._leads is None:
             self._applier.fail_pending(NotController())
 
-    def _tell_leadership(self, is_active: bool) -> None:
-        self._told_active = is_active
+    def _publish_leadership(self, is_active: bool) -> None:
+        self._is_active = is_active
         state = "is" if is_active else "is no longer"
         logger.info("node %d %s the active controller, epoch %d", self.node_id, state, self.epoch)
         for subscriber in self._leadership:
@@ -416,7 +416,7 @@ class Quorum:
     async def _load_snapshot(self, end: EpochEnd) -> None:
         core = self._core
         leader = core.leader
-        assert self.peers is not None and leader is not None, "somebody has named the snapshot"
+        assert self.peers is not None and leader is not None, "a snapshot is loaded from a leader"
         fetch = SnapshotFetch(
             place=self.place,
             peers=self.peers,
@@ -429,12 +429,12 @@ class Quorum:
                 end,
                 leader,
                 core.epoch,
-                is_wanted=lambda: core.loading_snapshot == end and not self._closed,
-                has_come=lambda: self.step(SnapshotNews(end, True)),
+                is_needed=lambda: core.loading_snapshot == end and not self._closed,
+                on_piece=lambda: self.step(SnapshotStatus(end, True)),
             )
-        except SnapshotGone:
+        except SnapshotUnavailable:
             self._loading = None
-            self.step(SnapshotNews(end, False))
+            self.step(SnapshotStatus(end, False))
             return
         self._loading = None
         if found is not None and core.loading_snapshot == end and self._failure is None:
@@ -452,10 +452,10 @@ class Quorum:
         self._note_ready()
         self.step(SnapshotLoaded(end, None if snapshot.voters is None else ids_of(snapshot.voters)))
 
-    # -- the end ---------------------------------------------------------------------------
+    # -- closing ---------------------------------------------------------------------------
 
     def fail(self, error: Exception) -> None:
-        """The disk is no longer to be trusted: refuse what waits and what is still to come."""
+        """Take the metadata log offline after a disk failure: fail pending and future commits."""
         if self._failure is None and self._ready.done():
             logger.critical("the metadata log of node %d is offline: %r", self.node_id, error)
             self.on_failure()
@@ -465,12 +465,12 @@ class Quorum:
         if not self._ready.done():
             self._ready.set_exception(refusal)
         self._leads = None
-        if self._told_active:
-            self._tell_leadership(False)
+        if self._is_active:
+            self._publish_leadership(False)
         self.messenger.close()
 
     async def close(self) -> None:
-        """Hand over if this node leads, wait for what is under way (and tell nobody), then leave the log clean."""
+        """Resign if this node leads, wait for pending commits without notifying subscribers, and close the log."""
         self._applier.close()
         if self.peers is not None and self._core.voters != {self.node_id}:
             if self._core.is_leader and self._failure is None:
@@ -482,7 +482,7 @@ class Quorum:
         self.log.close()
 
     def abandon(self) -> None:
-        """Stop at once, as a crash would."""
+        """Stop immediately, like a crash."""
         self._closed = True
         self.log.on_durable = lambda: None
         self._applier.stop()

@@ -1,7 +1,7 @@
-"""Whether the quorum can still be had at all: for a node that wants to stop and hears no controller.
+"""A check whether the quorum is lost, for a node that wants to stop and cannot reach a controller.
 
-A voter is gone when its machine says that nobody listens at its address. Silence is no proof: the voter may be slow,
-or the network may. Goes to `client/peers.py`. Refuses nothing.
+A voter is gone when its machine refuses connections to its address. Silence proves nothing: the voter or
+the network may be slow. Calls `client/peers.py`. Refuses nothing.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from penstock.raft.majority import is_majority
 
 
 async def majority_is_gone(peers: Peers, voters: Collection[NodeId], *, own: NodeId, timeout_s: float) -> bool:
-    """Whether so many of the other voters are gone that those who may be left cannot elect a controller."""
-    # In their order: the simulator must see the same one every time.
+    """Return whether so many of the other voters are gone that the rest cannot elect a controller."""
+    # Sorted, so that a simulated run is deterministic.
     others = [voter for voter in sorted(voters) if voter != own]
     async with asyncio.TaskGroup() as group:
         probes = {voter: group.create_task(_is_gone(peers, voter, timeout_s)) for voter in others}

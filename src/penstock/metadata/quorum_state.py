@@ -1,8 +1,8 @@
-"""The `quorum-state` file: epoch, vote and leader in Kafka's JSON, replaced whole and durably.
+"""The `quorum-state` file: epoch, vote and leader in Kafka's JSON, replaced atomically and durably.
 
-`blank` is ours: a voter that has not yet got back, or got, what a leader had committed.
-Written by `quorum.py` before any message that depends on it. Refuses a file that is no
-such JSON: Corruption.
+`blank` is a Penstock extension: a voter that does not have everything that a leader had committed.
+Written by `quorum.py` before any message that depends on it. Refuses a file with other
+content: Corruption.
 """
 
 import json
@@ -20,7 +20,7 @@ _DATA_VERSION = 1
 
 
 def write(disk: Disk, folder: str, election: ElectionState, *, directories: dict[NodeId, UUID]) -> None:
-    """Put the state on disk, durably; `directories` are those of the voters whose directory is known."""
+    """Write the state durably; `directories` has the directory ids of voters, as far as they are known."""
     voted_directory = ZERO_UUID if election.voted is None else directories.get(election.voted, ZERO_UUID)
     content = {
         "leaderId": NO_NODE if election.leader is None else election.leader,
@@ -35,7 +35,7 @@ def write(disk: Disk, folder: str, election: ElectionState, *, directories: dict
 
 
 def read(disk: Disk, folder: str) -> ElectionState | None:
-    """Return the state, or None if the node has never had one."""
+    """Return the state, or None if the node has none yet."""
     path = f"{folder}/{FILE_NAME}"
     if not disk.exists(path):
         return None
@@ -45,9 +45,9 @@ def read(disk: Disk, folder: str) -> ElectionState | None:
         version = int(content["data_version"])
         blank = bool(content.get("blank", False))
     except (ValueError, KeyError, TypeError) as problem:
-        raise Corruption(f"{path} is not the state of a voter: {problem}") from problem
+        raise Corruption(f"{path} is not a valid quorum state: {problem}") from problem
     if version > _DATA_VERSION or epoch < 0:
-        raise Corruption(f"{path} has version {version} and epoch {epoch}, which this release does not know")
+        raise Corruption(f"{path} has version {version} and epoch {epoch}, which this release does not support")
     return ElectionState(
         epoch=LeaderEpoch(epoch),
         leader=None if leader < 0 else NodeId(leader),

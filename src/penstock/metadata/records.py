@@ -1,8 +1,8 @@
-"""Kafka's cluster metadata records: typed values and their bytes.
+"""Kafka's cluster metadata records: typed values and their encoding.
 
 A value is a frame version, the record's api key and version as unsigned varints, then
-its fields in Kafka's flexible form, so Kafka's own tools read the metadata log. Written
-at one version each; older versions are read. Only what `delta.py` applies exists here.
+its fields in Kafka's flexible encoding, so that Kafka's own tools can read the metadata log. Each type is written
+in one version; older versions can be read. Only records that `delta.py` applies are defined here.
 Uses `fields.py`. Refuses unknown keys, versions and malformed bytes: Corruption.
 """
 
@@ -31,9 +31,9 @@ from penstock.wire.fields import (
 
 FRAME_VERSION = 1
 _OWN_TAG = 100
-"""The first tag of fields that Kafka's records do not have. Nodes and tools that do not know a tag skip it."""
+"""The first tag of Penstock's own fields. Nodes and tools that do not know a tag skip it."""
 NO_CHANGE = -2
-"""The leader in a PartitionChangeRecord that leaves the leader as it is; -1 means no leader."""
+"""The leader in a PartitionChangeRecord that does not change the leader; -1 means no leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class BrokerFeature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterBrokerRecord:
-    """A broker process has come up: replaces what was known of the broker."""
+    """A broker process has registered: replaces the previous registration of the broker."""
 
     broker_id: int
     is_migrating_zk_broker: bool = False
@@ -82,7 +82,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRecord:
-    """A partition with all its state: made new, or written to a snapshot."""
+    """A partition with its whole state: newly created, or in a snapshot."""
 
     partition_id: int
     topic_id: UUID
@@ -101,7 +101,7 @@ class PartitionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigRecord:
-    """One setting of one resource; a value of None takes it away."""
+    """One setting of one resource; a value of None removes it."""
 
     resource_type: int
     resource_name: str
@@ -111,7 +111,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionChangeRecord:
-    """What changed in a partition; None (and NO_CHANGE, -1 for the recovery state) leaves a field as it is."""
+    """The changes of a partition; None (and NO_CHANGE, -1 for the recovery state) leaves a field unchanged."""
 
     partition_id: int
     topic_id: UUID
@@ -128,14 +128,14 @@ class PartitionChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveTopicRecord:
-    """The topic is gone, with its partitions and its configs."""
+    """The topic is deleted, with its partitions and configs."""
 
     topic_id: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureLevelRecord:
-    """The finalised level of a feature; level 0 takes the feature away."""
+    """The finalised level of a feature; level 0 removes the feature."""
 
     name: str
     feature_level: int
@@ -143,7 +143,7 @@ class FeatureLevelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaEntityPart:
-    """One type of an entity; the name None is the default of that type."""
+    """One part of a quota entity; the name None is the default of that type."""
 
     entity_type: str
     entity_name: str | None
@@ -151,7 +151,7 @@ class QuotaEntityPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuotaRecord:
-    """One quota of one entity; with `remove` it is taken away and the value means nothing."""
+    """One quota of one entity; with `remove` it is removed and the value is ignored."""
 
     entity: tuple[QuotaEntityPart, ...]
     key: str
@@ -161,7 +161,7 @@ class ClientQuotaRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsRecord:
-    """Every producer id below `next_producer_id` has been given out."""
+    """Every producer id below `next_producer_id` has been allocated."""
 
     broker_id: int
     broker_epoch: int = -1
@@ -170,9 +170,10 @@ class ProducerIdsRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistrationChangeRecord:
-    """fenced: 1 fence, -1 unfence, 0 as it was; in_controlled_shutdown: 1 begins it; empty log_dirs: as they were.
+    """A change of a broker registration; 0 and empty log_dirs mean no change.
 
-    read_only: 1 the broker cannot append to its logs, -1 it can again, 0 as it was.
+    fenced: 1 fences, -1 unfences. in_controlled_shutdown: 1 begins it. read_only: 1 the broker cannot append to
+    its logs, -1 it can again.
     """
 
     broker_id: int
@@ -185,7 +186,7 @@ class BrokerRegistrationChangeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterControllerRecord:
-    """A controller process has come up: replaces what was known of the controller."""
+    """A controller process has registered: replaces the previous registration of the controller."""
 
     controller_id: int
     incarnation_id: UUID
@@ -196,7 +197,7 @@ class RegisterControllerRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoOpRecord:
-    """Changes nothing; moves the log on."""
+    """A record that changes nothing and advances the log."""
 
 
 MetadataRecord = (
@@ -337,7 +338,7 @@ _API_KEYS = {layout.make: api_key for api_key, layout in _LAYOUTS.items()}
 
 
 def encode(record: MetadataRecord) -> bytes:
-    """Return the value of the record in the metadata log."""
+    """Return the record's value bytes in the metadata log."""
     api_key = _API_KEYS[type(record)]
     layout = _LAYOUTS[api_key]
     out = bytearray()
@@ -349,7 +350,7 @@ def encode(record: MetadataRecord) -> bytes:
 
 
 def decode(value: bytes) -> MetadataRecord:
-    """Return the record that a value in the metadata log holds."""
+    """Decode a record from its value bytes in the metadata log."""
     reader = Reader(value)
     frame_version = reader.uvarint()
     if frame_version != FRAME_VERSION:
@@ -358,18 +359,18 @@ def decode(value: bytes) -> MetadataRecord:
     version = reader.uvarint()
     layout = _LAYOUTS.get(api_key)
     if layout is None or version > layout.version:
-        raise Corruption(f"metadata record type {api_key} version {version} is unknown to this release")
+        raise Corruption(f"metadata record type {api_key} version {version} is not supported by this release")
     record: MetadataRecord = layout.read(reader, version)
     if reader.position != len(value):
-        raise Corruption(f"metadata record type {api_key} has {len(value) - reader.position} bytes too many")
+        raise Corruption(f"metadata record type {api_key} has {len(value) - reader.position} extra bytes")
     return record
 
 
 MIGRATING_DIRECTORY = ZERO_UUID
-"""The directory of a replica whose broker has not said where it lies (KIP-858); it counts as online."""
+"""The directory of a replica whose broker has not reported it (KIP-858); it counts as online."""
 UNASSIGNED_DIRECTORY = UUID(int=1)
-"""The directory of a replica that has not been placed yet; it counts as online."""
+"""The directory of a replica that has not been assigned to one yet; it counts as online."""
 LOST_DIRECTORY = UUID(int=2)
-"""Where a replica lies whose data is gone or damaged: it cannot lead until it is refilled and assigned again."""
+"""The directory of a replica whose data is lost or damaged: it cannot lead until it is refilled and assigned again."""
 RESERVED_DIRECTORIES = 100
-"""No directory has an id below this number."""
+"""Directory ids below this number are reserved."""

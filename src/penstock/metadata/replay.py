@@ -1,7 +1,7 @@
-"""From the log's committed batches to images.
+"""The replay of the log's committed batches into images.
 
-Called by `quorum.py` whenever the high watermark has moved past what is applied here. One image per batch, except
-where much is to be caught up with: then one for all of it. Goes to `delta.py`. Refuses what cannot be replayed:
+Called by `applier.py` when the high watermark has passed the applied image. One image per batch, except
+that a node far behind gets a single image for all of them. Calls `delta.py`. Refuses records that cannot be replayed:
 Corruption.
 """
 
@@ -19,8 +19,8 @@ from penstock.wire.batch import BatchHeader, iter_batches
 from penstock.wire.records import Record, decode_batch
 
 _READ_BYTES = 1 << 20
-AT_ONCE_MIN = 1000
-"""So many records behind, nobody needs to see the steps in between."""
+SINGLE_IMAGE_MIN = 1000
+"""From this many records behind, intermediate images are skipped."""
 
 
 class Replayed(NamedTuple):
@@ -28,13 +28,13 @@ class Replayed(NamedTuple):
     image: Image
     timestamp: int
     size: int
-    """The bytes of records, without those of the log's own."""
+    """The size of the metadata records, without control records."""
 
 
 def replay(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Iterator[Replayed]:
-    """What leads from an image to the log's batches below an offset; `is_first` when nobody has seen an image yet."""
-    if is_first or end - base.image.offset > AT_ONCE_MIN:
-        yield _replay_at_once(log, base, end, is_first=is_first)
+    """Yield the images from a snapshot to an offset; `is_first` if no image has been published yet."""
+    if is_first or end - base.image.offset > SINGLE_IMAGE_MIN:
+        yield _replay_as_one(log, base, end, is_first=is_first)
         return
     image = base.image
     for header, records in read_batches(log, Offset(image.offset + 1), end):
@@ -44,7 +44,7 @@ def replay(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Iterator
         yield Replayed(delta, image, header.max_timestamp, size)
 
 
-def _replay_at_once(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Replayed:
+def _replay_as_one(log: Log, base: Snapshot, end: Offset, *, is_first: bool) -> Replayed:
     builder = Builder(base.image)
     offset, epoch = base.image.offset, base.image.epoch
     timestamp, size = base.timestamp, 0
@@ -74,7 +74,7 @@ def batches_between(log: Log, start: Offset, end: Offset) -> Iterator[memoryview
     while offset < end:
         piece = log.read(offset, max_bytes=_READ_BYTES, end=end, at_least_one=True)
         if piece is None:
-            raise Corruption(f"{log.folder} has nothing at offset {offset}, which is below its high watermark {end}")
+            raise Corruption(f"{log.folder} has no batch at offset {offset}, which is below its high watermark {end}")
         for view in iter_batches(piece.file.read(piece.size, piece.position)):
             yield view
             offset = Offset(BatchHeader.at(view).next_offset)

@@ -1,9 +1,9 @@
-"""An image in a file: `<end offset>-<epoch>.checkpoint`, in Kafka's snapshot format.
+"""An image in a file, `<end offset>-<epoch>.checkpoint`, in Kafka's snapshot format.
 
 A header record, the image as metadata records, a footer record, all in record batches.
-Written in slices beside its place, synced, renamed, and the folder synced: a name that is
-there is a file that is whole, unless it rots, and then a checksum or the missing footer
-tells. Driven by `quorum.py`. Refuses a file that is not whole: Corruption.
+Written in slices to a temporary file, synced, renamed, and the folder synced: a file with this name is
+complete. Later corruption shows in a checksum or in a missing footer.
+Driven by `checkpointer.py`. Refuses an incomplete or corrupt file: Corruption.
 """
 
 import re
@@ -38,7 +38,7 @@ from penstock.wire.records import Record, decode_batch, encode_batch
 
 METADATA_VERSION = "metadata.version"
 SLICE_RECORDS_MAX = 500
-"""How many records are written in one turn of the event loop."""
+"""The number of records written per iteration of the event loop."""
 PART_SUFFIX = ".part"
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
@@ -49,11 +49,11 @@ class Snapshot(NamedTuple):
     timestamp: int
     """When the last record in it was written to the log."""
     voters: VoterSet | None = None
-    """Whom the log names as voters up to here."""
+    """The voters in the log up to this point, if it names them."""
 
 
 def end_of(image: Image) -> EpochEnd:
-    """The first offset that the image does not contain, and the epoch of the last that it does."""
+    """Return the first offset that the image does not contain, and the epoch of the last that it does."""
     return EpochEnd(end_offset=Offset(image.offset + 1), epoch=image.epoch)
 
 
@@ -66,7 +66,7 @@ def name_of(end: EpochEnd) -> str:
 
 
 def parse_name(name: str) -> EpochEnd | None:
-    """What a checkpoint's name says, or None if it is the name of something else."""
+    """Parse the name of a checkpoint; return None for any other file."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -74,13 +74,13 @@ def parse_name(name: str) -> EpochEnd | None:
 
 
 def first_records(features: Mapping[str, int]) -> list[MetadataRecord]:
-    """The features of a new cluster; the metadata version comes first, as Kafka asks."""
+    """Return the features of a new cluster; the metadata version comes first, as Kafka requires."""
     names = sorted(features, key=lambda name: (name != METADATA_VERSION, name))
     return [FeatureLevelRecord(name=name, feature_level=features[name]) for name in names]
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:
-    """Return records that make the image from nothing; the metadata version comes first, as Kafka asks."""
+    """Yield records that create the image from nothing; the metadata version comes first, as Kafka requires."""
     for name in sorted(image.features, key=lambda name: (name != METADATA_VERSION, name)):
         yield FeatureLevelRecord(name=name, feature_level=image.features[name])
     for broker in image.brokers.values():
@@ -137,7 +137,7 @@ def _topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
 
 
 def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
-    """Return the file's content, one batch at a time."""
+    """Yield the content of the file, one batch at a time."""
     image, timestamp, voters = snapshot
     offset = 0
 
@@ -158,7 +158,7 @@ def batches_of(snapshot: Snapshot) -> Iterator[bytes]:
 
 
 class SnapshotWriter:
-    """Writes one checkpoint, a batch per call, so that the event loop keeps turning in between."""
+    """The writer of one checkpoint, a batch per call, so that the event loop is not blocked."""
 
     def __init__(self, disk: Disk, folder: str, snapshot: Snapshot) -> None:
         self.name = file_name(snapshot.image)
@@ -172,7 +172,7 @@ class SnapshotWriter:
         self._unwritten: bytes | None = None
 
     def write_slice(self) -> bool:
-        """Write the next batch; return whether there was one. After an OSError it can be called again."""
+        """Write the next batch; return whether there was one. May be called again after an OSError."""
         if self._unwritten is None:
             self._unwritten = next(self._batches, None)
         if self._unwritten is None:
@@ -182,7 +182,7 @@ class SnapshotWriter:
         return True
 
     def finish(self, done: Callable[[OSError | None], None]) -> None:
-        """Make the file durable, then give it its name; `done` says how it went."""
+        """Make the file durable, then rename it; call `done` with the error, if any."""
 
         def synced(error: OSError | None) -> None:
             try:
@@ -198,7 +198,7 @@ class SnapshotWriter:
 
 
 def load(disk: Disk, folder: str, name: str) -> Snapshot:
-    """Read a checkpoint whole, or raise Corruption."""
+    """Read a whole checkpoint, or raise Corruption."""
     path = f"{folder}/{name}"
     end = parse_name(name)
     assert end is not None, name
@@ -209,20 +209,20 @@ def load(disk: Disk, folder: str, name: str) -> Snapshot:
 
 
 def read(content: bytes, end: EpochEnd) -> Snapshot:
-    """Read the content of a checkpoint that ends there; Corruption or a Refusal if it is not whole."""
+    """Read the content of a checkpoint with this end; raise Corruption or a Refusal if it is not complete."""
     builder = Builder(EMPTY)
     timestamp: int | None = None
     voters: VoterSet | None = None
     whole = False
     for view in iter_batches(content):
         if whole:
-            raise Corruption("something follows the footer")
+            raise Corruption("there is data after the footer")
         is_control = BatchHeader.at(view).is_control
         for record in decode_batch(view):
             kind = control.control_type(record) if is_control else None
             if timestamp is None:
                 if kind != control.SNAPSHOT_HEADER:
-                    raise Corruption("it does not begin with a header")
+                    raise Corruption("the header is missing")
                 timestamp = control.header_timestamp(record)
             elif kind is None:
                 builder.replay(decode(record.value or b""))
@@ -230,6 +230,6 @@ def read(content: bytes, end: EpochEnd) -> Snapshot:
                 voters = control.read_voters(record)
             whole = kind == control.SNAPSHOT_FOOTER
     if timestamp is None or not whole:
-        raise Corruption("it has no footer")
+        raise Corruption("the footer is missing")
     _, image = builder.build(offset=Offset(end.end_offset - 1), epoch=end.epoch)
     return Snapshot(image, timestamp, voters)

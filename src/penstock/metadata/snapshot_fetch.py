@@ -1,7 +1,7 @@
-"""Brings a leader's snapshot here, piece by piece, and hands it over once it is whole.
+"""The fetch of a leader's snapshot in pieces.
 
-Driven by `quorum.py` while the core wants a snapshot. Goes to `client/peers.py`. A piece that does not come is asked
-for again; a snapshot that the leader has dropped meanwhile is given up, and the next fetch names a newer one.
+Driven by `quorum.py` while the core needs a snapshot. Calls `client/peers.py`. A piece that does not arrive is
+requested again; a snapshot that the leader has deleted is abandoned: the next fetch response names a newer one.
 """
 
 import logging
@@ -23,8 +23,8 @@ PURPOSE = "quorum-snapshot"
 RETRY_S = 0.1
 
 
-class SnapshotGone(Exception):
-    """The leader has no such snapshot any more, or is no leader."""
+class SnapshotUnavailable(Exception):
+    """The leader no longer has the snapshot, or no longer leads."""
 
 
 class SnapshotFetch:
@@ -43,24 +43,24 @@ class SnapshotFetch:
         leader: NodeId,
         epoch: LeaderEpoch,
         *,
-        is_wanted: Callable[[], bool],
-        has_come: Callable[[], None],
+        is_needed: Callable[[], bool],
+        on_piece: Callable[[], None],
     ) -> tuple[Snapshot, bytes] | None:
-        """The snapshot and its bytes; None when it is no longer wanted. Raises SnapshotGone."""
+        """Return the snapshot and its bytes, or None when it is no longer needed. Raises SnapshotUnavailable."""
         content = bytearray()
-        while is_wanted():
+        while is_needed():
             try:
                 size, piece = await self._piece(end, leader, epoch, len(content))
             except PeerUnavailable as problem:
-                logger.debug("a piece of the snapshot at %d does not come: %s", end.end_offset, problem)
+                logger.debug("cannot fetch a piece of the snapshot at %d: %s", end.end_offset, problem)
                 await pause(self._clock, RETRY_S)
                 continue
-            has_come()
+            on_piece()
             content += piece
             if len(content) >= size:
-                return _whole(bytes(content), end), bytes(content)
+                return _parse(bytes(content), end), bytes(content)
             if not piece:
-                raise SnapshotGone
+                raise SnapshotUnavailable
         return None
 
     async def _piece(self, end: EpochEnd, leader: NodeId, epoch: LeaderEpoch, position: int) -> tuple[int, bytes]:
@@ -72,13 +72,13 @@ class SnapshotFetch:
         answer: Any = await self._peers.ask(leader, key, request, timeout_s=self._timeout_s, purpose=PURPOSE)
         found = snapshot_wire.read_answer(answer, position)
         if found is None:
-            raise SnapshotGone
+            raise SnapshotUnavailable
         return found
 
 
-def _whole(content: bytes, end: EpochEnd) -> Snapshot:
+def _parse(content: bytes, end: EpochEnd) -> Snapshot:
     try:
         return read(content, end)
     except (Refusal, Corruption) as problem:
-        logger.warning("the leader's snapshot at %d is not whole: %s", end.end_offset, problem)
-        raise SnapshotGone from problem
+        logger.warning("the leader's snapshot at %d is corrupt: %s", end.end_offset, problem)
+        raise SnapshotUnavailable from problem

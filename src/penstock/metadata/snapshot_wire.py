@@ -1,4 +1,4 @@
-"""FetchSnapshot as this node asks it. Loaded with the first snapshot that is needed. Refuses nothing."""
+"""FetchSnapshot requests of this node. Imported with the first snapshot that is needed. Refuses nothing."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def write_request(
 
 
 def read_answer(entity: Any, position: int) -> tuple[int, bytes] | None:
-    """The size of the whole and the piece that begins at the position; None if the peer does not have it."""
+    """Return the size of the snapshot and the piece at the position; None if the peer does not have it."""
     if entity.error_code != ErrorCode.none:
         return None
     partition = only_partition(entity.topics)

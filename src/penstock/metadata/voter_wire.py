@@ -1,8 +1,8 @@
-"""The messages of the raft core as KRaft's requests and answers, and back.
+"""The conversion of the Raft core's messages to KRaft's requests and responses, and back.
 
-Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch of the one partition of `__cluster_metadata`. What a message does not
-say and the wire asks for (cluster, folders, endpoints) comes from `NodeIdentity`. Imported with the first peer: a node
-that is its own quorum has none. Refuses records of a leader that fail their checksum or leave a gap: Corruption.
+Vote, BeginQuorumEpoch, EndQuorumEpoch and Fetch for the one partition of `__cluster_metadata`. Fields of the requests
+that messages lack (cluster, folders, endpoints) come from `NodeIdentity`. Imported with the first peer, which a
+single-node quorum does not have. Refuses records of a leader that fail their checksum or leave a gap: Corruption.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,7 +57,7 @@ _FETCH_ERROR_OF: Final = {code: error for error, code in FETCH_ERRORS.items()}
 
 
 def write_request(place: NodeIdentity, to: NodeId, message: Message) -> tuple[int, Any]:
-    """The API and the request that say this to a peer."""
+    """Return the API key and the request for a message."""
     match message:
         case VoteRequest():
             return ApiKey.VOTE, _vote_request(place, to, message)
@@ -67,7 +67,7 @@ def write_request(place: NodeIdentity, to: NodeId, message: Message) -> tuple[in
             return ApiKey.END_QUORUM_EPOCH, _end_request(place, message)
         case FetchRequest():
             return ApiKey.FETCH, _fetch_request(place, message)
-    raise AssertionError(f"{message} is no request")
+    raise AssertionError(f"{message} is not a request")
 
 
 def _vote_request(place: NodeIdentity, to: NodeId, message: VoteRequest) -> vote_in.VoteRequest:
@@ -146,7 +146,7 @@ def _fetch_request(place: NodeIdentity, message: FetchRequest) -> fetch_in.Fetch
 
 
 def read_answer(request: Message, entity: Any) -> Message | None:
-    """What an answer says, as a message; None where it says nothing that the core needs, or refuses as a whole."""
+    """Convert a response to a message; None if it has nothing that the core needs, or a top-level error."""
     if entity.error_code != ErrorCode.none:
         return None
     if isinstance(request, FetchRequest):
@@ -191,7 +191,7 @@ def _read_batches(records: bytes, expected: int) -> Iterator[Batch]:
             check_magic(view)
             if header.base_offset != expected or header.last_offset < expected or not crc_ok(view):
                 raise Corruption(
-                    f"a leader's batch at {header.base_offset}, where {expected} must follow, is not whole"
+                    f"a leader's batch at {header.base_offset}, expected at {expected}, is corrupt or incomplete"
                 )
             voters = control.voters_in(decode_batch(view)) if header.is_control else None
             yield Batch(
@@ -207,12 +207,12 @@ def _read_batches(records: bytes, expected: int) -> Iterator[Batch]:
 
 
 def endpoints_in(entity: Any) -> Iterator[tuple[NodeId, tuple[str, int]]]:
-    """Where the leaders are that an answer names."""
+    """Yield the addresses of the leaders that a response names."""
     for each in getattr(entity, "node_endpoints", ()):
         yield NodeId(each.node_id), (each.host, each.port)
 
 
-# -- what peers ask ------------------------------------------------------------------------------
+# -- requests of peers ---------------------------------------------------------------------------
 
 
 def read_vote(entity: Any) -> tuple[NodeId, VoteRequest]:
@@ -286,13 +286,13 @@ def write_end(*, asked: LeaderEpoch, epoch: LeaderEpoch, leader: NodeId | None) 
 
 
 def only_partition(topics: Any) -> Any:
-    """The one partition that these requests are ever about; Corruption for anything else."""
+    """Return the one partition of the request; Corruption if it is not the metadata log's."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
-        raise Corruption("a request of the metadata quorum is about exactly one partition")
+        raise Corruption("a request of the metadata quorum must have exactly one partition")
     topic = topics[0]
     name = getattr(topic, "topic_name", None) or getattr(topic, "name", None)
     if name is not None and name != METADATA_TOPIC:
-        raise Corruption(f"{name} is not the log of the metadata quorum")
+        raise Corruption(f"{name} is not the metadata log")
     return topic.partitions[0]
 
 

@@ -1,7 +1,7 @@
-"""The voters of the metadata quorum by name and address: as configured, as the log says, as answers hint.
+"""The voters of the metadata quorum and their addresses: from the configuration, the log, and responses.
 
-`VoterRegistry` follows the log as the core's own history does. Voters named in the log take precedence over those that
-a leader's answer named, and these over the configured ones. Refuses a configuration that cannot be read: StartupError.
+`VoterRegistry` follows the log like the core's own history. Addresses in the log take precedence over those
+in responses, and these over the configured ones. Refuses a configuration that cannot be parsed: StartupError.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from penstock.model.ids import NodeId, Offset
 
 Address = tuple[str, int]
 FIRST_BOOTSTRAP_ID: Final = -2
-"""A server whose id nobody has told yet goes by a number below -1, as in Kafka."""
+"""Servers whose node ids are not known yet get ids below -1, as in Kafka."""
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 
@@ -41,12 +41,12 @@ def ids_of(voters: VoterSet) -> frozenset[NodeId]:
 
 
 def configured_voters(settings: BrokerSettings, node_id: NodeId) -> dict[NodeId, Address | None]:
-    """Who the settings say votes, or may know who does; a node that is told of nobody is its own quorum."""
+    """Return the configured voters and bootstrap servers; a node without any is a quorum of its own."""
     listed: dict[NodeId, Address | None] = dict(_read_voters(settings.words("controller.quorum.voters")))
     is_controller = "controller" in settings.words("process.roles")
     if node_id in listed and not is_controller:
         raise StartupError(
-            f"controller.quorum.voters names this node, {node_id}, which is no controller: add it to process.roles"
+            f"controller.quorum.voters names this node, {node_id}, but it is not a controller: add it to process.roles"
         )
     if listed:
         return listed
@@ -54,7 +54,7 @@ def configured_voters(settings: BrokerSettings, node_id: NodeId) -> dict[NodeId,
     if servers:
         return {NodeId(FIRST_BOOTSTRAP_ID - index): address for index, address in enumerate(servers)}
     if not is_controller:
-        raise StartupError("A node that is no controller must be told of some: set controller.quorum.voters")
+        raise StartupError("A node that is not a controller needs the addresses of some: set controller.quorum.voters")
     return {node_id: None}
 
 
@@ -62,14 +62,14 @@ def _read_voters(entries: tuple[str, ...]) -> Iterator[tuple[NodeId, Address]]:
     for entry in entries:
         number, found, address = entry.partition("@")
         if not found or not number.isascii() or not number.isdigit():
-            raise StartupError(f"controller.quorum.voters: {entry} is not of the form id@host:port")
+            raise StartupError(f"controller.quorum.voters: {entry} does not have the form id@host:port")
         yield NodeId(int(number)), _read_address(address)
 
 
 def _read_address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     if not host or not port.isascii() or not port.isdigit():
-        raise StartupError(f"{text} is not of the form host:port")
+        raise StartupError(f"{text} does not have the form host:port")
     return host.strip("[]"), int(port)
 
 
@@ -86,11 +86,11 @@ class VoterRegistry:
         self._sets: list[tuple[Offset, VoterSet]] = []
         self._hints: dict[NodeId, Address] = {}
         self.directories: dict[NodeId, UUID] = {}
-        """The folders of the voters, as far as they have said so."""
+        """The directory ids of the voters, as far as they have reported them."""
 
     @property
     def present(self) -> VoterSet:
-        """The voters that count now; those of the configuration while the log names none."""
+        """Return the current voters; the configured ones while the log names none."""
         named = self._sets[-1][1] if self._sets else self._base
         if named is not None:
             return named
@@ -102,16 +102,16 @@ class VoterRegistry:
 
     @property
     def is_named(self) -> bool:
-        """Whether the log names the voters."""
+        """Return whether the log names the voters."""
         return bool(self._sets) or self._base is not None
 
     @property
     def kraft_version(self) -> int:
-        """The level of the feature: 1 if the log names the voters (KIP-853)."""
+        """Return the level of the feature: 1 if the log names the voters (KIP-853)."""
         return 1 if self.is_named else 0
 
     def at(self, end: int) -> VoterSet | None:
-        """Whom the log names below an offset; None if nobody."""
+        """Return the voters that the log names below an offset; None if it names none."""
         named = [voters for offset, voters in self._sets if offset < end]
         return named[-1] if named else self._base
 
@@ -127,16 +127,16 @@ class VoterRegistry:
             self._base = self._sets.pop(0)[1]
 
     def replaced(self, voters: VoterSet | None) -> None:
-        """The log begins anew behind a snapshot that names these voters, or none."""
+        """Restart after a snapshot, which may name the voters."""
         self._sets.clear()
         self._base = voters if voters is not None else self._base
 
     def hint(self, node: NodeId, address: Address) -> None:
-        """An answer says where a leader is."""
+        """Record a leader's address from a response."""
         self._hints[node] = address
 
     def note_directory(self, node: NodeId, directory_id: UUID | None) -> None:
-        """A node has said which folder its log is in."""
+        """Record the directory id that a node has reported."""
         if directory_id is not None:
             self.directories[node] = directory_id
 

@@ -1,1 +1,1 @@
-"""Consensus among the voters of the metadata quorum, pure: events in, effects out."""
+"""The Raft core of the metadata quorum, pure: events in, effects out."""

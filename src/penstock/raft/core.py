@@ -1,8 +1,8 @@
-"""The consensus core of one node, voter or observer: `step(event, now)` gives effects, and nothing else happens.
+"""The Raft core of one node, voter or observer: `step(event, now)` returns effects and does nothing else.
 
-Pure: no clock, no disk, no network; chance is a seeded generator handed in. The duties of
-whoever drives it are listed in `events.py`, the roles in `roles.py`. Each role's rules live
-in a module of their own: `voting`, `following`, `leading`.
+Pure: no clock, no disk, no network; random numbers come from a seeded generator. The driver's
+duties are listed in `events.py`, the roles in `roles.py`. The rules of the roles are in
+`voting`, `following` and `leading`.
 """
 
 from random import Random
@@ -16,17 +16,17 @@ from penstock.raft.events import (
     Effects,
     ElectionState,
     Event,
+    FetchFailed,
     Heard,
     LogStartMoved,
     PeerLost,
     Received,
     Resign,
     SnapshotLoaded,
-    SnapshotNews,
+    SnapshotStatus,
     Started,
     Synced,
     TimePassed,
-    Unanswered,
 )
 from penstock.raft.messages import (
     BeginQuorumEpochRequest,
@@ -57,9 +57,9 @@ class Core:
         timing: Timing | None = None,
         disk: UUID | None = None,
     ) -> None:
-        """Take what the node has persisted; the log's durable offset must be its end, as after a restart."""
-        assert log.durable_offset == log.end_offset, "what is read back after a start is durable"
-        assert log.last_epoch <= election.epoch, "the epoch is persisted before records of it are written"
+        """Start from the persisted state; the log must be durable up to its end, as after a restart."""
+        assert log.durable_offset == log.end_offset, "a log must be durable up to its end after a start"
+        assert log.last_epoch <= election.epoch, "an epoch must be persisted before its records are written"
         self._state = State(
             node_id=node_id,
             voters=voters if isinstance(voters, VoterHistory) else VoterHistory(voters),
@@ -87,9 +87,9 @@ class Core:
         return self._state.election.leader
 
     @property
-    def leader_to_name(self) -> NodeId | None:
-        """Whom to name to others as leader."""
-        return self._state.leader_to_name
+    def advertised_leader(self) -> NodeId | None:
+        """Return the leader to name in responses."""
+        return self._state.advertised_leader
 
     @property
     def voters(self) -> Voters:
@@ -110,18 +110,18 @@ class Core:
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed. After a start, unknown until the first effect names it."""
+        """Return the offset below which everything is committed; unknown after a start until the first effect."""
         return self._state.high_watermark
 
     @property
     def has_committed(self) -> bool:
-        """Whether this node leads and something of its own epoch is committed: it knows all that is."""
+        """Return whether this node leads and has committed a record of its epoch, so that it knows all commits."""
         role = self._state.role
         return isinstance(role, Leader) and self._state.high_watermark > role.epoch_start
 
     @property
     def loading_snapshot(self) -> EpochEnd | None:
-        """The snapshot that this voter needs from its leader before it can go on."""
+        """Return the snapshot that this node must fetch from its leader, if any."""
         role = self._state.role
         return role.loading_snapshot if isinstance(role, Follower) else None
 
@@ -130,7 +130,7 @@ class Core:
         return self._state.log
 
     def step(self, event: Event, now: float) -> Effects:
-        """Take in one event; return what the driver must do before the next one."""
+        """Handle one event; return what the driver must do before the next one."""
         state = self._state
         match event:
             case Started():
@@ -138,12 +138,12 @@ class Core:
             case TimePassed():
                 self._pass_time(now)
             case Received(source=source, message=message):
-                # Voters may differ for a while on who is one, so messages count whoever they come from;
-                # only the votes and the progress of this node's voters are ever added up.
+                # Voters may temporarily disagree about the set of voters, so messages of all nodes are handled;
+                # but only votes and progress of nodes that this node knows as voters are counted.
                 if source != state.node_id:
                     self._receive(source, message, now)
             case Appended(last_offset=last_offset):
-                assert self.is_leader, "only the leader appends of its own accord"
+                assert self.is_leader, "only the leader appends"
                 state.log.append(last_offset=last_offset, epoch=state.epoch)
                 leading.answer_parked(state)
             case Synced(end_offset=end_offset):
@@ -152,12 +152,12 @@ class Core:
                 if isinstance(state.role, Leader):
                     leading.resign(state, state.role, now)
             case PeerLost(node=node):
-                self._lose(node, now)
-            case Unanswered(request_id=request_id):
+                self._handle_peer_lost(node, now)
+            case FetchFailed(request_id=request_id):
                 if isinstance(state.role, Follower) and state.role.request_id == request_id:
                     state.role.retry_at = min(state.role.retry_at, now + state.timing.retry_backoff)
-            case SnapshotNews():
-                following.hear_snapshot_news(state, event, now)
+            case SnapshotStatus():
+                following.handle_snapshot_status(state, event, now)
             case Heard(node=node):
                 if isinstance(state.role, Leader) and node in state.role.progress:
                     state.role.progress[node].heard_at = now
@@ -165,7 +165,7 @@ class Core:
                 assert isinstance(state.role, Leader), "only the leader changes the voters"
                 leading.change_voters(state, state.role, event, now)
             case LogStartMoved(snapshot=snapshot):
-                assert snapshot.end_offset <= state.high_watermark, "a snapshot contains only what is committed"
+                assert snapshot.end_offset <= state.high_watermark, "a snapshot contains only committed records"
                 state.log.start_at(snapshot)
                 state.history.start_at(snapshot.end_offset)
             case SnapshotLoaded():
@@ -176,12 +176,12 @@ class Core:
 
     def _start(self, now: float) -> None:
         state = self._state
-        # Whoever leads names itself in the answer to the question whether this voter could: no need to wait for it.
-        deadline = state.gone_deadline(now)
+        # A short deadline suffices: if there is a leader, it names itself in its response to the pre-vote.
+        deadline = state.lost_peer_deadline(now)
         led = state.election.leader == state.node_id
         state.role = Resigned(deadline=deadline) if led else Unattached(deadline=deadline)
         if not state.may_stand:
-            following.look_for_leader(state, now)
+            following.find_leader(state, now)
         elif not state.others:
             voting.stand(state, now)
 
@@ -191,10 +191,10 @@ class Core:
         match role:
             case Unattached() | Resigned():
                 if now >= role.deadline:
-                    self._act(now)
+                    self._handle_deadline(now)
             case Follower():
                 if now >= role.deadline:
-                    self._act(now)
+                    self._handle_deadline(now)
                 else:
                     following.pass_time(state, role, now)
             case Prospective() | Candidate():
@@ -202,49 +202,49 @@ class Core:
             case Leader():
                 leading.pass_time(state, role, now)
 
-    def _act(self, now: float) -> None:
-        """Patience is over: find a leader, or be one."""
+    def _handle_deadline(self, now: float) -> None:
+        """Handle an expired deadline: stand for election, or look for a leader."""
         if self._state.may_stand:
             voting.stand(self._state, now)
         else:
-            following.look_for_leader(self._state, now)
+            following.find_leader(self._state, now)
 
-    def _lose(self, node: NodeId, now: float) -> None:
+    def _handle_peer_lost(self, node: NodeId, now: float) -> None:
         state = self._state
         match state.role:
             case Follower() | Unattached():
-                following.hear_lost(state, state.role, node, now)
+                following.handle_peer_lost(state, state.role, node, now)
             case Prospective() | Candidate():
-                voting.hear_lost(state, state.role, node, now)
+                voting.handle_peer_lost(state, state.role, node, now)
 
     def _receive(self, source: NodeId, message: Message, now: float) -> None:
         state = self._state
         match message:
             case VoteRequest():
                 following.observe(state, source, message.epoch, None, now)
-                voting.hear_request(state, source, message, now)
+                voting.handle_request(state, source, message, now)
             case VoteResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
-                voting.hear_response(state, source, message, now)
+                voting.handle_response(state, source, message, now)
             case BeginQuorumEpochRequest():
                 following.observe(state, source, message.epoch, source, now)
-                state.send(source, BeginQuorumEpochResponse(epoch=state.epoch, leader=state.leader_to_name))
+                state.send(source, BeginQuorumEpochResponse(epoch=state.epoch, leader=state.advertised_leader))
             case BeginQuorumEpochResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
             case EndQuorumEpochRequest():
                 following.observe(state, source, message.epoch, source, now)
-                following.hear_end(state, source, message, now)
+                following.handle_end_quorum_epoch(state, source, message, now)
             case FetchRequest():
-                leading.hear_fetch(state, source, message, now)
+                leading.handle_fetch(state, source, message, now)
                 if isinstance(state.role, Leader):
                     leading.leave_if_removed(state, state.role, now)
             case FetchResponse():
                 following.observe(state, source, message.epoch, message.leader, now)
-                following.hear_response(state, source, message, now)
+                following.handle_response(state, source, message, now)
 
     def _sync(self, end_offset: Offset, now: float) -> None:
         state = self._state
-        assert end_offset <= state.log.end_offset, "nothing is durable that is not in the log"
+        assert end_offset <= state.log.end_offset, "the durable offset is beyond the end of the log"
         state.log.durable_offset = max(state.log.durable_offset, end_offset)
         leading.advance(state)
         following.advance(state)
@@ -257,9 +257,9 @@ class Core:
         role = state.role
         snapshot = event.snapshot
         assert isinstance(role, Follower) and role.loading_snapshot == snapshot, (
-            "only followers load, what they asked for"
+            "only a follower loads a snapshot, and only the one that it requested"
         )
-        assert snapshot.end_offset >= state.high_watermark, "a snapshot never takes anything back"
+        assert snapshot.end_offset >= state.high_watermark, "a snapshot must not end below the high watermark"
         state.log = LogShape(snapshot=snapshot)
         state.history.replaced(event.voters)
         state.advance_high_watermark(snapshot.end_offset)

@@ -1,11 +1,11 @@
-"""What happens to the core, and what it wants done.
+"""The events that the core handles, and the effects that it returns.
 
-The driver's duties, in this order, before it hands over the next event:
+The driver's duties, in this order, before it submits the next event:
 1. make `persist` durable; 2. truncate; 3. write the batches to `append`, in order;
 4. send the messages, adding batches from its log to those with `read_from`;
-5. apply what is below `high_watermark`; 6. hand over `TimePassed` at `deadline`;
+5. apply what is below `high_watermark`; 6. submit `TimePassed` at `deadline`;
 7. fetch `Core.loading_snapshot` from the leader while there is one.
-If 1, 2 or 3 fails the driver stops the node: the core believes they have happened.
+If 1, 2 or 3 fails, the driver stops the node: the core assumes that they have happened.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from penstock.raft.messages import Batch, EpochEnd, Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionState:
-    """What a node must never forget: the epoch, whom it voted for in it, and who leads it.
+    """The persisted state of a node: the epoch, its vote in the epoch, and the epoch's leader.
 
-    `blank` is a voter that began with nothing and does not know what it may have forgotten (see `voting.py`).
+    `blank` is a voter that started with an empty disk and may have forgotten votes and records (see `voting.py`).
     """
 
     epoch: LeaderEpoch
@@ -30,12 +30,12 @@ class ElectionState:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The node is up, with what it had persisted."""
+    """The node has started with its persisted state."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """A deadline may have been reached."""
+    """A deadline may have passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,55 +46,55 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The leader's driver has written a batch at the log's end, in the leader's epoch."""
+    """The driver of the leader has appended a batch in the leader's epoch."""
 
     last_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The log as it is now is durable up to this offset."""
+    """The log is now durable up to this offset."""
 
     end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Step down so that another may lead, for example before a shutdown."""
+    """A request to step down so that another node can lead, for example before a shutdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """The process of another node is gone: its machine says that nobody listens there. Never said of a silent one."""
+    """The process of another node has exited: its machine refuses connections. Never sent for a silent node."""
 
     node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class Unanswered:
-    """A fetch will not be answered: the connection broke. Try again without waiting for the time to be over."""
+class FetchFailed:
+    """A fetch will not be answered, because its connection broke: retry it before its timeout."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotNews:
-    """Of the snapshot that a follower is loading: the leader sends it, or has it no longer."""
+class SnapshotStatus:
+    """The status of the snapshot that a follower is fetching: the leader is sending it, or no longer has it."""
 
     snapshot: EpochEnd
-    there: bool
+    is_available: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Another node asked this one for something that is not the core's business: it lives."""
+    """A request of another node that the core does not handle, but that shows that the node is alive."""
 
     node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeVoters:
-    """Take a voter in or out. Handed to a leader for which `Core.may_change_voters` is true."""
+    """An addition or removal of a voter, only for a leader for which `Core.may_change_voters` is true."""
 
     voters: frozenset[NodeId]
     payload: Any
@@ -103,22 +103,22 @@ class ChangeVoters:
 
 @dataclass(frozen=True, slots=True)
 class LogStartMoved:
-    """The log before a snapshot of this node has been dropped."""
+    """The log before a snapshot of this node has been deleted."""
 
     snapshot: EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotLoaded:
-    """The leader's snapshot is durable here, and the log is empty from its end on.
+    """The leader's snapshot is durable on this node, and the log is empty and begins at its end.
 
-    The driver replaces the log only while `Core.loading_snapshot` is that very snapshot: another
-    leader may have brought, and counted, records that the snapshot lacks.
+    The driver replaces the log only while `Core.loading_snapshot` is the same snapshot: another leader
+    may have sent records that the snapshot lacks, and counted them.
     """
 
     snapshot: EpochEnd
     voters: frozenset[NodeId] | None = None
-    """Whom the snapshot names as voters, if it does."""
+    """The voters in the snapshot, if it contains them."""
 
 
 Event = (
@@ -129,8 +129,8 @@ Event = (
     | Synced
     | Resign
     | PeerLost
-    | Unanswered
-    | SnapshotNews
+    | FetchFailed
+    | SnapshotStatus
     | Heard
     | ChangeVoters
     | LogStartMoved

@@ -1,14 +1,14 @@
-"""Following a leader: fetching its log, and cutting one's own where the two part.
+"""The rules of a follower: fetch the leader's log, and truncate the own log where the two diverge.
 
-The next fetch leaves only when everything appended is durable, because the leader
-counts a fetch offset towards the majority. Answers to anything but the fetch under way
-are ignored: a late one might cut what has been fetched since.
+The next fetch is sent only when everything appended is durable, because the leader
+counts the fetch offset towards the majority. Responses to other fetches than the one in flight
+are ignored: a late one might truncate records fetched since.
 """
 
 from dataclasses import replace
 
 from penstock.model.ids import LeaderEpoch, NodeId
-from penstock.raft.events import ElectionState, SnapshotNews
+from penstock.raft.events import ElectionState, SnapshotStatus
 from penstock.raft.messages import EndQuorumEpochRequest, FetchError, FetchRequest, FetchResponse
 from penstock.raft.roles import Candidate, Follower, Prospective, Unattached
 from penstock.raft.state import State
@@ -17,13 +17,13 @@ from penstock.raft.state import State
 def observe(state: State, source: NodeId, epoch: LeaderEpoch, leader: NodeId | None, now: float) -> None:
     """Take note of an epoch, and of its leader if the message names one.
 
-    A voter that has lost its leader believes only the leader itself that it is back: were the
-    word of another voter enough, two survivors would send each other back to a dead leader.
+    A voter that has lost its leader returns to it only after a message from the leader itself: if the
+    word of another voter were enough, two survivors would send each other back to a dead leader.
     """
     if epoch > state.epoch:
         if leader is None:
             deadline = state.election_deadline(now)
-            # The new epoch must not buy time for nothing: an election already due stays due.
+            # The new epoch must not postpone an election that is already due.
             if isinstance(state.role, Unattached | Prospective | Candidate):
                 deadline = min(deadline, max(state.role.deadline, now))
             state.enter(Unattached(deadline=deadline), ElectionState(epoch=epoch, blank=state.election.blank))
@@ -31,9 +31,9 @@ def observe(state: State, source: NodeId, epoch: LeaderEpoch, leader: NodeId | N
             _follow(state, ElectionState(epoch=epoch, leader=leader, blank=state.election.blank), now)
     elif epoch == state.epoch and leader is not None and leader != state.node_id:
         assert state.election.leader in (None, leader), "one leader per epoch"
-        # An observer, or a voter that must not stand, can do no harm by trying.
-        is_news = state.election.leader is None or source == leader or not state.may_stand
-        if is_news and isinstance(state.role, Unattached | Prospective | Candidate):
+        # Observers, and voters that must not stand for election, may always try.
+        may_follow = state.election.leader is None or source == leader or not state.may_stand
+        if may_follow and isinstance(state.role, Unattached | Prospective | Candidate):
             _follow(state, replace(state.election, leader=leader), now)
 
 
@@ -44,7 +44,7 @@ def _follow(state: State, election: ElectionState, now: float) -> None:
 
 
 def fetch(state: State, now: float) -> None:
-    """Fetch from the log's end, unless a fetch is under way or something is not durable yet."""
+    """Fetch from the end of the log, unless a fetch is in flight or part of the log is not durable."""
     role = state.role
     if not isinstance(role, Follower) or role.request_id is not None or role.loading_snapshot is not None:
         return
@@ -68,8 +68,8 @@ def _send_fetch(state: State, to: NodeId) -> int:
     return state.next_request_id
 
 
-def look_for_leader(state: State, now: float) -> None:
-    """Ask one of the voters: its refusal names the leader. For those who do not stand for election."""
+def find_leader(state: State, now: float) -> None:
+    """Ask a random voter, whose error response names the leader. For nodes that do not stand for election."""
     deadline = now + state.timing.fetch_wait * (0.5 + state.random.random())
     if isinstance(state.role, Unattached):
         state.role.deadline = deadline
@@ -79,30 +79,30 @@ def look_for_leader(state: State, now: float) -> None:
         _send_fetch(state, state.random.choice(state.others))
 
 
-def hear_lost(state: State, role: Follower | Unattached, node: NodeId, now: float) -> None:
-    """The leader's process is gone: nobody will hear from it, so nobody needs to wait for it."""
+def handle_peer_lost(state: State, role: Follower | Unattached, node: NodeId, now: float) -> None:
+    """Shorten the wait for a leader whose process has exited, as it will not send anything."""
     if isinstance(role, Follower) and role.leader == node:
         role.has_fetched = False
-        role.deadline = min(role.deadline, state.gone_deadline(now))
+        role.deadline = min(role.deadline, state.lost_peer_deadline(now))
     elif isinstance(role, Unattached) and not state.may_stand:
-        role.deadline = min(role.deadline, state.gone_deadline(now))
+        role.deadline = min(role.deadline, state.lost_peer_deadline(now))
 
 
 def pass_time(state: State, role: Follower, now: float) -> None:
-    """Try a lost fetch again. The fetch timeout itself leads to an election: see `core.py`."""
+    """Retry a lost fetch. `core.py` handles the fetch timeout, which leads to an election."""
     if role.request_id is None or now >= role.retry_at:
         role.request_id = None
         fetch(state, now)
 
 
-def hear_response(state: State, source: NodeId, response: FetchResponse, now: float) -> None:
+def handle_response(state: State, source: NodeId, response: FetchResponse, now: float) -> None:
     role = state.role
     if not isinstance(role, Follower) or source != role.leader or response.epoch != state.epoch:
         return
     if response.request_id != role.request_id:
         return
     if response.error is not FetchError.NONE:
-        # The same epoch and yet refused: the leader has resigned, and somebody must stand soon.
+        # An error in the same epoch means that the leader has resigned, so an election is needed soon.
         role.has_fetched = False
         role.deadline = min(role.deadline, state.backoff_deadline(now))
         return
@@ -122,12 +122,12 @@ def hear_response(state: State, source: NodeId, response: FetchResponse, now: fl
     fetch(state, now)
 
 
-def hear_snapshot_news(state: State, news: SnapshotNews, now: float) -> None:
-    """A leader that sends its snapshot is there, although it is not fetched from meanwhile."""
+def handle_snapshot_status(state: State, status: SnapshotStatus, now: float) -> None:
+    """Extend the fetch timeout while the leader sends its snapshot, as no fetch is sent meanwhile."""
     role = state.role
-    if not isinstance(role, Follower) or role.loading_snapshot != news.snapshot:
+    if not isinstance(role, Follower) or role.loading_snapshot != status.snapshot:
         return
-    if news.there:
+    if status.is_available:
         role.deadline = now + state.timing.fetch_timeout
     else:
         role.loading_snapshot = None
@@ -135,23 +135,23 @@ def hear_snapshot_news(state: State, news: SnapshotNews, now: float) -> None:
 
 
 def advance(state: State) -> None:
-    """Take over the leader's high watermark, as far as this log is durable."""
+    """Adopt the leader's high watermark, as far as this log is durable."""
     role = state.role
     if isinstance(role, Follower):
         mark = role.leader_high_watermark
         state.advance_high_watermark(min(mark, state.log.durable_offset))
-        # All that the leader knows to be committed is here, and it knows all: it has committed in its own epoch.
+        # This log has everything that the leader has committed, including a record of the leader's epoch.
         if state.election.blank and state.log.start_of(state.epoch) < mark <= state.log.durable_offset:
             state.remember(replace(state.election, blank=False))
 
 
-def hear_end(state: State, source: NodeId, request: EndQuorumEpochRequest, now: float) -> None:
-    """The leader steps down: the best successor stands at once, the others give it a head start."""
+def handle_end_quorum_epoch(state: State, source: NodeId, request: EndQuorumEpochRequest, now: float) -> None:
+    """Stand for election when the leader steps down: the best successor immediately, the others later."""
     role = state.role
     if not isinstance(role, Follower) or role.leader != source or request.epoch != state.epoch:
         return
     role.has_fetched = False
     successors = request.preferred_successors
-    place = successors.index(state.node_id) if state.node_id in successors else len(successors)
-    pause = 0.0 if place == 0 else state.timing.election_backoff_max * (place - 1 + state.random.random())
+    position = successors.index(state.node_id) if state.node_id in successors else len(successors)
+    pause = 0.0 if position == 0 else state.timing.election_backoff_max * (position - 1 + state.random.random())
     role.deadline = min(role.deadline, now + pause)

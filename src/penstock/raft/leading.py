@@ -1,8 +1,8 @@
-"""Leading an epoch: announcing it, answering fetches, moving the high watermark.
+"""The rules of a leader: announce the epoch, answer fetches, advance the high watermark.
 
-The leader counts for itself only what is durable here, alone or among many. A fetch
-with nothing to bring back waits for news. A leader that a majority no longer fetches from
-resigns, so that its clients look elsewhere.
+For itself the leader counts only what is durable on its disk, even as the only voter. A fetch
+without new data waits for some. A leader that a majority no longer fetches from
+resigns, so that its clients look for another.
 """
 
 from collections.abc import Collection
@@ -24,7 +24,7 @@ from penstock.raft.state import State
 
 
 def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
-    """Begin to lead the epoch in which this voter stood."""
+    """Become the leader of the candidate's epoch."""
     start = state.log.end_offset
     role = Leader(
         epoch_start=start,
@@ -40,7 +40,7 @@ def lead(state: State, now: float, *, granting: Collection[NodeId]) -> None:
 
 
 def resign(state: State, role: Leader, now: float) -> None:
-    """Step down; the successors are named by how much of the log they hold."""
+    """Step down; name the successors in the order of their log ends."""
     successors = tuple(sorted(state.others, key=lambda voter: (-_progress(role, voter, now).end, voter)))
     state.enter(Resigned(deadline=state.election_deadline(now)), state.election)
     for voter in successors:
@@ -60,9 +60,9 @@ def pass_time(state: State, role: Leader, now: float) -> None:
 
 
 def quorum_deadline(state: State, role: Leader) -> float:
-    """When a majority, this leader included, will have been silent for too long."""
+    """Return when a majority, this leader included, will have been silent for too long."""
     latest = sorted((role.progress[voter].heard_at for voter in state.others), reverse=True)
-    # A leader that is no voter any more needs a majority of the others.
+    # A leader that is no longer a voter needs a majority of the others.
     needed = majority_count(len(state.voters)) - (1 if state.node_id in state.voters else 0)
     return latest[needed - 1] + state.timing.check_quorum_timeout if needed else float("inf")
 
@@ -82,7 +82,7 @@ def _announce(state: State, role: Leader, voters: Collection[NodeId], now: float
         state.send(voter, BeginQuorumEpochRequest(epoch=state.epoch))
 
 
-def hear_fetch(state: State, source: NodeId, request: FetchRequest, now: float) -> None:
+def handle_fetch(state: State, source: NodeId, request: FetchRequest, now: float) -> None:
     role = state.role
     error = FetchError.NONE
     if request.epoch < state.epoch:
@@ -114,7 +114,7 @@ def hear_fetch(state: State, source: NodeId, request: FetchRequest, now: float) 
 
 
 def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, now: float) -> None:
-    """The fetcher's log is a prefix of this one: count it, and answer now or when there is news."""
+    """Record the progress of a fetcher whose log is a prefix of this one; answer now or when there is new data."""
     role.parked[source] = (request, now + state.timing.fetch_wait)
     progress = _progress(role, source, now)
     _note_progress(state, progress, request, now)
@@ -122,7 +122,9 @@ def _count(state: State, role: Leader, source: NodeId, request: FetchRequest, no
         progress.caught_up_at = now
     if source in state.voters:
         advance(state)
-    has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < _known_mark(state, role)
+    has_news = request.fetch_offset < state.log.end_offset or request.high_watermark < _known_high_watermark(
+        state, role
+    )
     if has_news and source in role.parked:
         _answer(state, role, source, request)
 
@@ -135,13 +137,13 @@ def _progress(role: Leader, node: NodeId, now: float) -> FollowerProgress:
 
 
 def may_change_voters(state: State, role: Leader) -> bool:
-    """One change at a time, and only once something of this epoch is committed (KIP-853)."""
+    """Return whether no change of voters is pending and a record of this epoch is committed (KIP-853)."""
     return state.high_watermark > max(role.epoch_start, state.history.changed_at)
 
 
 def change_voters(state: State, role: Leader, change: ChangeVoters, now: float) -> None:
-    assert may_change_voters(state, role), "one change of the voters at a time"
-    assert len(change.voters ^ state.voters) <= 1, "a change takes one voter in or out"
+    assert may_change_voters(state, role), "another change of voters is not committed yet"
+    assert len(change.voters ^ state.voters) <= 1, "a change may add or remove only one voter"
     end = state.log.end_offset
     last = Offset(end + change.record_count - 1)
     state.append(
@@ -157,16 +159,16 @@ def _note_progress(state: State, progress: FollowerProgress, request: FetchReque
     if progress.disk is None:
         progress.disk = request.disk
     elif progress.disk != request.disk:
-        # A voter that has lost its disk holds no longer what it once confirmed. Until no fetch from before the loss
-        # can be on its way any more, nothing that it says counts.
+        # A voter that has lost its disk no longer has what it confirmed. Its progress is ignored until no fetch
+        # from before the loss can be in flight.
         progress.disk, progress.end = request.disk, Offset(0)
-        progress.doubted_until = now + state.timing.check_quorum_timeout
-    if now >= progress.doubted_until:
+        progress.untrusted_until = now + state.timing.check_quorum_timeout
+    if now >= progress.untrusted_until:
         progress.end = max(progress.end, request.fetch_offset)
 
 
 def advance(state: State) -> None:
-    """Move the high watermark to what a majority holds durably, once that includes a record of this epoch."""
+    """Advance the high watermark to what a majority holds durably, if that includes a record of this epoch."""
     role = state.role
     if not isinstance(role, Leader):
         return
@@ -174,21 +176,21 @@ def advance(state: State) -> None:
     if state.node_id in state.voters:
         ends.append(state.log.durable_offset)
     held = held_by_majority(ends)
-    # A leader ahead of the majority on disk commits no more than the majority, and one whose own
-    # disk lags behind the others commits no more than it could itself read back after a crash.
+    # A leader commits no more than the majority holds, and no more than is durable on its own
+    # disk, so that it can read it after a crash.
     held = min(held, state.log.durable_offset)
     if held > role.epoch_start and state.advance_high_watermark(held):
         answer_parked(state)
 
 
 def leave_if_removed(state: State, role: Leader, now: float) -> None:
-    """A leader that was taken out leads until that is committed, then makes room."""
+    """Resign when the removal of this leader from the voters is committed."""
     if state.node_id not in state.voters and state.high_watermark > state.history.changed_at:
         resign(state, role, now)
 
 
 def answer_parked(state: State) -> None:
-    """There is news, records or a new mark: every waiting fetch gets it."""
+    """Answer every waiting fetch with the new records or high watermark."""
     role = state.role
     if isinstance(role, Leader):
         for voter, (request, _) in list(role.parked.items()):
@@ -201,16 +203,16 @@ def _answer(state: State, role: Leader, voter: NodeId, request: FetchRequest) ->
         epoch=state.epoch,
         leader=state.node_id,
         request_id=request.request_id,
-        high_watermark=_known_mark(state, role),
+        high_watermark=_known_high_watermark(state, role),
     )
     state.send(voter, response, read_from=request.fetch_offset)
 
 
-def _known_mark(state: State, role: Leader) -> Offset:
-    """The high watermark, -1 until something of this epoch is committed.
+def _known_high_watermark(state: State, role: Leader) -> Offset:
+    """Return the high watermark, -1 until a record of this epoch is committed.
 
-    Before that a leader knows of no more than its snapshot holds. A node that starts would take that for the present,
-    and do again what was asked of it long ago.
+    Before that a leader may know only the end of its snapshot. A starting node would take that for the
+    current state, and act on outdated metadata.
     """
     return state.high_watermark if state.high_watermark > role.epoch_start else Offset(-1)
 
@@ -229,7 +231,7 @@ def _answer_snapshot(state: State, source: NodeId, request: FetchRequest) -> Non
 def _refuse(state: State, source: NodeId, request: FetchRequest, error: FetchError) -> None:
     response = FetchResponse(
         epoch=state.epoch,
-        leader=state.leader_to_name,
+        leader=state.advertised_leader,
         request_id=request.request_id,
         error=error,
         high_watermark=state.high_watermark,

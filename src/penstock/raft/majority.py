@@ -1,4 +1,4 @@
-"""Counting voters."""
+"""Majorities of voters."""
 
 from collections.abc import Collection, Sequence
 
@@ -6,7 +6,7 @@ from penstock.model.ids import NodeId, Offset
 
 
 def majority_count(voter_count: int) -> int:
-    """How many voters any two decisions must share one of."""
+    """Return the size of a majority; any two majorities share a voter."""
     return voter_count // 2 + 1
 
 

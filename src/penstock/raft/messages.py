@@ -1,7 +1,7 @@
-"""What voters say to each other, as values. The driver turns them into KRaft's requests and back.
+"""The messages between voters, as values. The driver converts them to and from KRaft's requests.
 
-A request and its answer are two messages; each carries its sender's epoch, and answers
-name the leader if the sender knows one. Nothing here decides.
+A request and its response are two messages. Each contains its sender's epoch; responses
+name the leader if the sender knows one. Decides nothing.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from penstock.model.ids import LeaderEpoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochEnd:
-    """Where an epoch ends in a log; also names a snapshot by its end offset and last epoch."""
+    """The end of an epoch in a log; also identifies a snapshot by its end offset and last epoch."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -22,14 +22,14 @@ class EpochEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Records that stay together: their offsets and epoch are the core's, the payload is the driver's."""
+    """Records that stay together: the core uses their offsets and epoch, the driver the payload."""
 
     base_offset: Offset
     last_offset: Offset
     epoch: LeaderEpoch
     payload: Any = None
     voters: frozenset[NodeId] | None = None
-    """The new set of voters, if that is what the batch brings."""
+    """The new set of voters, if the batch contains one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndQuorumEpochRequest:
-    """The sender led the epoch and steps down; the first successor holds most of its log."""
+    """The sender led the epoch and steps down; the first successor has most of its log."""
 
     epoch: LeaderEpoch
     preferred_successors: tuple[NodeId, ...]
@@ -88,7 +88,7 @@ class FetchRequest:
     last_fetched_epoch: LeaderEpoch
     high_watermark: Offset
     disk: UUID | None = None
-    """The id of the folder that the sender's log is in: another one means that the log was lost."""
+    """The id of the folder with the sender's log: a different one means that the log was lost."""
 
 
 class FetchError(Enum):
@@ -100,7 +100,7 @@ class FetchError(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse:
-    """Batches from the fetch offset on; or where the logs part; or a snapshot to load first."""
+    """Batches from the fetch offset on; or the point where the logs diverge; or a snapshot to load first."""
 
     epoch: LeaderEpoch
     leader: NodeId | None

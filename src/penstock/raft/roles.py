@@ -1,10 +1,10 @@
-"""The six roles of a node, what each remembers, and which may follow which.
+"""The six roles of a node, their state, and the transitions between them.
 
-Unattached knows the epoch but no leader. Follower fetches from the leader. Prospective
-asks whether it could win without disturbing anybody (KIP-996). Candidate has taken a
-new epoch and asks for votes in it. Leader appends. Resigned led its epoch, perhaps
-before a restart, and must not lead it again: records of it may be lost here. An observer, which
-has no vote, is only ever Unattached or Follower.
+Unattached: knows the epoch but no leader. Follower: fetches from the leader. Prospective:
+asks for pre-votes, which disturb no leader (KIP-996). Candidate: has taken a
+new epoch and asks for votes in it. Leader: appends. Resigned: led its epoch, perhaps
+before a restart, and must not lead it again, because it may have lost records of it. An observer, which
+has no vote, is always Unattached or Follower.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Follower:
     deadline: float
     has_fetched: bool = False
     request_id: int | None = None
-    """The fetch that waits for its answer; any other answer is late and ignored."""
+    """The fetch in flight; a response to any other is late and ignored."""
     retry_at: float = 0.0
     leader_high_watermark: Offset = Offset(-1)
     loading_snapshot: EpochEnd | None = None
@@ -38,7 +38,7 @@ class Prospective:
     granted: set[NodeId] = field(default_factory=set)
     refused: set[NodeId] = field(default_factory=set)
     lacks_voters: bool = False
-    """It cannot be won because processes are gone: worth another try soon."""
+    """Cannot be won because voters have exited: worth another try soon."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,27 +51,27 @@ class Candidate:
 
 @dataclass(slots=True, kw_only=True)
 class FollowerProgress:
-    """How far another node has come, as its fetches tell."""
+    """The progress of another node, according to its fetches."""
 
     end: Offset
-    """Everything below is durable there."""
+    """The node holds everything below this offset durably."""
     heard_at: float
     caught_up_at: float | None = None
-    """When it last had all that there was."""
+    """When it last had the whole log."""
     disk: UUID | None = None
-    doubted_until: float = 0.0
-    """While it may still be its former self, before it lost its disk, that is heard: what it says does not count."""
+    untrusted_until: float = 0.0
+    """Ignore its fetch offsets until then, as its fetches may be from before it lost its disk."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Leader:
     epoch_start: Offset
-    """Where this epoch's first record is; nothing is committed before a majority holds that one."""
+    """The offset of this epoch's first record; nothing is committed before a majority holds it."""
     begin_at: float
     progress: dict[NodeId, FollowerProgress] = field(default_factory=dict)
-    """Of every other voter and of whoever else fetches."""
+    """The progress of every other voter and of all observers that fetch."""
     parked: dict[NodeId, tuple[FetchRequest, float]] = field(default_factory=dict)
-    """Fetches that wait for news, and until when."""
+    """Fetches that wait for new data, with their deadlines."""
 
 
 @dataclass(slots=True, kw_only=True)

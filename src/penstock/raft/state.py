@@ -1,8 +1,8 @@
-"""One voter's state, and the effects that the present step has had so far.
+"""The state of one node, and the effects of the current step so far.
 
-Shared by `voting`, `following` and `leading`; only `core.py` hands it out. Every change of
-role and every change of what must be persisted goes through here, where the table of
-roles and the rules that never bend are asserted.
+Shared by `voting`, `following` and `leading`; only `core.py` creates it. Every change of
+role and of persisted state goes through this module, which asserts the table of
+roles and the invariants.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from penstock.raft.voters import VoterHistory, Voters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Seconds; the defaults are those of Kafka's controller.quorum.* options."""
+    """Timeouts in seconds; the defaults are those of Kafka's controller.quorum.* options."""
 
     election_timeout: float = 1.0
     election_backoff_max: float = 1.0
@@ -27,12 +27,12 @@ class Timing:
     fetch_wait: float = 0.5
     request_timeout: float = 2.0
     retry_backoff: float = 0.02
-    gone_pause_max: float = 0.1
-    """When the leader's process is gone there is nobody to wait for; the pause only keeps voters from a tie."""
+    lost_peer_pause_max: float = 0.1
+    """The pause after the leader's process has exited: it only prevents a tie between voters."""
 
     @property
     def check_quorum_timeout(self) -> float:
-        """How long a leader stays one without hearing from a majority: longer than a follower's patience."""
+        """Return how long a leader may go without fetches from a majority: longer than the fetch timeout."""
         return self.fetch_timeout * 1.5
 
 
@@ -71,36 +71,36 @@ class State:
 
     @property
     def voters(self) -> Voters:
-        return self.history.present
+        return self.history.current
 
     @property
     def others(self) -> tuple[NodeId, ...]:
-        """The other voters."""
-        return tuple(sorted(self.history.present - {self.node_id}))
+        """Return the other voters."""
+        return tuple(sorted(self.history.current - {self.node_id}))
 
     @property
     def may_stand(self) -> bool:
-        """Observers never stand, nor does a voter that is still being refilled: it lacks what it once confirmed."""
+        """Return whether this node is a voter that has everything it confirmed, which a refilled one may not."""
         refilling = self.election.blank and self.log.end_offset > 0
-        return self.node_id in self.history.present and not refilling
+        return self.node_id in self.history.current and not refilling
 
     @property
-    def leader_to_name(self) -> NodeId | None:
-        """Whom to name as leader. A voter that has resigned names nobody, or others would return to it."""
+    def advertised_leader(self) -> NodeId | None:
+        """Return the leader to name; a resigned voter names none, or others would return to it."""
         resigned = self.election.leader == self.node_id and not isinstance(self.role, Leader)
         return None if resigned else self.election.leader
 
     def enter(self, role: Role, election: ElectionState) -> None:
-        """Change the role, and with it what must be remembered."""
+        """Change the role and the persisted election state."""
         later = election.epoch > self.election.epoch
         allowed = (TO_A_LATER_EPOCH if later else WITHIN_AN_EPOCH)[type(self.role)]
-        assert type(role) in allowed, f"{type(self.role).__name__} does not become {type(role).__name__}"
+        assert type(role) in allowed, f"no transition from {type(self.role).__name__} to {type(role).__name__}"
         self.role = role
         self.remember(election)
 
     def remember(self, election: ElectionState) -> None:
         before = self.election
-        assert election.epoch >= before.epoch, "an epoch never goes back"
+        assert election.epoch >= before.epoch, "an epoch never decreases"
         if election.epoch == before.epoch:
             assert before.voted in (None, election.voted), "one vote per epoch"
             assert before.leader in (None, election.leader), "one leader per epoch"
@@ -119,19 +119,19 @@ class State:
         self._append.append(batch)
 
     def truncate_to(self, offset: Offset) -> None:
-        assert offset >= self.high_watermark, "what is committed is never cut"
-        assert not self._append, "a step cuts before it appends"
+        assert offset >= self.high_watermark, "committed records are never truncated"
+        assert not self._append, "a step truncates before it appends"
         self.log.truncate_to(offset)
         self.history.truncate_to(offset)
         self._truncate_to = offset
 
     def advance_high_watermark(self, mark: Offset) -> bool:
-        """Move the mark forward if it is ahead; it never moves back.
+        """Advance the high watermark if the mark is higher; it never moves back.
 
-        The first mark after a start is named although it has not moved: a log that ends with its newest snapshot has
-        nothing else to tell, and the driver waits to be told.
+        The first mark after a start is reported even if it has not moved: the driver waits for it, and a log
+        that ends with its newest snapshot has nothing else to report.
         """
-        assert mark <= self.log.durable_offset, "nothing is committed here that is not durable here"
+        assert mark <= self.log.durable_offset, "the high watermark is beyond the durable offset"
         if mark < self.high_watermark or (mark == self.high_watermark and self._named):
             return False
         self.high_watermark = self._marked = mark
@@ -139,14 +139,14 @@ class State:
         return True
 
     def election_deadline(self, now: float) -> float:
-        """Timeouts differ from voter to voter and from time to time, so that ties end."""
+        """Return a randomized deadline, so that ties end."""
         return now + self.timing.election_timeout * (1.0 + self.random.random())
 
     def backoff_deadline(self, now: float) -> float:
         return now + self.timing.election_backoff_max * self.random.random()
 
-    def gone_deadline(self, now: float) -> float:
-        return now + self.timing.gone_pause_max * self.random.random()
+    def lost_peer_deadline(self, now: float) -> float:
+        return now + self.timing.lost_peer_pause_max * self.random.random()
 
     def take_effects(self) -> Effects:
         effects = Effects(

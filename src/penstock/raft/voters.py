@@ -1,6 +1,6 @@
-"""Who may vote, as the log says: the newest set of voters in it counts, committed or not.
+"""The set of voters, according to the log: the newest set in it applies, committed or not.
 
-Without one the configured voters count. Follows the log when it grows, is cut, or begins anew behind a snapshot.
+Without one the configured voters apply. Follows the log when it grows, is truncated, or restarts after a snapshot.
 Refuses nothing.
 """
 
@@ -10,38 +10,38 @@ Voters = frozenset[NodeId]
 
 
 class VoterHistory:
-    __slots__ = ("_base", "_changes", "present")
+    __slots__ = ("_base", "_changes", "current")
 
     def __init__(self, configured: Voters) -> None:
-        """Begin with the voters that counted before the log's first record."""
+        """Begin with the voters before the log's first record."""
         self._base = configured
         self._changes: list[tuple[Offset, Voters]] = []
-        self.present = configured
-        """The voters that count now."""
+        self.current = configured
+        """The current voters."""
 
     @property
     def changed_at(self) -> Offset:
-        """Where the newest set stands in the log; -1 if it does not."""
+        """Return the offset of the newest set in the log; -1 if there is none."""
         return self._changes[-1][0] if self._changes else Offset(-1)
 
     def append(self, offset: Offset, voters: Voters) -> None:
-        assert offset > self.changed_at, "a log grows at its end"
+        assert offset > self.changed_at, "a log grows only at its end"
         self._changes.append((offset, voters))
-        self.present = voters
+        self.current = voters
 
     def truncate_to(self, offset: Offset) -> None:
         while self._changes and self._changes[-1][0] >= offset:
             self._changes.pop()
-        self.present = self._changes[-1][1] if self._changes else self._base
+        self.current = self._changes[-1][1] if self._changes else self._base
 
     def start_at(self, offset: Offset) -> None:
-        """Forget where the sets before the offset stood, not the one that counted there."""
+        """Drop the sets before the offset, except the one that applies there."""
         while self._changes and self._changes[0][0] < offset:
             self._base = self._changes.pop(0)[1]
 
     def replaced(self, voters: Voters | None) -> None:
-        """The log begins anew behind a snapshot, which may name the voters."""
+        """Restart after a snapshot, which may contain the voters."""
         if voters is not None:
             self._base = voters
         self._changes.clear()
-        self.present = self._base
+        self.current = self._base

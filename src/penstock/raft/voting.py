@@ -1,10 +1,10 @@
-"""Elections: standing for one, and answering those who stand.
+"""Elections: standing for election, and granting votes.
 
-A voter first asks at its present epoch whether it could win (pre-vote, KIP-996), so that
-one that was merely cut off does not depose a working leader. Goes to `leading` when a
-majority grants. Grants one vote per epoch, and only to a log at least as long as its own.
-A voter that began blank may have confirmed more than it can know: it helps only a log as blank as its own
-was, which is how a cluster is born, until it holds all that a leader has committed.
+A voter first asks for pre-votes in its current epoch (KIP-996), so that one that was merely
+partitioned off does not depose a working leader. Calls `leading` when a majority has
+granted. Grants one vote per epoch, and only to a log at least as long as its own.
+A blank voter may have confirmed records that it has lost: it grants votes only to a log as empty as its own
+was, as in a new cluster, until it has everything that a leader has committed.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ from penstock.raft.state import State
 
 
 def stand(state: State, now: float) -> None:
-    """Ask whether this voter could win. A sole voter wins at once, here and now."""
+    """Ask for pre-votes. A sole voter becomes leader in the same step."""
     role = Prospective(
         deadline=state.election_deadline(now), retry_at=now + state.timing.request_timeout, granted={state.node_id}
     )
@@ -58,23 +58,23 @@ def pass_time(state: State, role: Prospective | Candidate, now: float) -> None:
         if isinstance(role, Candidate):
             stand(state, now)
         else:
-            pause = state.gone_deadline(now) if role.lacks_voters else state.backoff_deadline(now)
+            pause = state.lost_peer_deadline(now) if role.lacks_voters else state.backoff_deadline(now)
             state.enter(Unattached(deadline=pause), state.election)
     elif now >= role.retry_at:
         role.retry_at = now + state.timing.request_timeout
         _ask(state, tuple(voter for voter in state.others if voter not in role.granted | role.refused))
 
 
-def hear_request(state: State, source: NodeId, request: VoteRequest, now: float) -> None:
+def handle_request(state: State, source: NodeId, request: VoteRequest, now: float) -> None:
     granted = request.epoch == state.epoch and _grants(state, source, request)
     if granted and not request.pre_vote:
-        # Whoever helps a cluster to be born has nothing to remember of an earlier one.
+        # A voter that takes part in the first election of a cluster has forgotten nothing.
         state.remember(replace(state.election, voted=source, blank=False))
         if isinstance(state.role, Unattached):
             state.role.deadline = state.election_deadline(now)
     state.send(
         source,
-        VoteResponse(epoch=state.epoch, leader=state.leader_to_name, granted=granted, pre_vote=request.pre_vote),
+        VoteResponse(epoch=state.epoch, leader=state.advertised_leader, granted=granted, pre_vote=request.pre_vote),
     )
 
 
@@ -84,14 +84,14 @@ def _grants(state: State, source: NodeId, request: VoteRequest) -> bool:
     if state.election.blank and request.end_offset > 0:
         return False
     if request.pre_vote:
-        # Whoever hears from a leader does not help to depose it.
+        # A voter that hears from a leader does not help to depose it.
         return not isinstance(state.role, Leader) and not (isinstance(state.role, Follower) and state.role.has_fetched)
     if state.election.leader is not None:
         return False
     return state.election.voted in (None, source)
 
 
-def hear_response(state: State, source: NodeId, response: VoteResponse, now: float) -> None:
+def handle_response(state: State, source: NodeId, response: VoteResponse, now: float) -> None:
     role = state.role
     if not isinstance(role, Prospective | Candidate) or response.epoch != state.epoch:
         return
@@ -104,20 +104,20 @@ def hear_response(state: State, source: NodeId, response: VoteResponse, now: flo
         else:
             leading.lead(state, now, granting=role.granted)
     elif _is_lost(state, role):
-        # A pause of random length lets another go first.
+        # A random pause lets another voter stand first.
         role.deadline = min(role.deadline, state.backoff_deadline(now))
 
 
 def _is_lost(state: State, role: Prospective | Candidate) -> bool:
-    """Whether too many have refused for a majority to be left."""
+    """Return whether too many voters have refused for a majority to remain."""
     return len(role.refused & state.voters) > len(state.voters) - majority_count(len(state.voters))
 
 
-def hear_lost(state: State, role: Prospective | Candidate, node: NodeId, now: float) -> None:
-    """A voter whose process is gone will not answer: without it the election may be lost already."""
+def handle_peer_lost(state: State, role: Prospective | Candidate, node: NodeId, now: float) -> None:
+    """Count a voter whose process has exited as refusing, which may lose the election."""
     if node not in role.granted:
         role.refused.add(node)
         if _is_lost(state, role):
-            role.deadline = min(role.deadline, state.gone_deadline(now))
+            role.deadline = min(role.deadline, state.lost_peer_deadline(now))
             if isinstance(role, Prospective):
                 role.lacks_voters = True

@@ -1,1 +1,1 @@
-"""The coordinator of transactions: what is decided about each transactional id, and the markers that say so."""
+"""The transaction coordinator: the state of each transactional id, and the markers that end transactions."""

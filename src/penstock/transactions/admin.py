@@ -1,4 +1,4 @@
-"""Looking at transactions from outside, and letting go of ids that nobody uses.
+"""DescribeTransactions, ListTransactions, and the expiration of unused transactional ids.
 
 Answers: INVALID_REQUEST and TRANSACTIONAL_ID_NOT_FOUND. Refuses: InvalidRegularExpression.
 """
@@ -48,12 +48,12 @@ def list_transactions(transactions: Mapping[str, TransactionValue], command: Lis
         tuple(
             ListedTransaction(transactional_id=name, producer_id=value.producer_id, state=STATES[value.state].name)
             for name, value in transactions.items()
-            if _is_wanted(value, command, turn.now) and matches(name)
+            if _matches(value, command, turn.now) and matches(name)
         )
     )
 
 
-def _is_wanted(value: TransactionValue, command: ListTransactions, now: int) -> bool:
+def _matches(value: TransactionValue, command: ListTransactions, now: int) -> bool:
     if command.producer_ids and value.producer_id not in command.producer_ids:
         return False
     if command.states and STATES[value.state].name not in command.states:
@@ -63,11 +63,11 @@ def _is_wanted(value: TransactionValue, command: ListTransactions, now: int) -> 
 
 @lru_cache(maxsize=64)
 def matcher(pattern: str | None) -> Callable[[str], Any]:
-    """What tells whether a whole transactional id matches; everything does if there is no pattern."""
+    """Return a function that matches a whole transactional id; without a pattern it matches every id."""
     if not pattern:
         return lambda name: True
     options = re2.Options()
-    # The library would write about each bad expression to the standard error output.
+    # Otherwise the library logs each invalid expression to stderr.
     options.log_errors = False
     try:
         matches: Callable[[str], Any] = re2.compile(pattern, options).fullmatch
@@ -81,7 +81,7 @@ def matcher(pattern: str | None) -> Callable[[str], Any]:
 
 
 def sweep(transactions: Mapping[str, TransactionValue], turn: Turn) -> None:
-    """Write tombstones for the ids that have rested for too long."""
+    """Write tombstones for the ids that have expired."""
     oldest = turn.now - turn.settings.transactional_id_expiration_ms
     turn.decision.records += [
         TransactionRecord(name, None)

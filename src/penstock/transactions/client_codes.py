@@ -1,7 +1,7 @@
-"""The coordinator's codes as each client knows them. Tables for the handlers; decides nothing.
+"""The coordinator's error codes, translated for each client version. Tables for the handlers; decides nothing.
 
-Only newer versions know PRODUCER_FENCED and TRANSACTION_ABORTABLE, and producers that write know few of the
-coordinator's codes. Goes nowhere else.
+Only newer versions know PRODUCER_FENCED and TRANSACTION_ABORTABLE, and Produce knows few of the
+coordinator's codes. Calls nothing else.
 """
 
 from enum import Enum
@@ -15,20 +15,20 @@ OTHERS_KNOW_FENCED = 2
 
 
 def for_client(error: int, *, version: int, knows_fenced_from: int = OTHERS_KNOW_FENCED) -> int:
-    """The code in an answer of the coordinator's own APIs."""
+    """Return the code for a response of the coordinator's own APIs."""
     if error == ProducerFenced.code and version < knows_fenced_from:
         return InvalidProducerEpoch.code
     return error
 
 
 class Write(Enum):
-    """What a transactional write does at the coordinator before it is appended."""
+    """The check of a transactional write at the coordinator before it is appended."""
 
     VERIFY = "verify"
-    """Ask whether its partition is in the transaction; the client knows no better code than INVALID_TXN_STATE."""
+    """Verify that the partition is in the transaction; the client knows no better code than INVALID_TXN_STATE."""
     VERIFY_ABORTABLE = "verify, and say abortable"
     ADD = "add"
-    """Add its partition (version 2)."""
+    """Add the partition to the transaction (version 2)."""
 
     @property
     def adds(self) -> bool:
@@ -48,9 +48,9 @@ def of_txn_offset_commit(version: int) -> Write:
 
 
 def for_writer(error: int, write: Write) -> int:
-    """What a refused verification or addition becomes; TxnOffsetCommit answers with this."""
+    """Return the code for a failed verification or addition, as TxnOffsetCommit returns it."""
     if error == ProducerFenced.code:
-        # A producer aborts and goes on after this one; after the other it would give up.
+        # A producer aborts and continues after this code; after PRODUCER_FENCED it would stop.
         return InvalidProducerEpoch.code
     if error == TransactionAbortable.code and write is Write.VERIFY:
         return InvalidTxnState.code
@@ -61,7 +61,7 @@ _RETRIED = (CoordinatorLoadInProgress.code, CoordinatorNotAvailable.code, NotCoo
 
 
 def for_produce(error: int, write: Write) -> int:
-    """The same in the answer to Produce, whose clients retry NOT_ENOUGH_REPLICAS without looking for new leaders."""
+    """Return the code for Produce, whose clients retry NOT_ENOUGH_REPLICAS without a lookup of new leaders."""
     error = for_writer(error, write)
     if error in _RETRIED or (error == ConcurrentTransactions.code and not write.adds):
         return NotEnoughReplicas.code

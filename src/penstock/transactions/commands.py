@@ -1,7 +1,7 @@
-"""What a shard of transactions is asked, what it answers, and what it wants done. Only values.
+"""Commands to a shard of `__transaction_state`, their replies, and actions, as plain values.
 
-An `error` is a wire code, 0 for none, as Kafka's newest versions have it; client_codes.py
-turns it into what older ones know.
+`error` is a wire code of Kafka's newest versions, 0 for none; client_codes.py
+translates it for older ones.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from penstock.transactions.records import NO_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class Markers:
-    """An action: write these markers, then send MarkersWritten with this very object."""
+    """An action: write these markers, then submit MarkersWritten with this same object."""
 
     transactional_id: str
     producer_id: int
@@ -21,19 +21,19 @@ class Markers:
     is_commit: bool
     partitions: tuple[TopicPartition, ...]
     transaction_version: int
-    """With version 2 a marker's epoch must be newer than that of the records before it."""
+    """With version 2 the epoch of a marker must be newer than that of the records before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AbortNeedsProducerId:
-    """An action: take a producer id and send AbortTimedOut with it."""
+    """An action: allocate a producer id and submit AbortTimedOut with it."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdNeeded:
-    """A reply: nothing was decided; ask again with a fresh producer id."""
+    """A reply: nothing was decided; submit the command again with a new producer id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class InitProducerId:
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
-    """From version 3 on what the producer has had, if it goes on after an error."""
+    """From version 3 on the producer's current epoch, if it continues after an error."""
     fresh_producer_id: int = NO_PRODUCER_ID
 
 
@@ -55,7 +55,7 @@ class InitProducerIdReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Answered with a code. AddOffsetsToTxn adds the partition of the group, a version 2 write its own."""
+    """An addition of partitions, answered with a code. AddOffsetsToTxn adds the group's, a version 2 write its own."""
 
     transactional_id: str
     producer_id: int
@@ -67,7 +67,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyPartitions:
-    """May these be written to? Answered with one code for each, in the same order."""
+    """A check that partitions are in the transaction, answered with one code for each, in the same order."""
 
     transactional_id: str
     producer_id: int
@@ -91,19 +91,19 @@ class EndTxnReply:
     error: int = NO_ERROR
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
-    """What the producer goes on with, from version 5 on."""
+    """The epoch with which the producer continues, from version 5 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkersWritten:
-    """Every partition has its marker. Answered with whether that completed the transaction."""
+    """A report that every partition has its marker, answered with whether this completed the transaction."""
 
     markers: Markers
 
 
 @dataclass(frozen=True, slots=True)
 class AbortTimedOut:
-    """Abort the transaction if its time is up. Answered with whether it was."""
+    """An abort of a transaction if it has timed out, answered with whether it has."""
 
     transactional_id: str
     fresh_producer_id: int = NO_PRODUCER_ID
@@ -128,12 +128,12 @@ class DescribedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListTransactions:
-    """Answered with a tuple of ListedTransaction. States that are no state's name match nothing."""
+    """A request answered with a tuple of ListedTransaction. An unknown state name matches nothing."""
 
     states: frozenset[str] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     duration_ms: int = -1
-    """Only what was begun longer ago than this; negative for all."""
+    """Only transactions that are open longer than this; negative for all."""
     pattern: str | None = None
 
 

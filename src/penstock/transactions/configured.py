@@ -1,4 +1,4 @@
-"""The transactions' settings out of the broker's configuration and the finalised features. Pure."""
+"""Transaction settings from the broker's configuration and the finalised features. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,8 @@
-"""Asks a transaction's coordinator, here or on another node, before its records are written (KIP-890).
+"""Requests to a transaction's coordinator, on this or another node, before records are written (KIP-890).
 
-A write names its transactional id; the coordinator adds the partitions to the transaction or says whether they are
-in it. Goes to service.py, or through `Peers` to handlers/add_partitions_to_txn.py of the coordinator's node.
-Refuses: CoordinatorNotAvailable when that node cannot be asked; clients try again.
+A write names its transactional id; the coordinator adds the partitions to the transaction or verifies that they are
+in it. Calls service.py, or through `Peers` handlers/add_partitions_to_txn.py on the coordinator's node.
+Refuses: CoordinatorNotAvailable when that node cannot be reached; clients retry.
 """
 
 import asyncio
@@ -33,14 +33,14 @@ class TransactionCoordinators:
         self._here = here
 
     def submit(self, command: Command) -> "asyncio.Future[Any]":
-        """The future has a code for AddPartitions, one code for each partition for VerifyPartitions."""
+        """Submit a command; the future has one code for AddPartitions, one per partition for VerifyPartitions."""
         leader = self._coordinator(command.transactional_id)
         if leader in (self._node_id, NO_NODE):
             return self._here.submit(command.transactional_id, command)
         return asyncio.ensure_future(self._ask(leader, command))
 
     async def add_partitions(self, command: AddPartitions) -> int:
-        """The code, after a moment's patience with a transaction that is just being ended."""
+        """Return the code; waits briefly if the previous transaction is still ending."""
         leader = self._coordinator(command.transactional_id)
         if leader in (self._node_id, NO_NODE):
             return await self._here.add_partitions(command)
@@ -54,12 +54,12 @@ class TransactionCoordinators:
         return topic.partitions[partition_of(transactional_id, len(topic.partitions))].leader
 
     async def _ask(self, leader: NodeId, command: Command) -> Any:
-        places = tuple(sorted(command.partitions)) if isinstance(command, AddPartitions) else command.partitions
+        partitions = tuple(sorted(command.partitions)) if isinstance(command, AddPartitions) else command.partitions
         try:
             answer = await self._peers.ask(
                 leader,
                 ApiKey.ADD_PARTITIONS_TO_TXN,
-                _request(command, places),
+                _request(command, partitions),
                 timeout_s=TIMEOUT_S,
                 purpose=PURPOSE,
             )
@@ -72,13 +72,15 @@ class TransactionCoordinators:
             for topic in answer.results_by_transaction[0].topic_results
             for each in topic.results_by_partition
         }
-        answered = tuple(codes.get((place.topic, place.partition), CoordinatorNotAvailable.code) for place in places)
+        answered = tuple(
+            codes.get((partition.topic, partition.partition), CoordinatorNotAvailable.code) for partition in partitions
+        )
         if isinstance(command, VerifyPartitions):
             return answered
         return next((code for code in answered if code), 0)
 
 
-def _request(command: Command, places: tuple[TopicPartition, ...]) -> Any:
+def _request(command: Command, partitions: tuple[TopicPartition, ...]) -> Any:
     from kio.schema.add_partitions_to_txn.v5.request import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
@@ -86,8 +88,8 @@ def _request(command: Command, places: tuple[TopicPartition, ...]) -> Any:
     )
 
     by_topic: dict[str, list[int]] = {}
-    for place in places:
-        by_topic.setdefault(place.topic, []).append(place.partition)
+    for partition in partitions:
+        by_topic.setdefault(partition.topic, []).append(partition.partition)
     return AddPartitionsToTxnRequest(
         transactions=(
             AddPartitionsToTxnTransaction(

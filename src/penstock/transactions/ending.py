@@ -1,7 +1,7 @@
-"""How transactions end: EndTxn of both protocols, aborts by the coordinator, and their completion.
+"""The end of transactions: EndTxn of both protocols, aborts by the coordinator, and completion.
 
-The record of Prepare* is the decision; the markers are an action that starts once it is
-committed, and MarkersWritten makes it Complete*. Goes to turn.py. Answers: INVALID_REQUEST,
+The Prepare* record is the decision; the markers are an action that starts when it is
+committed, and MarkersWritten moves it to Complete*. Uses turn.py. Answers: INVALID_REQUEST,
 INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
 """
 
@@ -23,7 +23,7 @@ from penstock.transactions.states import ENDING, State
 from penstock.transactions.turn import EPOCH_MAX, TIMEOUT, TimerKey, Turn, Volatile, is_exhausted
 
 RETRY_MS = 1_000
-"""When an abort that waits for a producer id is tried again."""
+"""The delay before an abort that waits for a producer id is retried."""
 
 
 # -- EndTxn --------------------------------------------------------------------------------
@@ -35,13 +35,13 @@ def end(found: TransactionValue | None, volatile: Volatile, command: EndTxn, tur
     elif found is None:
         turn.answer(EndTxnReply(error=InvalidProducerIdMapping.code))
     elif command.client_version < VERSION_EPOCH_BUMP:
-        _end_as_before(found, volatile, command, turn)
+        _end_without_bump(found, volatile, command, turn)
     else:
         _end_with_bump(found, volatile, command, turn)
 
 
-def _end_as_before(found: TransactionValue, volatile: Volatile, command: EndTxn, turn: Turn) -> None:
-    """Whoever has the epoch ends what is open. A retry cannot be told from the end of the next transaction."""
+def _end_without_bump(found: TransactionValue, volatile: Volatile, command: EndTxn, turn: Turn) -> None:
+    """End the open transaction of this epoch. A retry looks like the end of the next transaction."""
     error = 0
     completed = State.COMPLETE_COMMIT if command.is_commit else State.COMPLETE_ABORT
     if found.producer_id != command.producer_id:
@@ -59,7 +59,7 @@ def _end_as_before(found: TransactionValue, volatile: Volatile, command: EndTxn,
 
 
 def _end_with_bump(found: TransactionValue, volatile: Volatile, command: EndTxn, turn: Turn) -> None:
-    """The epoch says which transaction is meant: the present one, or the one before (KIP-890)."""
+    """End a transaction; the epoch tells the current one from the previous one (KIP-890)."""
     refusal = _mistaken(found, command)
     if refusal:
         turn.answer(EndTxnReply(error=refusal))
@@ -73,7 +73,7 @@ def _end_with_bump(found: TransactionValue, volatile: Volatile, command: EndTxn,
         if is_retry or command.is_commit:
             turn.answer(EndTxnReply(error=InvalidTxnState.code))
             return
-        # An abort of nothing: the producer does not know whether its writes have begun a transaction.
+        # An abort without a transaction: the producer does not know whether its writes have begun one.
     if is_exhausted(found.epoch) and command.fresh_producer_id == NO_PRODUCER_ID:
         turn.answer(ProducerIdNeeded())
         return
@@ -91,7 +91,7 @@ def _end_with_bump(found: TransactionValue, volatile: Volatile, command: EndTxn,
 
 def _mistaken(found: TransactionValue, command: EndTxn) -> int:
     if found.state in ENDING:
-        # First, as the producer may already use the id that the end brings.
+        # Checked first, because the producer may already use the producer id that the end assigns.
         return ConcurrentTransactions.code
     if found.producer_id != command.producer_id and not _is_retry_after_overflow(found, command):
         return InvalidProducerIdMapping.code
@@ -103,7 +103,7 @@ def _mistaken(found: TransactionValue, command: EndTxn) -> int:
 
 def _is_retry(found: TransactionValue, command: EndTxn) -> bool:
     if found.client_version < VERSION_EPOCH_BUMP:
-        # The last end raised no epoch: InitProducerId did, for another producer, and this one is fenced.
+        # The last end did not raise the epoch: InitProducerId did, for another producer, which fenced this one.
         return False
     return found.epoch == command.epoch + 1 or _is_retry_after_overflow(found, command)
 
@@ -116,7 +116,7 @@ def _is_retry_after_overflow(found: TransactionValue, command: EndTxn) -> bool:
 
 
 def abort(transactional_id: str, found: TransactionValue, turn: Turn, *, fresh_producer_id: int) -> bool:
-    """Abort with a raised epoch, so that the producer's older self is fenced. False if it takes a producer id."""
+    """Abort with a raised epoch, which fences the producer; return False if a new producer id is needed."""
     version = turn.settings.version
     next_producer_id = NO_PRODUCER_ID
     if version >= VERSION_EPOCH_BUMP and is_exhausted(found.epoch):
@@ -127,7 +127,7 @@ def abort(transactional_id: str, found: TransactionValue, turn: Turn, *, fresh_p
         after = prepare(found, is_commit=False, version=version, next_producer_id=next_producer_id, now=turn.now)
         last_epoch = found.epoch
     else:
-        # The raise is not the version's but this abort's; the markers carry it all the same.
+        # This abort raises the epoch itself, as version 0 does not; the markers carry the new epoch.
         after = prepare(found, is_commit=False, version=0, next_producer_id=NO_PRODUCER_ID, now=turn.now)
         after = replace(after, epoch=min(found.epoch + 1, EPOCH_MAX))
         last_epoch = NO_EPOCH
@@ -138,7 +138,7 @@ def abort(transactional_id: str, found: TransactionValue, turn: Turn, *, fresh_p
 def abort_timed_out(
     transactional_id: str, found: TransactionValue | None, turn: Turn, *, fresh_producer_id: int
 ) -> bool:
-    """Abort if the time is up, or look again when it will be."""
+    """Abort if the transaction has timed out, or set the timer for its deadline."""
     if found is None or found.state is not State.ONGOING:
         return False
     left_ms = time_left_ms(found, turn.now)
@@ -148,13 +148,13 @@ def abort_timed_out(
     if abort(transactional_id, found, turn, fresh_producer_id=fresh_producer_id):
         return True
     turn.act(AbortNeedsProducerId(transactional_id))
-    # Asked for again until it is done: nothing else would ever end the transaction.
+    # Retried until it succeeds: nothing else would end the transaction.
     turn.set_timer(TimerKey(TIMEOUT, transactional_id), RETRY_MS)
     return False
 
 
 def time_left_ms(value: TransactionValue, now: int) -> int:
-    """Until the transaction is over its time; 0 or less if it is."""
+    """Return the time until the transaction times out; 0 or less if it has."""
     return value.start_ms + value.timeout_ms + 1 - now
 
 
@@ -164,14 +164,14 @@ def time_left_ms(value: TransactionValue, now: int) -> int:
 def prepare(
     found: TransactionValue, *, is_commit: bool, version: int, next_producer_id: int, now: int
 ) -> TransactionValue:
-    """The decision. From version 2 on it raises the epoch, and the markers carry the new one."""
+    """Return the Prepare* state. From version 2 on the epoch is raised, and the markers carry the new one."""
     return replace(
         found,
         state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
         previous_producer_id=found.producer_id,
         next_producer_id=next_producer_id,
         epoch=min(found.epoch + 1, EPOCH_MAX) if version >= VERSION_EPOCH_BUMP else found.epoch,
-        # What was never begun has no start, but a complete transaction must have one.
+        # A transaction that never began has no start time, but a completed one must have one.
         start_ms=found.start_ms if found.state is State.ONGOING else now,
         last_update_ms=now,
         client_version=version,
@@ -212,7 +212,7 @@ def markers_of(transactional_id: str, value: TransactionValue) -> Markers:
 
 
 def markers_written(found: TransactionValue | None, volatile: Volatile, command: MarkersWritten, turn: Turn) -> None:
-    """Complete the transaction, if these are its markers: others may have had the same producer and epoch."""
+    """Complete the transaction if these are its markers; others may have the same producer id and epoch."""
     is_present = volatile.markers is command.markers
     if is_present and found is not None and found.state in ENDING:
         turn.move(

@@ -1,4 +1,4 @@
-"""What a transaction coordinator refuses, with Kafka's codes."""
+"""Errors of the transaction coordinator, with Kafka's codes."""
 
 from penstock.model.errors import Refusal
 from penstock.model.errors import TransactionCoordinatorFenced as TransactionCoordinatorFenced
@@ -6,24 +6,24 @@ from penstock.model.errors import TransactionCoordinatorFenced as TransactionCoo
 
 class InvalidProducerIdMapping(Refusal):
     code = 49
-    meaning = "The transactional id belongs to another producer id, or to none."
+    meaning = "The transactional id is not mapped to this producer id."
 
 
 class ConcurrentTransactions(Refusal):
     code = 51
-    meaning = "The last transaction of the producer is still being ended; try again."
+    meaning = "The producer's previous transaction is still being ended; try again."
 
 
 class TransactionalIdAuthorizationFailed(Refusal):
     code = 53
-    meaning = "Transactional records came without a transactional id that the client may use."
+    meaning = "Transactional records need a transactional id that the client is authorized to use."
 
 
 class TransactionalIdNotFound(Refusal):
     code = 105
-    meaning = "There is no such transactional id."
+    meaning = "The transactional id does not exist."
 
 
 class TransactionAbortable(Refusal):
     code = 120
-    meaning = "The partition is not in the transaction; the producer has to abort it."
+    meaning = "The partition is not in the transaction; abort the transaction."

@@ -1,7 +1,7 @@
-"""InitProducerId: who may write with this transactional id from now on.
+"""InitProducerId: assigns a producer id and epoch to the producer of a transactional id.
 
-A new producer raises the epoch and so fences the one before; what that one has open is aborted first.
-A producer that goes on after an error (KIP-360) says what it has had. Goes to ending.py for the abort.
+A new producer raises the epoch, which fences the previous one, whose open transaction is aborted first.
+A producer that continues after an error (KIP-360) sends its producer id and epoch. Calls ending.py for the abort.
 Answers: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED.
 """
 
@@ -23,7 +23,7 @@ def init(found: TransactionValue | None, volatile: Volatile, command: InitProduc
     elif found is None:
         _begin(command, turn)
     elif found.state is State.ONGOING:
-        # The epoch of the abort is given to nobody: the client comes again and gets the one after it.
+        # The epoch of the abort is not given to any producer: the client retries and gets the next one.
         if abort(command.transactional_id, found, turn, fresh_producer_id=command.fresh_producer_id):
             turn.answer(InitProducerIdReply(error=ConcurrentTransactions.code))
         else:
@@ -41,17 +41,17 @@ def _mistaken(found: TransactionValue | None, command: InitProducerId, turn: Tur
         return 0
     if found.state in ENDING:
         return ConcurrentTransactions.code
-    if _goes_on(command) and not _may_go_on(found, command):
+    if _is_continuing(command) and not _may_continue(found, command):
         return ProducerFenced.code
     return 0
 
 
-def _goes_on(command: InitProducerId) -> bool:
+def _is_continuing(command: InitProducerId) -> bool:
     return command.producer_id != NO_PRODUCER_ID
 
 
-def _may_go_on(found: TransactionValue, command: InitProducerId) -> bool:
-    """Whether the producer id is the present one, or the one that ran out of epochs just before it."""
+def _may_continue(found: TransactionValue, command: InitProducerId) -> bool:
+    """Return whether the producer id is the current one, or the one whose epochs were exhausted before it."""
     return command.producer_id == found.producer_id or (
         command.producer_id == found.previous_producer_id and is_exhausted(command.epoch)
     )
@@ -75,12 +75,12 @@ def _begin(command: InitProducerId, turn: Turn) -> None:
 
 def _raise_epoch(found: TransactionValue, volatile: Volatile, command: InitProducerId, turn: Turn) -> None:
     producer_id, last_epoch = found.producer_id, NO_EPOCH
-    is_first_try = not _goes_on(command) or command.epoch == found.epoch
+    is_first_try = not _is_continuing(command) or command.epoch == found.epoch
     if not is_first_try:
         if command.epoch != volatile.last_epoch:
             turn.answer(InitProducerIdReply(error=ProducerFenced.code))
             return
-        # The producer has not heard of the raise; a new one would have made us forget the epoch before.
+        # A retry whose first reply was lost. If a new producer had raised the epoch, last_epoch would be unset.
         epoch, last_epoch = found.epoch, volatile.last_epoch
     elif is_exhausted(found.epoch):
         if command.fresh_producer_id == NO_PRODUCER_ID:
@@ -89,7 +89,7 @@ def _raise_epoch(found: TransactionValue, volatile: Volatile, command: InitProdu
         producer_id, epoch = command.fresh_producer_id, 0
     else:
         epoch = found.epoch + 1
-    if is_first_try and _goes_on(command):
+    if is_first_try and _is_continuing(command):
         last_epoch = found.epoch
     after = replace(
         found,

@@ -1,8 +1,8 @@
-"""Has a marker written wherever its partition is led: here at once, or by a request to the node that leads it.
+"""Delivery of markers to partition leaders: written directly on this node, or sent to the leader's node.
 
-The seam between the coordinator and the cluster. Markers for one node that are wanted while a request to it is
-under way go out together in the next. Goes to marker_writer.py and, through `Peers`, to handlers/write_txn_markers.py
-of the other node. Refuses: LeaderNotAvailable, and what the partition's leader refuses; the caller tries again.
+The connection between the coordinator and the cluster. Markers for a node with a request in flight
+are sent together in the next request. Calls marker_writer.py and, through `Peers`, handlers/write_txn_markers.py
+of the other node. Refuses: LeaderNotAvailable, and the errors of the partition's leader; the caller retries.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 30.0
 PURPOSE: Final = "markers"
-# The caller acts on these; all others are only tried again.
+# The caller handles these errors; it retries all others.
 _KNOWN: Final = {refusal.code: refusal for refusal in (InvalidProducerEpoch, TransactionCoordinatorFenced)}
 
 
-class _Wanted(NamedTuple):
-    """One marker on its way to another node."""
+class _QueuedMarker(NamedTuple):
+    """A marker for a partition on another node."""
 
     topic: str
     partition: int
@@ -51,8 +51,8 @@ class MarkerSender:
         self._image = image
         self._peers = peers
         self._write_here = write_here
-        self._wanted: dict[NodeId, list[_Wanted]] = {}
-        self._under_way: dict[NodeId, list[_Wanted]] = {}
+        self._queued: dict[NodeId, list[_QueuedMarker]] = {}
+        self._in_flight: dict[NodeId, list[_QueuedMarker]] = {}
         self._senders: dict[NodeId, asyncio.Task[None]] = {}
 
     async def write(
@@ -70,22 +70,24 @@ class MarkerSender:
             await self._write_here(topic, partition, producer_id, epoch, coordinator_epoch, commit, transaction_version)
             return
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        wanted = _Wanted(topic, partition, producer_id, epoch, coordinator_epoch, commit, transaction_version, done)
-        self._wanted.setdefault(leader, []).append(wanted)
+        queued = _QueuedMarker(
+            topic, partition, producer_id, epoch, coordinator_epoch, commit, transaction_version, done
+        )
+        self._queued.setdefault(leader, []).append(queued)
         if leader not in self._senders:
             self._senders[leader] = asyncio.ensure_future(self._send_all(leader))
         code = await done
         if code:
-            raise _KNOWN.get(code, Refusal)(f"node {leader} answers error code {code}")
+            raise _KNOWN.get(code, Refusal)(f"node {leader} answered with error code {code}")
 
     def close(self) -> None:
         for task in self._senders.values():
             task.cancel()
 
     def image_changed(self, delta: Delta, image: Image) -> None:
-        """Wait no longer for a node that leads the partition no more: it may be held still, or cut off."""
-        for awaited in (self._wanted, self._under_way):
-            for leader, batch in awaited.items():
+        """Stop waiting for nodes that no longer lead the partition, as they may be paused or partitioned off."""
+        for markers in (self._queued, self._in_flight):
+            for leader, batch in markers.items():
                 for each in batch:
                     partition = image.partition(TopicName(each.topic), each.partition)
                     if partition is None or partition.leader != leader:
@@ -102,15 +104,15 @@ class MarkerSender:
 
     async def _send_all(self, leader: NodeId) -> None:
         try:
-            while batch := self._wanted.pop(leader, None):
-                # Whoever has given up meanwhile wants no marker any more.
-                self._under_way[leader] = [each for each in batch if not each.done.done()]
-                await self._send(leader, self._under_way[leader])
+            while batch := self._queued.pop(leader, None):
+                # Skip markers whose caller has stopped waiting.
+                self._in_flight[leader] = [each for each in batch if not each.done.done()]
+                await self._send(leader, self._in_flight[leader])
         finally:
-            self._under_way.pop(leader, None)
+            self._in_flight.pop(leader, None)
             del self._senders[leader]
 
-    async def _send(self, leader: NodeId, batch: list[_Wanted]) -> None:
+    async def _send(self, leader: NodeId, batch: list[_QueuedMarker]) -> None:
         if not batch:
             return
         try:
@@ -121,19 +123,19 @@ class MarkerSender:
         except PeerUnavailable:
             codes = []
         except Exception:
-            log.exception("node %d answers markers in a way that is not understood", leader)
+            log.exception("node %d sent an invalid WriteTxnMarkers response", leader)
             codes = []
-        # Whoever is not answered tries again; one who waits for ever would leave its transaction open.
+        # The caller retries a marker without a result. If it waited forever, its transaction would stay open.
         for position, each in enumerate(batch):
             _settle(each, codes[position] if position < len(codes) else LeaderNotAvailable.code)
 
 
-def _settle(wanted: _Wanted, code: int) -> None:
-    if not wanted.done.done():
-        wanted.done.set_result(code)
+def _settle(queued: _QueuedMarker, code: int) -> None:
+    if not queued.done.done():
+        queued.done.set_result(code)
 
 
-def _request(batch: list[_Wanted]) -> Any:
+def _request(batch: list[_QueuedMarker]) -> Any:
     from kio.schema.write_txn_markers.v2.request import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,

@@ -1,7 +1,7 @@
-"""Writes the markers that end transactions in partitions of this node.
+"""The writer of transaction markers for partitions of this node.
 
-For the coordinator of this node and for those of others alike. Done when the marker is below the high
-watermark. In a partition of groups the groups write it, so that its offsets count from there on.
+Used by the coordinators of this node and of others. A marker is done when it is below the high
+watermark. The group coordinator writes those of `__consumer_offsets`, so that offsets take effect there.
 Calls go to replication/partition.py. Refuses: UnknownTopicOrPartition, and what the partition refuses.
 """
 
@@ -18,10 +18,10 @@ from penstock.replication.replicas import Replicas
 from penstock.replication.waiting import WaitingProduce
 
 TIMEOUT_S = 30.0
-"""How long a marker may take to become durable before whoever asked for it asks again."""
+"""How long a marker may take to become durable before the caller has to retry."""
 
 EndOffsets = Callable[[int, TransactionEnd], Awaitable[object]]
-"""Writes the marker to a partition of groups; done when it is durable."""
+"""Writes the marker to a partition of `__consumer_offsets`; done when it is durable."""
 
 
 class MarkerWriter:
@@ -77,4 +77,4 @@ class MarkerWriter:
             if code == refusal.code:
                 raise refusal
         if code != NO_ERROR:
-            raise Refusal(f"the marker is not known to be durable: error code {code}")
+            raise Refusal(f"the marker may not be durable: error code {code}")

@@ -1,9 +1,9 @@
-"""Drives the markers of decided transactions: to every partition, until each has one, then completes.
+"""The driver of markers: writes those of decided transactions to every partition, then completes them.
 
-One job for each decided transaction; its partitions are written at the same time, and what fails is tried again
-with growing pauses. Decides nothing: the outcome is in the `Markers` that it is given. `write_marker` is the
-seam: it writes to a partition of this node, or sends WriteTxnMarkers to the partition's leader. Gives up
-only if the shard is abandoned, another coordinator has taken over, or the node stops.
+One job for each decided transaction writes to its partitions concurrently, and retries failures
+with growing pauses. Decides nothing: the `Markers` contain the outcome. `write_marker` writes to a
+partition of this node or sends WriteTxnMarkers to the partition's leader. A job gives up only
+if the shard is abandoned, another coordinator has taken over, or the node stops.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ class WriteMarker(Protocol):
         commit: bool,
         transaction_version: int,
     ) -> Awaitable[object]:
-        """Write one control marker; done when it is durable, and when its offsets count if it is for a group.
+        """Write a marker; done when it is durable and, for a group's partition, its offsets are committed.
 
-        Raises a Refusal. Appending happens at once or not at all: a job that is cancelled writes no marker later.
+        Raises a Refusal. The append happens immediately or not at all: a cancelled job writes no marker later.
         """
         ...
 
 
 Complete = Callable[[int, MarkersWritten], Awaitable[object]]
-"""Submits to the shard of a partition of `__transaction_state`; done when the reply is there."""
+"""Submits to the shard of a partition of `__transaction_state`; done when the reply arrives."""
 
 
 class MarkerDriver:
@@ -51,42 +51,42 @@ class MarkerDriver:
         *,
         write_marker: WriteMarker,
         complete: Complete,
-        is_gone: Callable[[TopicPartition], bool],
+        is_deleted: Callable[[TopicPartition], bool],
         clock: Clock,
     ) -> None:
         self._write_marker = write_marker
         self._complete = complete
-        self._is_gone = is_gone
-        """Whether the partition is no longer in the metadata: nobody will ever read what is in it."""
+        self._is_deleted = is_deleted
+        """Whether the partition is no longer in the metadata, so that its records can never be read."""
         self._clock = clock
         self._jobs: dict[int, set[asyncio.Task[None]]] = {}
         self._by_id: dict[str, asyncio.Task[None]] = {}
-        """The present job of each transactional id."""
+        """The current job of each transactional id."""
 
     def __len__(self) -> int:
-        """How many transactions are being told."""
+        """Return the number of transactions whose markers are being written."""
         return sum(len(jobs) for jobs in self._jobs.values())
 
     def start(self, index: int, coordinator_epoch: int, markers: Markers) -> None:
-        """Tell the partitions; `coordinator_epoch` is the leader epoch of the shard's partition."""
+        """Start to write the markers; `coordinator_epoch` is the leader epoch of the shard's partition."""
         job = asyncio.ensure_future(self._run(index, coordinator_epoch, markers))
         jobs = self._jobs.setdefault(index, set())
         jobs.add(job)
         self._by_id[markers.transactional_id] = job
         job.add_done_callback(lambda done: self._ended(index, jobs, done, markers))
 
-    async def ended(self, transactional_id: str, patience_s: float) -> None:
-        """Wait until the id's transaction is told to all, if one is being told; not for long."""
+    async def ended(self, transactional_id: str, timeout_s: float) -> None:
+        """Wait until the id's markers are written, if they are being written, for a limited time."""
         job = self._by_id.get(transactional_id)
         if job is not None:
             over = asyncio.Event()
             job.add_done_callback(lambda _: over.set())
-            timer = self._clock.call_later(patience_s, over.set)
+            timer = self._clock.call_later(timeout_s, over.set)
             await over.wait()
             timer.cancel()
 
     def abandon(self, index: int) -> None:
-        """Stop the jobs of a shard. Whoever loads it next starts them again from the log."""
+        """Stop the jobs of a shard. The next load of the shard starts them again from the log."""
         for job in self._jobs.pop(index, ()):
             job.cancel()
 
@@ -102,7 +102,7 @@ class MarkerDriver:
             del self._jobs[index]
         if not job.cancelled() and (error := job.exception()) is not None:
             log.error(
-                "the markers of transactional id %s are stuck until the next start",
+                "cannot finish the markers of transactional id %s, its transaction stays open until the next load",
                 markers.transactional_id,
                 exc_info=error,
             )
@@ -110,15 +110,15 @@ class MarkerDriver:
     # -- one transaction -------------------------------------------------------------------
 
     async def _run(self, index: int, coordinator_epoch: int, markers: Markers) -> None:
-        left: Iterable[TopicPartition] = markers.partitions
+        remaining: Iterable[TopicPartition] = markers.partitions
         pause_ms = PAUSE_MS_MIN
-        while left := [partition for partition in left if not self._is_gone(partition)]:
+        while remaining := [partition for partition in remaining if not self._is_deleted(partition)]:
             try:
-                left = await self._round(left, coordinator_epoch, markers)
+                remaining = await self._round(remaining, coordinator_epoch, markers)
             except TransactionCoordinatorFenced:
-                log.info("the transactions of shard %d are coordinated by another node now", index)
+                log.info("stopped writing the markers of shard %d: another node is the coordinator now", index)
                 return
-            if left:
+            if remaining:
                 await self._pause(pause_ms)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
         await self._finish(index, markers)
@@ -126,7 +126,7 @@ class MarkerDriver:
     async def _round(
         self, partitions: list[TopicPartition], coordinator_epoch: int, markers: Markers
     ) -> list[TopicPartition]:
-        """Try all partitions once; return those that are still without a marker."""
+        """Try all partitions once; return those that still lack a marker."""
         if len(partitions) == 1:
             is_written = await self._write(partitions[0], coordinator_epoch, markers)
             return [] if is_written else partitions
@@ -150,16 +150,16 @@ class MarkerDriver:
                 markers.transaction_version,
             )
         except InvalidProducerEpoch as refusal:
-            # The producer has gone on there since, so this transaction has ended there.
-            log.warning("%s has no use for a marker of %s: %s", partition, markers.transactional_id, refusal)
+            # The producer has a newer epoch in this partition, so the transaction has already ended there.
+            log.warning("skipped the marker of %s for %s: %s", markers.transactional_id, partition, refusal)
         except TransactionCoordinatorFenced:
             raise
         except Refusal as refusal:
-            log.info("a marker of %s for %s is tried again: %s", markers.transactional_id, partition, refusal)
+            log.info("retrying the marker of %s for %s: %s", markers.transactional_id, partition, refusal)
             return False
         except Exception:
-            # Whatever went wrong there, the transaction is decided and must not stay open here.
-            log.exception("a marker of %s for %s failed and is tried again", markers.transactional_id, partition)
+            # Retried after any failure, because the transaction is decided and must not stay open in this partition.
+            log.exception("retrying the marker of %s for %s after a failure", markers.transactional_id, partition)
             return False
         return True
 
@@ -170,10 +170,10 @@ class MarkerDriver:
                 await self._complete(index, MarkersWritten(markers))
                 return
             except Refusal as refusal:
-                # A full disk among others. When the shard goes away or is loaded again, this job is abandoned.
-                log.info("the end of %s is tried again: %s", markers.transactional_id, refusal)
+                # For example a full disk. If the shard is unloaded or reloaded, this job is abandoned.
+                log.info("retrying the completion of %s: %s", markers.transactional_id, refusal)
             except Exception:
-                log.exception("the end of %s failed and is tried again", markers.transactional_id)
+                log.exception("retrying the completion of %s after a failure", markers.transactional_id)
             await self._pause(pause_ms)
             pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
 

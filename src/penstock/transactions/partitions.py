@@ -1,7 +1,7 @@
-"""Which partitions belong to the open transaction: adding them, and checking that they were added.
+"""The partitions of the open transaction: adding and verifying them.
 
-The first one opens the transaction. Nothing is answered before the record with the partition is committed:
-a partition that could be forgotten would never get its marker. Answers: INVALID_REQUEST,
+The first partition opens the transaction. A request is answered only when the record with the partition is committed:
+a partition that could be lost would never get its marker. Answers: INVALID_REQUEST,
 INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE.
 """
 
@@ -33,7 +33,7 @@ def _refusal(found: TransactionValue | None, command: AddPartitions) -> int:
     if found is None:
         return InvalidProducerIdMapping.code
     if found.state in ENDING:
-        # First, as the producer may already use the id that the end brings.
+        # Checked first, because the producer may already use the producer id that the end assigns.
         return ConcurrentTransactions.code
     if found.producer_id != command.producer_id:
         return InvalidProducerIdMapping.code

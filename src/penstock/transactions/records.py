@@ -1,8 +1,8 @@
-"""Kafka's records in `__transaction_state`: all there is to know of one transactional id, and its bytes.
+"""Kafka's records in `__transaction_state`: the whole state of one transactional id, and its encoding.
 
-Written by hand, field after field: every transaction writes three of them. Version 0 is plain,
-version 1 flexible; both are read. Refuses malformed bytes and states that are never written: Corruption.
-Keys of a type that it does not know are skipped, as newer releases may write more.
+The encoding is hand-written for speed: every transaction writes three records. Version 0 is plain,
+version 1 flexible; both can be read. Refuses malformed bytes and states that are never written: Corruption.
+Skips keys of unknown types, which newer releases may write.
 """
 
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ _KEY_HEAD = Struct(">hh")
 class TransactionValue:
     producer_id: int
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id before this change, mostly the same one."""
+    """The producer id before this change, usually the same one."""
     next_producer_id: int = NO_PRODUCER_ID
-    """What the producer id becomes when the transaction that is being ended is complete."""
+    """The producer id after the completion of the transaction that is being ended."""
     epoch: int
     timeout_ms: int
     state: State
@@ -45,17 +45,17 @@ class TransactionValue:
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
     client_version: int = 0
-    """Which `transaction.version` the last request was of."""
+    """The `transaction.version` of the last request."""
 
 
 class TransactionRecord(NamedTuple):
     transactional_id: str
     value: TransactionValue | None
-    """None is a tombstone."""
+    """None for a tombstone."""
 
 
 def encode(record: TransactionRecord, *, version: int) -> tuple[bytes, bytes | None]:
-    """Return the key and value of the record in the log."""
+    """Return the record's key and value bytes."""
     raw = record.transactional_id.encode()
     key = _KEY_HEAD.pack(KEY_TYPE, len(raw)) + raw
     if record.value is None:
@@ -64,7 +64,7 @@ def encode(record: TransactionRecord, *, version: int) -> tuple[bytes, bytes | N
 
 
 def decode(key: bytes, value: bytes | None) -> TransactionRecord | None:
-    """Return the record that a key and value in the log hold, or None if its type is unknown."""
+    """Decode a record from its key and value bytes; return None if its type is unknown."""
     reader = Reader(key)
     if reader.unpack(_INT16)[0] != KEY_TYPE:
         return None
@@ -139,7 +139,7 @@ def _write_tags(out: bytearray, value: TransactionValue) -> None:
 def _decode_value(reader: Reader) -> TransactionValue:
     version = reader.unpack(_INT16)[0]
     if not 0 <= version <= VERSION_LATEST:
-        raise Corruption(f"version {version} of a transaction record is unknown to this release")
+        raise Corruption(f"version {version} of a transaction record is not supported by this release")
     producer_id, epoch, timeout_ms, number = reader.unpack(_HEAD)
     state = _state(number)
     partitions = _read_partitions(reader) if version >= _FLEXIBLE else _read_plain_partitions(reader)
@@ -201,9 +201,9 @@ def _indexes(reader: Reader, topic: str, count: int) -> list[TopicPartition]:
 
 
 def _checked(reader: Reader, count: int) -> int:
-    """Every element takes a byte at least, so a lying count is caught before anything is allocated."""
+    """Check an array's count against the remaining bytes, of which each element takes at least one."""
     if not 0 <= count <= len(reader.data) - reader.position:
-        raise Corruption(f"an array of {count} at {reader.position} ends after its record")
+        raise Corruption(f"an array of {count} at {reader.position} exceeds its record")
     return count
 
 
@@ -213,7 +213,7 @@ def _plain_string(reader: Reader) -> str:
 
 def _text(reader: Reader, size: int) -> str:
     if size < 0:
-        raise Corruption(f"null at {reader.position} where a string must be")
+        raise Corruption(f"null at {reader.position} in a string that is not nullable")
     try:
         return str(reader.take(size), "utf-8")
     except UnicodeDecodeError as error:
@@ -241,4 +241,4 @@ def _tag(tags: dict[int, bytes], tag: int, layout: Struct, default: int) -> int:
 def _check_all_read(reader: Reader, part: str) -> None:
     if reader.position != len(reader.data):
         left = len(reader.data) - reader.position
-        raise Corruption(f"the {part} of a transaction record has {left} bytes too many")
+        raise Corruption(f"the {part} of a transaction record has {left} extra bytes")

@@ -1,8 +1,8 @@
-"""The transactions that this node coordinates: one shard for each partition of `__transaction_state` that it leads.
+"""The transaction coordinator of this node: one shard for each partition of `__transaction_state` that it leads.
 
-Finds the shard of a transactional id, follows the metadata image, takes producer ids for decisions that need one, and
-has markers written. Calls go to coordinator/runtime.py and markers.py. Refuses: NotCoordinator for ids of other
-nodes, CoordinatorLoadInProgress.
+Finds the shard of a transactional id, follows the metadata image, allocates producer ids for decisions that need one,
+and starts the writing of markers. Calls go to coordinator/runtime.py and markers.py. Refuses: NotCoordinator for
+ids of other nodes, CoordinatorLoadInProgress.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from penstock.transactions.shard import TransactionShard
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 30_000
-"""How long a request waits for its record to be committed before it is told to come again. Longer than a silent
-follower stays in the set: a client that is told to come again looks for its coordinator anew, and may ask the very
-node that is silent."""
+"""How long a request waits for its record to be committed before it fails with a retriable error. Longer than
+an unresponsive follower stays in the ISR, because the client then looks up its coordinator again, and may send
+that request to the unresponsive broker."""
 
 
 class Transactions:
@@ -69,15 +69,15 @@ class Transactions:
             commit_timeout_ms=lambda: COMMIT_TIMEOUT_MS,
             performer=self,
         )
-        self._asking: set[asyncio.Task[None]] = set()
+        self._aborts: set[asyncio.Task[None]] = set()
         self._markers = MarkerDriver(
-            write_marker=write_marker, complete=self._complete, is_gone=self._is_gone, clock=clock
+            write_marker=write_marker, complete=self._complete, is_deleted=self._is_deleted, clock=clock
         )
 
     # -- commands --------------------------------------------------------------------------
 
     async def ask(self, transactional_id: str, command: Any) -> Any:
-        """The reply to a command about a transactional id. Raises a Refusal if there is none."""
+        """Return the reply to a command, or raise a Refusal."""
         reply = await answer_of(self.submit(transactional_id, command), command)
         if isinstance(reply, ProducerIdNeeded):
             command = replace(command, fresh_producer_id=await self._take_producer_id())
@@ -85,41 +85,41 @@ class Transactions:
         return reply
 
     def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
-        """Run a command that needs no producer id. Raises at once if the id is not served here."""
+        """Submit a command that needs no producer id. Raises if this node does not coordinate the id."""
         return self._shards.submit(transactional_id, command)
 
     async def add_partitions(self, command: AddPartitions) -> int:
-        """The code. What comes right behind the end of a transaction waits a moment for its last marker."""
+        """Return the code; waits briefly for the markers of the previous transaction if they are being written."""
         error: int = await self.ask(command.transactional_id, command)
         if error != ConcurrentTransactions.code:
             return error
-        patience_s = self._current_settings().integer("add.partitions.to.txn.retry.backoff.max.ms") / 1000
-        await self._markers.ended(command.transactional_id, patience_s)
+        timeout_s = self._current_settings().integer("add.partitions.to.txn.retry.backoff.max.ms") / 1000
+        await self._markers.ended(command.transactional_id, timeout_s)
         error = await self.ask(command.transactional_id, command)
         return error
 
     async def list_transactions(self, command: ListTransactions) -> list[ListedTransaction]:
-        """Those of all shards here. Refuses while one of them is loaded, and a pattern that is none."""
+        """Return the transactions of all shards. Raises a Refusal if one is loading or the pattern is invalid."""
         matcher(command.pattern)
         return await self._shards.ask_all(command)
 
     async def loaded(self, transactional_id: str) -> None:
-        """Wait until the id's shard has been read, if it is being read here."""
+        """Wait until the id's shard is loaded, if this node is loading it."""
         await self._shards.loaded(transactional_id)
 
     @property
     def markers_pending(self) -> int:
-        """How many decided transactions are still being told to their partitions."""
+        """Return the number of decided transactions whose markers are being written."""
         return len(self._markers)
 
     def close(self) -> None:
-        """Let go of everything; whoever waits is answered NOT_COORDINATOR. The next start goes on from the log."""
-        for task in self._asking:
+        """Unload all shards; waiting requests get NOT_COORDINATOR. The next load continues from the log."""
+        for task in self._aborts:
             task.cancel()
         self._shards.close()
         self._markers.close()
 
-    # -- what shards want done -------------------------------------------------------------
+    # -- actions of shards -----------------------------------------------------------------
 
     def perform(self, index: int, action: Any) -> None:
         if isinstance(action, Markers):
@@ -127,8 +127,8 @@ class Transactions:
             return
         assert isinstance(action, AbortNeedsProducerId)
         task = asyncio.ensure_future(self._abort_timed_out(index, action))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._aborts.add(task)
+        task.add_done_callback(self._aborts.discard)
 
     def abandon(self, index: int) -> None:
         self._markers.abandon(index)
@@ -138,17 +138,17 @@ class Transactions:
             fresh = await self._take_producer_id()
             await self._shards.submit_to(index, AbortTimedOut(action.transactional_id, fresh))
         except Refusal as refusal:
-            # The shard asks again.
-            log.info("%s is not aborted yet: %s", action.transactional_id, refusal)
+            # The timer of the shard retries it.
+            log.info("cannot abort the transaction of %s yet: %s", action.transactional_id, refusal)
 
     async def _complete(self, index: int, command: MarkersWritten) -> None:
         await self._shards.submit_to(index, command)
 
-    def _is_gone(self, partition: TopicPartition) -> bool:
+    def _is_deleted(self, partition: TopicPartition) -> bool:
         topic = self._image.topics.get(partition.topic)
         return topic is None or partition.partition >= len(topic.partitions)
 
-    # -- the image changes -----------------------------------------------------------------
+    # -- image changes ---------------------------------------------------------------------
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         self._image = image

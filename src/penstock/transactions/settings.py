@@ -1,4 +1,4 @@
-"""What of the configuration transactions depend on, as one value that is replaced when it changes."""
+"""The settings that transactions use, as one immutable value that is replaced when they change."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 
 VERSION_FLEXIBLE = 1
-"""From this `transaction.version` on records have the flexible form."""
+"""From this `transaction.version` on records have the flexible encoding."""
 VERSION_EPOCH_BUMP = 2
-"""From this one on the end of each transaction raises the producer's epoch (KIP-890)."""
+"""From this version on the end of each transaction raises the producer's epoch (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
-"""One partition of `__transaction_state`: its transactional ids, behind one door.
+"""One partition of `__transaction_state`: the state of its transactional ids.
 
-Commands go to the deciding functions by their type. Nothing changes but in `adopt` and `apply`, which the
-runtime calls once the records are in the log; a record is the whole state of its id, so applying it is
-putting it in its place, live and in replay alike. What is to be done in the world leaves as actions.
+Dispatches commands to deciding functions by type. State changes only in `adopt` and `apply`, which the
+runtime calls when the records are in the log. A record is the whole state of its id, so applying it, live or
+in replay, just stores it. Side effects are returned as actions.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ _NOTHING = Volatile()
 class TransactionShard:
     def __init__(self, settings: TransactionSettings) -> None:
         self.settings = settings
-        """Replaced when the configuration or the feature level changes; holds from the next command on."""
+        """Replaced when the configuration or the feature level changes; used from the next command on."""
         self.transactions: dict[str, TransactionValue] = {}
         self.volatile: dict[str, Volatile] = {}
         self._deciders: dict[type, Callable[[Any, Turn], None]] = {
@@ -46,7 +46,7 @@ class TransactionShard:
             Expired: self._expire,
         }
 
-    # -- what the runtime calls ------------------------------------------------------------
+    # -- called by the runtime -------------------------------------------------------------
 
     def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[TransactionRecord]:
         turn = Turn(self.settings, ticket, now)
@@ -64,7 +64,7 @@ class TransactionShard:
             self.transactions[record.transactional_id] = record.value
 
     def loaded(self, now: int) -> ShardDecision[TransactionRecord]:
-        """Go on where the log ends: decided transactions get their markers, open ones their time."""
+        """Continue from the log: write the markers of decided transactions, set the timers of open ones."""
         turn = Turn(self.settings, NO_TICKET, now)
         for name, value in self.transactions.items():
             if value.state in ENDING:

@@ -1,6 +1,6 @@
-"""The states of a transactional id, and from where each may be reached. Only a table.
+"""The states of a transactional id and their valid predecessors, as a table.
 
-docs/internals/transactions.md says what each state answers.
+docs/internals/transactions.md describes the responses in each state.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class State(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Row:
     name: str
-    """As clients see it."""
+    """As shown to clients."""
     meaning: str
     predecessors: frozenset[State]
     may_expire: bool = False
@@ -34,17 +34,17 @@ class Row:
 _AT_REST = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 
 STATES: Mapping[State, Row] = {
-    State.EMPTY: Row("Empty", "A producer has its id and epoch and has begun nothing.", _AT_REST, may_expire=True),
+    State.EMPTY: Row("Empty", "The producer has an id and an epoch but no transaction.", _AT_REST, may_expire=True),
     State.ONGOING: Row(
-        "Ongoing", "Its partitions may hold records of a transaction that is not decided.", _AT_REST | {State.ONGOING}
+        "Ongoing", "Its partitions may contain records of an undecided transaction.", _AT_REST | {State.ONGOING}
     ),
     State.PREPARE_COMMIT: Row(
-        "PrepareCommit", "It is decided: every partition will get a commit marker.", frozenset({State.ONGOING})
+        "PrepareCommit", "The transaction is decided: every partition gets a commit marker.", frozenset({State.ONGOING})
     ),
     State.PREPARE_ABORT: Row(
         "PrepareAbort",
-        # A version 2 client that does not know whether it has begun may abort what is not there.
-        "It is decided: every partition will get an abort marker.",
+        # A version 2 client that does not know whether it has begun a transaction may abort without one.
+        "The transaction is decided: every partition gets an abort marker.",
         _AT_REST | {State.ONGOING, State.PREPARE_EPOCH_FENCE},
     ),
     State.COMPLETE_COMMIT: Row(
@@ -59,10 +59,10 @@ STATES: Mapping[State, Row] = {
         frozenset({State.PREPARE_ABORT}),
         may_expire=True,
     ),
-    State.DEAD: Row("Dead", "The id has expired; the log holds its tombstone.", _AT_REST, is_written=False),
+    State.DEAD: Row("Dead", "The id has expired; its tombstone is in the log.", _AT_REST, is_written=False),
     State.PREPARE_EPOCH_FENCE: Row(
         "PrepareEpochFence",
-        "The coordinator is about to abort with a raised epoch; the PrepareAbort is written at once.",
+        "The coordinator is about to abort with a raised epoch and writes PrepareAbort immediately.",
         frozenset({State.ONGOING}),
         is_written=False,
     ),
@@ -70,11 +70,11 @@ STATES: Mapping[State, Row] = {
 
 BY_NAME: Mapping[str, State] = {row.name: state for state, row in STATES.items()}
 ENDING = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-"""Decided, and not yet told to every partition."""
+"""Decided, but not every partition has its marker yet."""
 
 
 def is_legal(before: State | None, after: State) -> bool:
-    """Whether an id may go from one state to the other; None is an id that nothing is known of."""
+    """Return whether an id may move from one state to the other; None is an unknown id."""
     if before is None:
         return after is State.EMPTY
     return before in STATES[after].predecessors

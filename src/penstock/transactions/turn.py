@@ -1,4 +1,4 @@
-"""One turn of a shard: what a deciding function may know and where it puts what it decides."""
+"""One turn of a shard: the inputs of a deciding function and the decision it builds."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -10,21 +10,21 @@ from penstock.transactions.settings import VERSION_FLEXIBLE, TransactionSettings
 from penstock.transactions.states import State, is_legal
 
 EPOCH_MAX = 32_767
-"""Never given to a client, so that whatever epoch one has can still be fenced."""
+"""Never given to a client, so that every client epoch can still be fenced."""
 
 
 def is_exhausted(epoch: int) -> bool:
-    """Whether a client cannot be given the epoch after this one."""
+    """Return whether the next epoch cannot be given to a client."""
     return epoch >= EPOCH_MAX - 1
 
 
 class Volatile(NamedTuple):
-    """What is known of a transactional id beside its record. A restart forgets it."""
+    """The state of a transactional id that is not in its record. A restart loses it."""
 
     last_epoch: int = NO_EPOCH
-    """The epoch before the present one, if the same producer had it; by it a retry of InitProducerId is known."""
+    """The previous epoch, if the same producer had it; identifies a retry of InitProducerId."""
     markers: Markers | None = None
-    """Those that are being written."""
+    """The markers being written."""
 
 
 class TimerKey(NamedTuple):
@@ -33,9 +33,9 @@ class TimerKey(NamedTuple):
 
 
 TIMEOUT = "timeout"
-"""The transaction may have run out of time."""
+"""The transaction may have timed out."""
 EXPIRATION = "expiration"
-"""Look for ids that nobody has used for long."""
+"""Time to check for expired transactional ids."""
 
 
 class Turn:
@@ -54,7 +54,7 @@ class Turn:
         assert is_legal(before, after.state), f"{transactional_id} cannot go from {before!r} to {after.state!r}"
         assert after.producer_id >= 0 and 0 <= after.epoch <= EPOCH_MAX
         if self.settings.version < VERSION_FLEXIBLE:
-            # The plain form has no room for them, and what is known must be what a replay would tell.
+            # The plain encoding lacks these fields, and the state in memory must equal that of a replay.
             after = replace(
                 after, previous_producer_id=NO_PRODUCER_ID, next_producer_id=NO_PRODUCER_ID, client_version=0
             )
@@ -67,7 +67,7 @@ class Turn:
             self.decision.replies.append((self.ticket, reply))
 
     def act(self, action: object) -> None:
-        """Have something done once the records are committed."""
+        """Request an action, which is performed when the records are committed."""
         self.decision.actions.append(action)
 
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:

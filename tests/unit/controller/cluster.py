@@ -1,4 +1,4 @@
-"""Images to decide on, built of the same records that decisions give."""
+"""Images for decisions, built from the records that decisions return."""
 
 import itertools
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def with_partition(
     last_known: Sequence[int] = (),
     recovery_state: int = 0,
 ) -> Image:
-    """The image with topic "t" of one partition."""
+    """Return the image with a topic "t" of one partition."""
     records: list[MetadataRecord] = [
         TopicRecord(name="t", topic_id=TOPIC_ID),
         PartitionRecord(

@@ -37,119 +37,119 @@ def members(*node_ids: int) -> tuple[IsrMember, ...]:
     return tuple(IsrMember(NodeId(node_id), node_id) for node_id in node_ids)
 
 
-def wish(*isr: int) -> IsrChange:
+def isr_change(*isr: int) -> IsrChange:
     return IsrChange(topic_id=TOPIC_ID, partition=0, leader_epoch=0, partition_epoch=0, isr=members(*isr))
 
 
-def outcome(image: Image, asked: IsrChange, *, leader: int = 1) -> PartitionImage | Refusal:
-    return decide_alter_partition(image, NodeId(leader), leader, [asked], LEADER_RULES).reply[0]
+def outcome(image: Image, requested: IsrChange, *, leader: int = 1) -> PartitionImage | Refusal:
+    return decide_alter_partition(image, NodeId(leader), leader, [requested], LEADER_RULES).reply[0]
 
 
-def test_the_leader_learns_what_the_partition_is_now() -> None:
-    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [wish(1, 2, 3)], LEADER_RULES)
+def test_the_leader_receives_the_new_state_of_the_partition() -> None:
+    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [isr_change(1, 2, 3)], LEADER_RULES)
     now = decision.reply[0]
     assert isinstance(now, PartitionImage)
     assert now == partition(apply(IMAGE, decision.records))
     assert (now.isr, now.leader, now.leader_epoch, now.partition_epoch) == ((1, 2, 3), 1, 0, 1)
 
 
-def test_a_wish_that_is_true_already_changes_nothing() -> None:
-    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [wish(1, 2)], LEADER_RULES)
+def test_a_request_without_a_change_writes_nothing() -> None:
+    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [isr_change(1, 2)], LEADER_RULES)
     assert not decision.records
     assert decision.reply == (partition(IMAGE),)
 
 
-def test_a_stale_process_is_refused_altogether() -> None:
+def test_a_request_with_a_stale_broker_epoch_is_refused() -> None:
     with pytest.raises(StaleBrokerEpoch):
-        decide_alter_partition(IMAGE, NodeId(1), 0, [wish(1)], LEADER_RULES)
+        decide_alter_partition(IMAGE, NodeId(1), 0, [isr_change(1)], LEADER_RULES)
 
 
 @pytest.mark.parametrize(
-    ("asked", "refusal"),
+    ("requested", "refusal"),
     [
-        (replace(wish(1), topic_id=directory(1)), UnknownTopicId),
-        (replace(wish(1), partition=1), UnknownTopicOrPartition),
-        (replace(wish(1), partition=-1), UnknownTopicOrPartition),
-        (replace(wish(1), leader_epoch=1), NotController),
-        (replace(wish(1), partition_epoch=1), NotController),
-        (replace(wish(1), leader_epoch=-1), FencedLeaderEpoch),
-        (replace(wish(1), partition_epoch=-1), InvalidUpdateVersion),
-        (wish(), InvalidRequest),
-        (wish(2), InvalidRequest),
-        (wish(1, 1), InvalidRequest),
-        (wish(1, 4), InvalidRequest),
-        (replace(wish(1), leader_recovery_state=RECOVERING), InvalidRequest),
-        (replace(wish(1), isr=(*members(1), IsrMember(NodeId(3), 2))), IneligibleReplica),
+        (replace(isr_change(1), topic_id=directory(1)), UnknownTopicId),
+        (replace(isr_change(1), partition=1), UnknownTopicOrPartition),
+        (replace(isr_change(1), partition=-1), UnknownTopicOrPartition),
+        (replace(isr_change(1), leader_epoch=1), NotController),
+        (replace(isr_change(1), partition_epoch=1), NotController),
+        (replace(isr_change(1), leader_epoch=-1), FencedLeaderEpoch),
+        (replace(isr_change(1), partition_epoch=-1), InvalidUpdateVersion),
+        (isr_change(), InvalidRequest),
+        (isr_change(2), InvalidRequest),
+        (isr_change(1, 1), InvalidRequest),
+        (isr_change(1, 4), InvalidRequest),
+        (replace(isr_change(1), leader_recovery_state=RECOVERING), InvalidRequest),
+        (replace(isr_change(1), isr=(*members(1), IsrMember(NodeId(3), 2))), IneligibleReplica),
     ],
 )
-def test_what_cannot_be_is_refused(asked: IsrChange, refusal: type[Refusal]) -> None:
-    assert type(outcome(IMAGE, asked)) is refusal
+def test_invalid_changes_are_refused(requested: IsrChange, refusal: type[Refusal]) -> None:
+    assert type(outcome(IMAGE, requested)) is refusal
 
 
-def test_only_the_leader_is_heard() -> None:
-    assert isinstance(outcome(IMAGE, wish(1, 2), leader=2), InvalidRequest)
+def test_only_the_leader_may_change_the_isr() -> None:
+    assert isinstance(outcome(IMAGE, isr_change(1, 2), leader=2), InvalidRequest)
 
 
 def test_an_unknown_broker_epoch_is_not_checked() -> None:
-    asked = replace(wish(1), isr=(IsrMember(NodeId(1)), IsrMember(NodeId(3))))
-    assert isinstance(outcome(IMAGE, asked), PartitionImage)
+    requested = replace(isr_change(1), isr=(IsrMember(NodeId(1)), IsrMember(NodeId(3))))
+    assert isinstance(outcome(IMAGE, requested), PartitionImage)
 
 
 @pytest.mark.parametrize("third", [broker(3, fenced=True), broker(3, leaving=True), None])
-def test_who_cannot_serve_cannot_be_in_sync(third: object) -> None:
+def test_a_broker_that_cannot_serve_cannot_join_the_isr(third: object) -> None:
     brokers = [broker(1), broker(2), *([third] if third is not None else [])]
     image = with_partition(cluster(*brokers), leader=1, replicas=(1, 2, 3), isr=(1, 2))  # type: ignore[arg-type]
-    assert isinstance(outcome(image, wish(1, 2, 3)), IneligibleReplica)
+    assert isinstance(outcome(image, isr_change(1, 2, 3)), IneligibleReplica)
 
 
-def test_a_lost_replica_cannot_be_in_sync_until_it_is_assigned_again() -> None:
+def test_a_lost_replica_cannot_join_the_isr_until_it_is_assigned_again() -> None:
     lost = PartitionChangeRecord(
         partition_id=0, topic_id=TOPIC_ID, directories=(directory(1), directory(2), LOST_DIRECTORY)
     )
     image = apply(IMAGE, [lost])
-    assert isinstance(outcome(image, replace(wish(1, 2, 3), partition_epoch=1)), IneligibleReplica)
-    assert isinstance(outcome(image, replace(wish(1), partition_epoch=1)), PartitionImage)
+    assert isinstance(outcome(image, replace(isr_change(1, 2, 3), partition_epoch=1)), IneligibleReplica)
+    assert isinstance(outcome(image, replace(isr_change(1), partition_epoch=1)), PartitionImage)
 
 
-def test_a_recovering_leader_is_alone_until_it_says_that_it_has_recovered() -> None:
+def test_a_recovering_leader_is_alone_until_it_reports_its_recovery() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2, 3), isr=(1,), recovery_state=RECOVERING)
-    recovering = replace(wish(1, 2), leader_recovery_state=RECOVERING)
+    recovering = replace(isr_change(1, 2), leader_recovery_state=RECOVERING)
     assert isinstance(outcome(image, recovering), InvalidRequest)
-    now = outcome(image, wish(1, 2))
+    now = outcome(image, isr_change(1, 2))
     assert isinstance(now, PartitionImage)
-    # Replica 3 may still hold committed records that the leader does not have, and must be allowed to remove them.
+    # Replica 3 may have committed records that the leader lacks, and must be allowed to remove them.
     assert (now.isr, now.leader_recovery_state) == ((1, 2), RECOVERING)
-    everybody = outcome(image, wish(1, 2, 3))
-    assert isinstance(everybody, PartitionImage)
-    assert (everybody.isr, everybody.leader_recovery_state) == ((1, 2, 3), RECOVERED)
+    all_joined = outcome(image, isr_change(1, 2, 3))
+    assert isinstance(all_joined, PartitionImage)
+    assert (all_joined.isr, all_joined.leader_recovery_state) == ((1, 2, 3), RECOVERED)
 
 
-def test_the_last_who_is_added_may_end_the_leaders_time() -> None:
+def test_the_last_added_replica_may_complete_a_reassignment_and_replace_the_leader() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(2, 3, 4, 1), isr=(1, 2, 3), adding=(4,), removing=(1,))
-    decision = decide_alter_partition(image, NodeId(1), 1, [wish(1, 2, 3, 4)], LEADER_RULES)
+    decision = decide_alter_partition(image, NodeId(1), 1, [isr_change(1, 2, 3, 4)], LEADER_RULES)
     assert isinstance(decision.reply[0], NewLeaderElected)
     now = partition(apply(image, decision.records))
     assert (now.replicas, now.isr, now.leader, now.leader_epoch) == ((2, 3, 4), (2, 3, 4), 2, 1)
 
 
 def test_a_partition_is_altered_once_in_a_request() -> None:
-    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [wish(1), wish(1, 2, 3)], LEADER_RULES)
+    decision = decide_alter_partition(IMAGE, NodeId(1), 1, [isr_change(1), isr_change(1, 2, 3)], LEADER_RULES)
     assert len(decision.records) == 1
     assert isinstance(decision.reply[1], InvalidRequest)
 
 
-def test_a_replica_that_cannot_write_does_not_join() -> None:
+def test_a_read_only_replica_does_not_join_the_isr() -> None:
     brokers = cluster(broker(1), broker(2), broker(3, read_only=True))
     image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1, 2))
-    assert isinstance(outcome(image, wish(1, 2, 3)), IneligibleReplica)
+    assert isinstance(outcome(image, isr_change(1, 2, 3)), IneligibleReplica)
 
 
-def test_a_leader_that_cannot_write_is_replaced_by_the_first_who_joins_it() -> None:
+def test_a_read_only_leader_is_replaced_by_the_first_replica_that_joins_it() -> None:
     brokers = cluster(broker(1, read_only=True), broker(2), broker(3))
     image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1,))
-    decision = decide_alter_partition(image, NodeId(1), 1, [wish(1, 2)], LEADER_RULES)
+    decision = decide_alter_partition(image, NodeId(1), 1, [isr_change(1, 2)], LEADER_RULES)
     assert isinstance(decision.reply[0], NewLeaderElected)
     after = partition(apply(image, decision.records))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1,))
-    # It is in sync before it leads, in a record of its own.
+    # The replica joins the ISR in one record and becomes leader in the next.
     assert partition(apply(image, decision.records[:1])).isr == (1, 2)

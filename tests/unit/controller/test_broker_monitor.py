@@ -1,4 +1,4 @@
-"""The monitor on a clock that is moved by hand, with a quorum that commits at once and peers that answer as told."""
+"""The monitor with a manual clock, a quorum that commits immediately, and scripted peers."""
 
 from collections.abc import AsyncIterator, Sequence
 from uuid import UUID
@@ -32,14 +32,14 @@ class InstantQuorum:
 
 
 class Machines:
-    """What the machines of other brokers say when they are asked."""
+    """The responses of other brokers' machines to probes."""
 
     def __init__(self) -> None:
         self.problems: dict[int, PeerUnavailable] = {}
-        self.asked: list[int] = []
+        self.probed: list[int] = []
 
     async def probe(self, node: int, *, timeout_s: float) -> None:
-        self.asked.append(node)
+        self.probed.append(node)
         if node in self.problems:
             raise self.problems[node]
 
@@ -82,7 +82,7 @@ async def world() -> AsyncIterator[MonitoredCluster]:
     await settle()
 
 
-async def test_who_is_silent_for_a_session_is_fenced_and_others_take_over(world: MonitoredCluster) -> None:
+async def test_a_broker_whose_session_expires_is_fenced_and_others_take_over(world: MonitoredCluster) -> None:
     for _ in range(5):
         await world.beat(1)
         await world.beat(3)
@@ -91,56 +91,56 @@ async def test_who_is_silent_for_a_session_is_fenced_and_others_take_over(world:
     assert (partition(world.quorum.image).leader, partition(world.quorum.image).isr) == (1, node_ids(1, 3))
 
 
-async def test_a_broken_connection_alone_fences_nobody(world: MonitoredCluster) -> None:
+async def test_a_broken_connection_alone_does_not_fence_a_broker(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
     world.monitor.connection_lost("line")
     await world.clock.advance(1.0)
-    assert 2 in world.machines.asked
+    assert 2 in world.machines.probed
     world.machines.problems[2] = PeerUnavailable("silence")
     await world.clock.advance(1.0)
     assert world.fenced() == []
 
 
-async def test_a_process_that_is_gone_is_fenced_at_once(world: MonitoredCluster) -> None:
+async def test_a_broker_whose_process_has_exited_is_fenced_immediately(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
-    world.machines.problems[2] = PeerGone("nobody listens")
+    world.machines.problems[2] = PeerGone("connection refused")
     world.monitor.connection_lost("line")
     await settle()
     assert world.fenced() == [2]
 
 
-async def test_a_process_that_takes_a_moment_to_go_is_asked_after_again_at_once(world: MonitoredCluster) -> None:
+async def test_a_process_that_is_slow_to_exit_is_probed_again_soon(world: MonitoredCluster) -> None:
     await world.beat(2, "line")
     world.monitor.connection_lost("line")
     await settle()
     assert world.fenced() == []
-    world.machines.problems[2] = PeerGone("nobody listens")
+    world.machines.problems[2] = PeerGone("connection refused")
     await world.clock.advance(0.02)
     assert world.fenced() == [2]
 
 
-async def test_an_old_connection_of_a_broker_that_has_a_newer_one_is_no_news(world: MonitoredCluster) -> None:
+async def test_the_loss_of_an_old_connection_of_a_broker_is_ignored(world: MonitoredCluster) -> None:
     await world.beat(2, "old")
     await world.beat(2, "new")
-    world.machines.asked.clear()
-    world.machines.problems[2] = PeerGone("nobody listens")
+    world.machines.probed.clear()
+    world.machines.problems[2] = PeerGone("connection refused")
     world.monitor.connection_lost("old")
     world.monitor.connection_lost("stranger")
     await settle()
-    assert world.machines.asked == []
+    assert world.machines.probed == []
 
 
-async def test_a_new_controller_finds_out_who_died_with_the_one_before_it() -> None:
+async def test_a_new_controller_detects_brokers_that_exited_with_the_previous_controller() -> None:
     world = MonitoredCluster()
-    world.machines.problems[2] = PeerGone("nobody listens")
+    world.machines.problems[2] = PeerGone("connection refused")
     world.monitor.leadership_changed(True, 1)
     await settle()
     assert world.fenced() == [2]
-    assert world.machines.asked == [2, 3]
+    assert world.machines.probed == [2, 3]
     world.monitor.stop()
 
 
-async def test_who_is_no_longer_the_controller_hears_and_fences_nobody(world: MonitoredCluster) -> None:
+async def test_a_former_controller_accepts_no_heartbeats_and_fences_nothing(world: MonitoredCluster) -> None:
     world.monitor.leadership_changed(False, 2)
     with pytest.raises(NotController):
         await world.beat(2)
@@ -158,15 +158,17 @@ def registration(node_id: int, *, host: str) -> Registration:
     )
 
 
-async def test_a_second_process_of_an_id_is_refused_while_the_first_is_heard(world: MonitoredCluster) -> None:
+async def test_a_second_process_with_the_same_id_is_refused_while_the_first_sends_heartbeats(
+    world: MonitoredCluster,
+) -> None:
     await world.beat(2)
     with pytest.raises(DuplicateBrokerRegistration):
-        await world.monitor.register(registration(2, host="elsewhere"), "new line")
+        await world.monitor.register(registration(2, host="elsewhere"), "new connection")
 
 
-async def test_a_process_that_holds_the_address_of_its_former_self_takes_its_place(world: MonitoredCluster) -> None:
+async def test_a_process_at_the_address_of_its_predecessor_replaces_it(world: MonitoredCluster) -> None:
     await world.beat(2)
-    epoch = await world.monitor.register(registration(2, host="host2"), "new line")
+    epoch = await world.monitor.register(registration(2, host="host2"), "new connection")
     now = world.quorum.image.brokers[TWO]
     assert (now.epoch, now.fenced) == (epoch, True)
     assert partition(world.quorum.image).leader == 1
@@ -176,12 +178,12 @@ async def test_a_process_that_holds_the_address_of_its_former_self_takes_its_pla
     assert world.fenced() == []
 
 
-async def test_whom_this_controller_has_never_heard_protects_nothing(world: MonitoredCluster) -> None:
-    await world.monitor.register(registration(2, host="elsewhere"), "new line")
+async def test_a_session_without_a_heartbeat_does_not_block_a_registration(world: MonitoredCluster) -> None:
+    await world.monitor.register(registration(2, host="elsewhere"), "new connection")
     assert world.fenced() == [2]
 
 
-async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: MonitoredCluster) -> None:
+async def test_a_broker_may_stop_when_all_others_know_the_new_leaders(world: MonitoredCluster) -> None:
     for node_id in (1, 2, 3):
         await world.beat(node_id)
     reply = await world.beat(2, stop=True)
@@ -194,7 +196,7 @@ async def test_a_broker_may_stop_once_all_others_know_who_leads_instead(world: M
     assert world.fenced() == [2]
 
 
-async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(world: MonitoredCluster) -> None:
+async def test_a_controller_that_was_delayed_fences_no_broker_for_it(world: MonitoredCluster) -> None:
     for node_id in (1, 2, 3):
         await world.beat(node_id)
     world.clock.skip(60.0)
@@ -204,7 +206,7 @@ async def test_a_controller_that_was_held_up_blames_nobody_for_its_own_silence(w
     assert world.fenced() == [1, 2, 3]
 
 
-async def test_preferred_leaders_come_back_from_time_to_time(world: MonitoredCluster) -> None:
+async def test_preferred_leaders_are_restored_periodically(world: MonitoredCluster) -> None:
     world.quorum.image = with_partition(cluster(broker(1), broker(2)), leader=2, replicas=(1, 2))
     for _ in range(155):
         await world.beat(1)

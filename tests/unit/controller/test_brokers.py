@@ -56,39 +56,39 @@ def registration(node_id: int, *, previous: int = -1, log_dir: UUID | None = Non
     )
 
 
-def registered(image: Image, wish: Registration) -> Image:
-    decision = decide_registration(image, wish, cluster_id="c", rules=LEADER_RULES, former_self_lives=False)
+def registered(image: Image, request: Registration) -> Image:
+    decision = decide_registration(image, request, cluster_id="c", rules=LEADER_RULES, has_live_process=False)
     return apply(image, decision.records)
 
 
-def assert_refused(image: Image, wish: Registration, refusal: type[Refusal], *, lives: bool = False) -> None:
+def assert_refused(image: Image, request: Registration, refusal: type[Refusal], *, lives: bool = False) -> None:
     with pytest.raises(refusal):
-        decide_registration(image, wish, cluster_id="c", rules=LEADER_RULES, former_self_lives=lives)
+        decide_registration(image, request, cluster_id="c", rules=LEADER_RULES, has_live_process=lives)
 
 
-def test_a_new_broker_is_fenced_and_has_the_offset_of_its_registration_as_its_epoch() -> None:
-    decision = decide_registration(EMPTY, registration(1), cluster_id="c", rules=LEADER_RULES, former_self_lives=False)
+def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration() -> None:
+    decision = decide_registration(EMPTY, registration(1), cluster_id="c", rules=LEADER_RULES, has_live_process=False)
     (record,) = decision.records
     assert isinstance(record, RegisterBrokerRecord)
     assert (decision.reply, record.broker_epoch, record.fenced, record.rack) == (0, 0, True, "r")
     assert record.end_points == (END_POINT,)
 
 
-def test_the_epoch_is_the_offset_also_behind_the_changes_that_come_with_it() -> None:
+def test_the_epoch_is_the_offset_even_after_other_records_of_the_batch() -> None:
     image = with_partition(THREE, leader=1, replicas=(1, 2, 3))
     after = registered(image, registration(1))
     assert after.brokers[NodeId(1)].epoch == after.offset == image.offset + 2
 
 
 def test_the_same_process_amends_its_registration_and_keeps_its_epoch() -> None:
-    wish = replace(registration(1), incarnation_id=THREE.brokers[NodeId(1)].incarnation_id)
-    after = registered(THREE, wish)
+    request = replace(registration(1), incarnation_id=THREE.brokers[NodeId(1)].incarnation_id)
+    after = registered(THREE, request)
     assert after.brokers[NodeId(1)].epoch == THREE.brokers[NodeId(1)].epoch
     assert not after.brokers[NodeId(1)].fenced
     assert after.brokers[NodeId(1)].rack == "r"
 
 
-def test_a_living_namesake_keeps_another_process_away() -> None:
+def test_a_registration_is_refused_while_another_process_with_the_id_is_alive() -> None:
     assert_refused(THREE, registration(1), DuplicateBrokerRegistration, lives=True)
 
 
@@ -97,11 +97,11 @@ def test_a_process_of_another_cluster_is_refused() -> None:
 
 
 @pytest.mark.parametrize("log_dirs", [(), (UUID(int=2),), (directory(1), directory(1)), (directory(2),)])
-def test_directories_must_be_there_and_ones_own(log_dirs: tuple[UUID, ...]) -> None:
+def test_directories_must_be_present_and_unique(log_dirs: tuple[UUID, ...]) -> None:
     assert_refused(THREE, replace(registration(1), log_dirs=log_dirs), InvalidRegistration)
 
 
-def test_a_broker_must_live_with_the_features_of_the_cluster() -> None:
+def test_a_broker_must_support_the_features_of_the_cluster() -> None:
     image = apply(THREE, [FeatureLevelRecord(name="f", feature_level=3)])
     assert_refused(image, registration(4), UnsupportedVersion)
     feature = BrokerFeature(name="f", min_supported_version=1, max_supported_version=3)
@@ -116,9 +116,7 @@ def test_a_new_process_leads_nothing_and_is_in_no_isr() -> None:
 
 
 @pytest.mark.parametrize(("mode", "eligible"), [("fsync", (2,)), ("os", ())])
-def test_an_unclean_stop_costs_eligibility_where_nothing_promised_that_data_was_on_disk(
-    mode: str, eligible: tuple[int, ...]
-) -> None:
+def test_an_unclean_stop_removes_eligibility_if_data_may_not_be_on_disk(mode: str, eligible: tuple[int, ...]) -> None:
     image = apply(
         with_partition(THREE, leader=1, replicas=(1, 2, 3), isr=(1, 2)),
         [ConfigRecord(resource_type=2, resource_name="t", name="flush.mode", value=mode)],
@@ -129,7 +127,7 @@ def test_an_unclean_stop_costs_eligibility_where_nothing_promised_that_data_was_
     assert clean.eligible_leader_replicas == node_ids(2)
 
 
-def test_the_last_to_lead_is_remembered_when_all_have_stopped_uncleanly() -> None:
+def test_the_last_leader_is_recorded_when_all_replicas_have_stopped_uncleanly() -> None:
     image = apply(
         with_partition(THREE, leader=1, replicas=(1, 2), isr=(1,)),
         [ConfigRecord(resource_type=2, resource_name="t", name="flush.mode", value="os")],
@@ -138,7 +136,7 @@ def test_the_last_to_lead_is_remembered_when_all_have_stopped_uncleanly() -> Non
     assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (NO_NODE, (), (), node_ids(1))
 
 
-def test_a_replica_whose_directory_is_gone_is_lost() -> None:
+def test_a_replica_whose_directory_is_missing_is_lost() -> None:
     image = with_partition(THREE, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(2,))
     fresh = UUID(int=777)
     now = partition(registered(image, registration(2, previous=2, log_dir=fresh)))
@@ -148,7 +146,7 @@ def test_a_replica_whose_directory_is_gone_is_lost() -> None:
     assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (2, node_ids(2), (), ())
 
 
-def test_what_was_lost_is_nobodys_to_lead() -> None:
+def test_a_lost_replica_cannot_lead() -> None:
     image = with_partition(THREE, leader=1, replicas=(1,))
     now = partition(registered(image, registration(1, previous=1, log_dir=UUID(int=777))))
     assert (now.leader, now.isr, now.eligible_leader_replicas, now.last_known_elr) == (NO_NODE, (), (), ())
@@ -164,12 +162,12 @@ def test_a_fenced_broker_leaves_every_isr_in_one_batch_with_the_new_leaders() ->
     assert not decide_fencing(after, NodeId(1), epoch=1, rules=LEADER_RULES).reply
 
 
-def test_only_the_process_that_was_meant_is_fenced() -> None:
+def test_only_the_process_with_the_given_epoch_is_fenced() -> None:
     assert not decide_fencing(THREE, NodeId(1), epoch=0, rules=LEADER_RULES).records
     assert not decide_fencing(THREE, NodeId(9), epoch=0, rules=LEADER_RULES).records
 
 
-def test_a_broker_that_is_forgotten_keeps_what_it_alone_holds() -> None:
+def test_an_unregistered_broker_keeps_data_that_only_it_has() -> None:
     image = with_partition(THREE, leader=1, replicas=(1,))
     after = apply(image, decide_unregistration(image, NodeId(1), LEADER_RULES).records)
     assert NodeId(1) not in after.brokers
@@ -178,7 +176,7 @@ def test_a_broker_that_is_forgotten_keeps_what_it_alone_holds() -> None:
         decide_unregistration(after, NodeId(1), LEADER_RULES)
 
 
-def test_an_epoch_counts_only_while_it_is_the_registered_one() -> None:
+def test_only_the_registered_epoch_is_accepted() -> None:
     assert check_broker_epoch(THREE, NodeId(1), 1).node_id == 1
     for node_id, epoch in ((1, 0), (1, 2), (9, 1)):
         with pytest.raises(StaleBrokerEpoch):

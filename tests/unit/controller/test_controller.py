@@ -12,7 +12,7 @@ from tests.unit.controller.cluster import apply
 
 
 class SlowQuorum:
-    """Commits when the test lets it."""
+    """A quorum that commits when the test allows it."""
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
@@ -30,7 +30,7 @@ def note(image: Image) -> ControllerDecision[int]:
     return ControllerDecision((NoOpRecord(),), image.offset)
 
 
-async def test_each_decision_sees_what_the_one_before_it_committed() -> None:
+async def test_each_decision_sees_the_commits_of_the_previous_one() -> None:
     quorum = SlowQuorum()
     quorum.may_commit.set()
     controller = Controller(quorum)
@@ -43,7 +43,7 @@ async def test_a_decision_without_records_commits_nothing() -> None:
     assert not quorum.committed
 
 
-async def test_a_refusal_reaches_the_caller_and_leaves_the_turn_to_the_next() -> None:
+async def test_a_refusal_is_raised_to_the_caller_and_the_next_decision_runs() -> None:
     quorum = SlowQuorum()
     quorum.may_commit.set()
     controller = Controller(quorum)
@@ -56,7 +56,7 @@ async def test_a_refusal_reaches_the_caller_and_leaves_the_turn_to_the_next() ->
     assert await controller.run(note) == -1
 
 
-async def test_a_caller_that_goes_away_does_not_let_the_next_decide_too_early() -> None:
+async def test_a_cancelled_caller_does_not_let_the_next_decision_run_too_early() -> None:
     quorum = SlowQuorum()
     controller = Controller(quorum)
     first = asyncio.ensure_future(controller.run(note))

@@ -21,7 +21,7 @@ def test_a_controller_is_registered_once_and_kept_in_snapshots() -> None:
     assert decide_controller_registration(image, WISH).records == ()
 
 
-def test_the_record_has_the_bytes_that_kafka_writes() -> None:
+def test_the_record_has_kafkas_bytes() -> None:
     (record,) = decide_controller_registration(EMPTY, WISH).records
     assert (
         encode(record).hex()

@@ -30,13 +30,13 @@ LED = with_partition(ALIVE, leader=1, replicas=(1, 2, 3))
 
 
 def assigned(image: Image, to: UUID, *, node_id: int = 1) -> Image:
-    wish = ReplicaDirectory(TOPIC_ID, 0, to)
-    decision = decide_assignment(image, NodeId(node_id), node_id, [wish], LEADER_RULES)
+    replica = ReplicaDirectory(TOPIC_ID, 0, to)
+    decision = decide_assignment(image, NodeId(node_id), node_id, [replica], LEADER_RULES)
     assert decision.reply == (None,)
     return apply(image, decision.records)
 
 
-def test_a_damaged_replica_leads_no_more_and_is_not_eligible() -> None:
+def test_a_damaged_replica_no_longer_leads_and_is_not_eligible() -> None:
     now = partition(assigned(LED, LOST_DIRECTORY))
     assert (now.leader, now.isr) == (2, node_ids(2, 3))
     assert now.directories[0] == LOST_DIRECTORY
@@ -44,7 +44,7 @@ def test_a_damaged_replica_leads_no_more_and_is_not_eligible() -> None:
     assert (alone.leader, alone.isr, alone.eligible_leader_replicas, alone.last_known_elr) == (NO_NODE, (), (), ())
 
 
-def test_a_replica_that_was_refilled_is_assigned_back() -> None:
+def test_a_refilled_replica_is_assigned_to_its_directory_again() -> None:
     after = assigned(assigned(LED, LOST_DIRECTORY), directory(1))
     assert partition(after).directories[0] == directory(1)
     assert partition(after).isr == (2, 3)
@@ -52,18 +52,20 @@ def test_a_replica_that_was_refilled_is_assigned_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "refusal"),
+    ("replica", "refusal"),
     [
         (ReplicaDirectory(UUID(int=9), 0, directory(1)), UnknownTopicId),
         (ReplicaDirectory(TOPIC_ID, 3, directory(1)), UnknownTopicOrPartition),
     ],
 )
-def test_only_replicas_that_are_there_lie_anywhere(wish: ReplicaDirectory, refusal: type[Refusal]) -> None:
-    (outcome,) = decide_assignment(LED, NodeId(1), 1, [wish], LEADER_RULES).reply
+def test_only_existing_replicas_can_be_assigned_to_a_directory(
+    replica: ReplicaDirectory, refusal: type[Refusal]
+) -> None:
+    (outcome,) = decide_assignment(LED, NodeId(1), 1, [replica], LEADER_RULES).reply
     assert type(outcome) is refusal
 
 
-def test_only_a_brokers_own_replicas_are_its_to_assign() -> None:
+def test_a_broker_may_assign_only_its_own_replicas() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2))
     (outcome,) = decide_assignment(
         image, NodeId(3), 3, [ReplicaDirectory(TOPIC_ID, 0, directory(3))], LEADER_RULES
@@ -73,7 +75,7 @@ def test_only_a_brokers_own_replicas_are_its_to_assign() -> None:
         decide_assignment(image, NodeId(1), 2, [], LEADER_RULES)
 
 
-def test_a_broker_goes_on_with_the_directories_that_are_left() -> None:
+def test_a_broker_continues_with_its_remaining_directories() -> None:
     records = directories_offline(LED, LED.brokers[NodeId(1)], [directory(1), directory(9)], LEADER_RULES)
     assert partition(apply(LED, records)).isr == (2, 3)
     assert not any(isinstance(record, BrokerRegistrationChangeRecord) for record in records)

@@ -1,7 +1,14 @@
 import pytest
 
 from penstock.config.settings import BrokerSettings
-from penstock.controller.elections import PREFERRED, UNCLEAN, Elected, consequences, decide_balance, decide_elections
+from penstock.controller.elections import (
+    PREFERRED,
+    UNCLEAN,
+    Elected,
+    decide_balance,
+    decide_elections,
+    effects_of_settings,
+)
 from penstock.metadata.image import Image
 from penstock.metadata.records import ConfigRecord
 from penstock.model.errors import (
@@ -23,7 +30,7 @@ HEADLESS = with_partition(
 )
 
 
-def asked(image: Image, kind: int, name: str = "t", index: int = 0) -> Refusal | None:
+def election_error(image: Image, kind: int, name: str = "t", index: int = 0) -> Refusal | None:
     (result,) = decide_elections(image, {TopicName(name): [index]}, kind, LEADER_RULES).reply
     return result.refusal
 
@@ -34,7 +41,7 @@ def test_the_preferred_replica_leads_again() -> None:
     assert partition(apply(OFF_BALANCE, decision.records)).leader == 1
 
 
-def test_an_unclean_election_gives_a_leader_at_any_price() -> None:
+def test_an_unclean_election_elects_any_live_replica() -> None:
     decision = decide_elections(HEADLESS, {T: [0]}, UNCLEAN, LEADER_RULES)
     now = partition(apply(HEADLESS, decision.records))
     assert (now.leader, now.isr, now.eligible_leader_replicas) == (2, (2,), ())
@@ -58,24 +65,24 @@ def test_an_unclean_election_gives_a_leader_at_any_price() -> None:
         (OFF_BALANCE, PREFERRED, "t", -1, UnknownTopicOrPartition),
     ],
 )
-def test_an_election_that_cannot_be_says_why(
+def test_an_impossible_election_is_refused_with_a_reason(
     image: Image, kind: int, name: str, index: int, refusal: type[Refusal]
 ) -> None:
-    assert type(asked(image, kind, name, index)) is refusal
+    assert type(election_error(image, kind, name, index)) is refusal
 
 
-def test_asked_about_all_only_those_are_told_of_that_needed_one() -> None:
+def test_an_election_for_all_partitions_reports_only_those_that_needed_one() -> None:
     balanced = with_partition(ALIVE, leader=1, replicas=(1, 2))
     assert decide_elections(balanced, None, PREFERRED, LEADER_RULES).reply == ()
     assert decide_elections(OFF_BALANCE, None, PREFERRED, LEADER_RULES).reply == (Elected(T, 0, None),)
 
 
-def test_there_are_two_kinds_of_election() -> None:
+def test_an_unknown_election_type_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         decide_elections(ALIVE, None, 2, LEADER_RULES)
 
 
-def test_balance_moves_leaders_back_where_that_is_possible() -> None:
+def test_rebalancing_moves_leaders_back_if_possible() -> None:
     decision = decide_balance(OFF_BALANCE, LEADER_RULES)
     assert partition(apply(OFF_BALANCE, decision.records)).leader == 1
     assert not decision.reply
@@ -86,24 +93,24 @@ def changed(image: Image, name: str, value: str, *, everywhere: bool = False) ->
     record = ConfigRecord(
         resource_type=4 if everywhere else 2, resource_name="" if everywhere else "t", name=name, value=value
     )
-    after = consequences(image, [record], BrokerSettings({"min.insync.replicas": "2"}), NodeId(1))
+    after = effects_of_settings(image, [record], BrokerSettings({"min.insync.replicas": "2"}), NodeId(1))
     return apply(image, [record, *after])
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_allowing_unclean_elections_holds_one_where_there_is_no_leader(everywhere: bool) -> None:
+def test_allowing_unclean_elections_elects_a_leader_for_partitions_without_one(everywhere: bool) -> None:
     assert partition(changed(HEADLESS, "unclean.leader.election.enable", "true", everywhere=everywhere)).leader == 2
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-def test_nobody_stays_eligible_when_fewer_replicas_have_to_be_in_sync(everywhere: bool) -> None:
+def test_a_lower_min_isr_clears_the_eligible_replicas(everywhere: bool) -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(2,))
     now = partition(changed(image, "min.insync.replicas", "1", everywhere=everywhere))
     assert now.eligible_leader_replicas == ()
-    # Without a leader nothing can have been committed since.
+    # Without a leader nothing can have been committed since then.
     assert partition(changed(HEADLESS, "min.insync.replicas", "1")).eligible_leader_replicas == (1,)
 
 
-def test_other_settings_have_no_consequences() -> None:
+def test_other_settings_do_not_affect_partitions() -> None:
     record = ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1")
-    assert consequences(OFF_BALANCE, [record], BrokerSettings(), NodeId(1)) == []
+    assert effects_of_settings(OFF_BALANCE, [record], BrokerSettings(), NodeId(1)) == []

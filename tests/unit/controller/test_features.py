@@ -62,13 +62,13 @@ def test_a_cluster_from_before_consumer_groups_can_switch_them_on_and_off() -> N
         decide_update(apply(before, on), [FeatureUpdate(name=GROUP_VERSION, level=0)], node_id=ONE, kraft=KRaftState())
 
 
-def test_a_level_that_is_there_already_is_fine_and_changes_nothing() -> None:
+def test_a_level_that_is_already_set_changes_nothing() -> None:
     for kind in (UPGRADE, SAFE_DOWNGRADE):
         update = FeatureUpdate(name=METADATA_VERSION, level=METADATA_VERSION_4_3, upgrade_type=kind)
         assert not decide_update(FORMATTED, [update], node_id=ONE, kraft=KRaftState()).records
 
 
-def test_an_older_cluster_can_go_up() -> None:
+def test_an_older_cluster_can_be_upgraded() -> None:
     older = apply(EMPTY, [FeatureLevelRecord(name=METADATA_VERSION, feature_level=25)])
     update = FeatureUpdate(name=METADATA_VERSION, level=30)
     assert decide_update(older, [update], node_id=ONE, kraft=KRaftState()).records == [
@@ -142,9 +142,7 @@ def test_an_older_cluster_can_go_up() -> None:
         ("nope", 0, UPGRADE, "Invalid update version 0 for feature nope. Feature nope not found."),
     ],
 )
-def test_levels_that_cannot_be_are_refused_in_the_words_of_kafka(
-    name: str, level: int, kind: int, message: str
-) -> None:
+def test_invalid_levels_are_refused_with_kafkas_messages(name: str, level: int, kind: int, message: str) -> None:
     with pytest.raises(InvalidUpdateVersion) as raised:
         decide_update(
             FORMATTED, [FeatureUpdate(name=name, level=level, upgrade_type=kind)], node_id=ONE, kraft=KRaftState()
@@ -152,7 +150,7 @@ def test_levels_that_cannot_be_are_refused_in_the_words_of_kafka(
     assert raised.value.message == message
 
 
-def test_one_refused_update_keeps_the_others_from_happening() -> None:
+def test_one_refused_update_prevents_all_others() -> None:
     older = apply(EMPTY, [FeatureLevelRecord(name=METADATA_VERSION, feature_level=25)])
     with pytest.raises(InvalidUpdateVersion):
         decide_update(
@@ -164,7 +162,7 @@ def test_one_refused_update_keeps_the_others_from_happening() -> None:
 
 
 @pytest.mark.parametrize("name", ["share.version", "streams.version"])
-def test_features_that_are_not_there_are_refused_as_kafka_refuses_what_it_does_not_support(name: str) -> None:
+def test_unimplemented_features_are_refused_like_unsupported_ones_in_kafka(name: str) -> None:
     with pytest.raises(InvalidUpdateVersion) as raised:
         decide(FeatureUpdate(name=name, level=1))
     assert raised.value.message == (
@@ -190,7 +188,7 @@ def test_a_level_is_finalised_only_if_every_registered_node_supports_it() -> Non
     assert decide(FeatureUpdate(name=KRAFT_VERSION, level=1), image=apply(FORMATTED, [one])).reply
 
 
-def test_kraft_version_goes_up_once_and_without_a_record_of_the_image() -> None:
+def test_kraft_version_is_upgraded_once_without_a_metadata_record() -> None:
     up = FeatureUpdate(name=KRAFT_VERSION, level=1)
     decision = decide(up)
     assert (decision.reply, decision.records) == (True, [])
@@ -198,7 +196,7 @@ def test_kraft_version_goes_up_once_and_without_a_record_of_the_image() -> None:
     assert not decide(up, kraft=KRaftState(level=1)).reply
 
 
-def test_kraft_version_waits_for_voters_that_have_not_said_where_their_log_is() -> None:
+def test_kraft_version_is_refused_while_directory_ids_of_voters_are_unknown() -> None:
     waiting = KRaftState(unknown_voters=[NodeId(2)])
     for validate_only in (False, True):
         with pytest.raises(InvalidUpdateVersion) as raised:
@@ -217,12 +215,12 @@ def test_kraft_version_waits_for_voters_that_have_not_said_where_their_log_is() 
         (1, 2, UPGRADE, "Local controller 1 only supports versions 0-1"),
     ],
 )
-def test_kraft_version_never_goes_down(present: int, level: int, kind: int, why: str) -> None:
+def test_kraft_version_is_never_downgraded(present: int, level: int, kind: int, why: str) -> None:
     with pytest.raises(InvalidUpdateVersion) as raised:
         decide(FeatureUpdate(name=KRAFT_VERSION, level=level, upgrade_type=kind), kraft=KRaftState(level=present))
     assert raised.value.message == f"Invalid update version {level} for feature kraft.version. {why}"
 
 
-def test_finalised_features_name_kraft_version_from_level_1_on() -> None:
+def test_finalised_features_include_kraft_version_from_level_1_on() -> None:
     assert KRAFT_VERSION not in finalized_levels(FORMATTED, 0)
     assert finalized_levels(FORMATTED, 1) == {**INITIAL, KRAFT_VERSION: 1}

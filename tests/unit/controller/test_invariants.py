@@ -1,7 +1,7 @@
-"""Whatever happens to the brokers, the controller names no leader that lacks what was committed.
+"""Whatever happens to the brokers, the controller elects no leader that lacks committed records.
 
-A model keeps the logs of all replicas beside the image: what is committed is held by every member of the ISR while
-that has min ISR members. Each step does what a broker or a person may do, and hands the controller's records on.
+A model keeps the logs of all replicas beside the image: every member of the ISR has all committed records while
+the ISR has min ISR members. Each step is an action of a broker or a person, and applies the controller's records.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ MIN_ISR = 2
 SEEDS, STEPS = 60, 200
 RULES = Rules(BrokerSettings({"min.insync.replicas": str(MIN_ISR)}))
 TOPICS = {"synced": UUID(int=1001), "lazy": UUID(int=1002)}
-"""One topic promises that what is acknowledged is on disk, the other does not."""
+"""One topic guarantees that acknowledged records are on disk, the other does not."""
 
 Log = tuple[int, ...]
 
@@ -62,7 +62,7 @@ class Cluster:
         self.committed: dict[str, Log] = dict.fromkeys(TOPICS, ())
         self.unclean: dict[str, int] = dict.fromkeys(TOPICS, 0)
 
-    # -- the world ----------------------------------------------------------------------------
+    # -- the cluster --------------------------------------------------------------------------
 
     def begin(self) -> None:
         for node_id in NODES:
@@ -97,15 +97,15 @@ class Cluster:
         committed = self.committed[name]
         return self.log(node_id, name)[: len(committed)] == committed
 
-    def put(self, records: Sequence[MetadataRecord], *, asked: bool = False) -> None:
+    def put(self, records: Sequence[MetadataRecord], *, is_requested: bool = False) -> None:
         for record in records:
             before = self.image
             if isinstance(record, PartitionChangeRecord):
                 name = next(name for name, topic_id in TOPICS.items() if topic_id == record.topic_id)
                 partition = self.partition(name)
                 if is_unclean(partition, record):
-                    # Nobody is elected like that unless it was asked for, or all have stopped without a promise.
-                    assert asked or (name == "lazy" and (record.leader,) == partition.last_known_elr)
+                    # Only by request, or when all replicas have stopped without a guarantee.
+                    assert is_requested or (name == "lazy" and (record.leader,) == partition.last_known_elr)
                     self.unclean[name] += 1
                 self.check_replicas_kept(name, partition, record)
             self.image = apply(before, [record])
@@ -128,7 +128,7 @@ class Cluster:
             assert new.leader == old.leader or new.leader_epoch > old.leader_epoch
             assert new is old or new.partition_epoch > old.partition_epoch
 
-    # -- what brokers do ----------------------------------------------------------------------
+    # -- brokers ------------------------------------------------------------------------------
 
     def register(self, node_id: NodeId) -> None:
         process = self.processes[node_id]
@@ -141,7 +141,7 @@ class Cluster:
             log_dirs=(process.directory,),
             previous_broker_epoch=process.epoch if process.stopped_cleanly else -1,
         )
-        decision = decide_registration(self.image, registration, cluster_id="c", rules=RULES, former_self_lives=False)
+        decision = decide_registration(self.image, registration, cluster_id="c", rules=RULES, has_live_process=False)
         process.up, process.epoch, process.stopped_cleanly = True, decision.reply, False
         assert decision.reply == self.image.offset + len(decision.records)
         self.put(list(decision.records))
@@ -160,7 +160,7 @@ class Cluster:
         decision = decide_heartbeat(self.image, heartbeat, sessions=self.sessions, rules=RULES)
         self.put(list(decision.records))
         if decision.reply.leaving:
-            self.sessions.note_leaving(node_id, self.image.offset)
+            self.sessions.record_shutdown(node_id, self.image.offset)
         return decision.reply
 
     def start(self, node_id: NodeId) -> None:
@@ -215,9 +215,9 @@ class Cluster:
             for broker in self.image.brokers.values()
             if can_serve(broker) and not self.processes[broker.node_id].up
         ]
-        assert dead, "everybody has seen that it leaves, and still it may not"
+        assert dead, "all brokers have seen its shutdown, but it may not stop"
 
-    # -- what leaders and followers do --------------------------------------------------------
+    # -- leaders and followers ----------------------------------------------------------------
 
     def leads(self, name: str) -> NodeId | None:
         leader = self.partition(name).leader
@@ -259,14 +259,14 @@ class Cluster:
         leader = self.leads(name)
         assert leader is not None
         partition = self.partition(name)
-        wish = IsrChange(
+        change = IsrChange(
             topic_id=TOPICS[name],
             partition=0,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             isr=tuple(IsrMember(node_id, self.processes[node_id].epoch) for node_id in isr),
         )
-        decision = decide_alter_partition(self.image, leader, self.processes[leader].epoch, [wish], RULES)
+        decision = decide_alter_partition(self.image, leader, self.processes[leader].epoch, [change], RULES)
         self.put(list(decision.records))
 
     def shrink(self, name: str, node_id: NodeId) -> None:
@@ -282,16 +282,16 @@ class Cluster:
         if self.processes[node_id].up and self.log(node_id, name) == self.log(leader, name):
             self.alter(name, [*partition.isr, node_id])
 
-    # -- what people and the controller do ----------------------------------------------------
+    # -- administrators and the controller ----------------------------------------------------
 
     def reassign(self, name: str) -> None:
         target = self.random.sample(NODES, self.random.randint(1, 4))
-        wish = Reassignment(TopicName(name), 0, tuple(target))
-        self.put(list(decide_reassignments(self.image, [wish], rules=RULES).records))
+        reassignment = Reassignment(TopicName(name), 0, tuple(target))
+        self.put(list(decide_reassignments(self.image, [reassignment], rules=RULES).records))
 
     def cancel(self, name: str) -> None:
-        wish = Reassignment(TopicName(name), 0, None)
-        self.put(list(decide_reassignments(self.image, [wish], rules=RULES).records))
+        reassignment = Reassignment(TopicName(name), 0, None)
+        self.put(list(decide_reassignments(self.image, [reassignment], rules=RULES).records))
 
     def elect_preferred(self, name: str) -> None:
         self.put(list(decide_elections(self.image, {TopicName(name): [0]}, PREFERRED, RULES).records))
@@ -300,9 +300,9 @@ class Cluster:
         self.put(list(decide_balance(self.image, RULES).records))
 
     def elect_uncleanly(self, name: str) -> None:
-        self.put(list(decide_elections(self.image, {TopicName(name): [0]}, UNCLEAN, RULES).records), asked=True)
+        self.put(list(decide_elections(self.image, {TopicName(name): [0]}, UNCLEAN, RULES).records), is_requested=True)
 
-    # -- what must hold -----------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------
 
     def partitions_are_sound(self) -> None:
         for topic in self.image.topics.values():
@@ -315,25 +315,25 @@ class Cluster:
                 assert partition.leader in partition.isr
                 assert can_serve(self.image.brokers[partition.leader])
             for node_id in partition.isr:
-                # A broker that has started again, or is fenced, is out (KIP-903).
+                # A restarted or fenced broker is not in the ISR (KIP-903).
                 assert can_serve(self.image.brokers[node_id])
                 assert directory_online(self.image.brokers[node_id], partition, node_id)
-            # One that cannot write is out, unless nobody who is in sync can.
+            # A read-only member is out, unless all members are read-only.
             assert len({self.image.brokers[node_id].read_only for node_id in partition.isr}) < 2
             if len(partition.isr) >= min(MIN_ISR, len(partition.replicas)):
                 assert not partition.eligible_leader_replicas
             if not self.unclean[topic.name]:
                 for node_id in members:
-                    assert self.trusted_to_hold(node_id, topic.name), f"{node_id} lacks what {topic.name} committed"
+                    assert self.trusted_to_hold(node_id, topic.name), f"{node_id} lacks records of {topic.name}"
 
     def trusted_to_hold(self, node_id: NodeId, name: str) -> bool:
-        # A process that is down, or has started again, has not told yet what it lost: it is judged once it registers.
+        # A process that is down or restarting has not reported its losses yet; it is checked after its registration.
         process = self.processes[node_id]
-        told = process.up and self.image.brokers[node_id].epoch == process.epoch
-        return not told or self.holds(node_id, name)
+        has_reported = process.up and self.image.brokers[node_id].epoch == process.epoch
+        return not has_reported or self.holds(node_id, name)
 
     def step(self, *, unclean: bool) -> None:
-        """Do one thing: brokers live their lives, and now and then something happens to them."""
+        """Perform one random action, or inject one fault."""
         of_nodes = [self.start] * 6 + [self.beat] * 8
         of_nodes += [self.kill, self.kill_and_start, self.cut_power, self.fence, self.fence, self.stop, self.lose_disk]
         of_nodes += [self.fill_or_free_disk] * 2
@@ -354,7 +354,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_nobody_leads_without_what_was_committed(unclean: bool) -> None:
+def test_no_leader_lacks_committed_records(unclean: bool) -> None:
     committed = elected_uncleanly = 0
     for seed in range(SEEDS):
         cluster = Cluster(Random(seed))
@@ -369,5 +369,5 @@ def test_nobody_leads_without_what_was_committed(unclean: bool) -> None:
         committed += len(cluster.committed["synced"])
         elected_uncleanly += cluster.unclean["synced"]
         assert unclean or not cluster.unclean["synced"]
-    assert committed > SEEDS, "too little has happened to show anything"
+    assert committed > SEEDS, "too few commits for a meaningful test"
     assert not unclean or elected_uncleanly

@@ -1,4 +1,4 @@
-"""The rules of docs/internals/controller.md for one partition, one by one; test_invariants.py mixes them."""
+"""The rules of docs/internals/controller.md for one partition, one by one; test_invariants.py combines them."""
 
 from dataclasses import replace
 
@@ -58,45 +58,45 @@ def test_a_leader_that_can_lead_stays() -> None:
     assert settled(image) == partition(image)
 
 
-def test_the_first_replica_in_sync_that_is_alive_takes_over() -> None:
+def test_the_first_live_in_sync_replica_takes_over() -> None:
     image = with_partition(cluster(broker(1, fenced=True), broker(2), broker(3)), leader=1, replicas=(1, 3, 2))
     assert settled(image, isr=(2, 3)).leader == 3
 
 
 @pytest.mark.parametrize("why", ["fenced", "leaving"])
-def test_nobody_leads_who_is_fenced_or_leaving(why: str) -> None:
+def test_a_fenced_or_leaving_broker_does_not_lead(why: str) -> None:
     away = broker(2, fenced=why == "fenced", leaving=why == "leaving")
     image = with_partition(cluster(broker(1), away, broker(3)), leader=NO_NODE, replicas=(2, 1, 3), isr=(2, 3))
     assert settled(image).leader == 3
 
 
-def test_nobody_leads_whose_directory_is_offline() -> None:
+def test_a_replica_in_an_offline_directory_does_not_lead() -> None:
     image = with_partition(ALIVE, leader=NO_NODE, replicas=(1, 2), isr=(1, 2))
     before = replace(partition(image), directories=(LOST_DIRECTORY, directory(2)))
     settings = LEADER_RULES.topic(image, TopicName("t"))
     assert settle(before, before, living=Living(image), settings=settings).leader == 2
 
 
-def test_a_preferred_election_brings_the_first_replica_back_if_it_can_lead() -> None:
+def test_a_preferred_election_elects_the_first_replica_if_it_can_lead() -> None:
     image = with_partition(ALIVE, leader=2, replicas=(1, 2, 3))
     assert settled(image, election=Election.PREFERRED).leader == 1
     image = with_partition(ALIVE, leader=2, replicas=(1, 2, 3), isr=(2, 3))
     assert settled(image, election=Election.PREFERRED).leader == 2
 
 
-def test_who_leaves_too_small_an_isr_stays_eligible() -> None:
+def test_a_replica_that_leaves_an_isr_below_min_isr_stays_eligible() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2, 3))
     assert settled(image, isr=(1, 2)).eligible_leader_replicas == ()
     assert settled(image, isr=(1,)).eligible_leader_replicas == node_ids(2, 3)
     assert settled(image, isr=(1,), lost=(2,)).eligible_leader_replicas == node_ids(3)
 
 
-def test_nobody_is_eligible_beside_an_isr_that_is_large_enough() -> None:
+def test_no_replica_is_eligible_beside_a_large_enough_isr() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(2,))
     assert settled(image, isr=(1, 3)).eligible_leader_replicas == ()
 
 
-def test_the_eligible_lead_only_when_nobody_is_in_sync_and_become_the_isr() -> None:
+def test_an_eligible_replica_leads_only_with_an_empty_isr_and_becomes_the_isr() -> None:
     brokers = cluster(broker(1, fenced=True), broker(2), broker(3))
     image = with_partition(brokers, leader=NO_NODE, replicas=(1, 2, 3), isr=(), elr=(1, 2), last_known=(1,))
     now = settled(image)
@@ -104,7 +104,7 @@ def test_the_eligible_lead_only_when_nobody_is_in_sync_and_become_the_isr() -> N
     assert now.leader_recovery_state == RECOVERED
 
 
-def test_without_anybody_the_partition_waits_and_nothing_is_forgotten() -> None:
+def test_a_partition_without_a_live_eligible_replica_has_no_leader_and_loses_no_eligibility() -> None:
     brokers = cluster(broker(1, fenced=True), broker(2), broker(3, fenced=True))
     image = with_partition(brokers, leader=1, replicas=(1, 2, 3), isr=(1,), elr=(3,))
     now = settled(image, isr=())
@@ -112,7 +112,7 @@ def test_without_anybody_the_partition_waits_and_nothing_is_forgotten() -> None:
     assert set(now.eligible_leader_replicas) == {1, 3}
 
 
-def test_unclean_election_takes_whoever_is_alive_where_it_is_allowed() -> None:
+def test_an_allowed_unclean_election_elects_any_live_replica() -> None:
     brokers = cluster(broker(1, fenced=True), broker(2), broker(3))
     image = with_partition(brokers, leader=1, replicas=(1, 3, 2), isr=(1,))
     assert settled(image, isr=()).leader == NO_NODE
@@ -124,7 +124,7 @@ def test_unclean_election_takes_whoever_is_alive_where_it_is_allowed() -> None:
         assert is_unclean(partition(image), record)
 
 
-def test_one_whose_data_was_lost_leads_only_when_somebody_asks_for_that() -> None:
+def test_a_replica_with_lost_data_leads_only_by_request() -> None:
     image = with_partition(ALIVE, leader=NO_NODE, replicas=(1,), isr=())
     lost = replace(partition(image), directories=(LOST_DIRECTORY,))
     for of, election, leader in (
@@ -145,7 +145,7 @@ def test_the_last_known_leader_leads_when_neither_isr_nor_elr_is_left() -> None:
     assert settled(eligible) == partition(eligible)
 
 
-def test_a_reassignment_completes_once_all_who_are_added_are_in_sync() -> None:
+def test_a_reassignment_completes_when_all_added_replicas_are_in_sync() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(2, 3, 4, 1), isr=(1, 2, 3), adding=(4,), removing=(1,))
     assert settled(image, isr=(1, 2)).removing_replicas == (1,)
     now = settled(image, isr=(1, 2, 4))
@@ -154,13 +154,13 @@ def test_a_reassignment_completes_once_all_who_are_added_are_in_sync() -> None:
     assert now.directories == (directory(2), directory(3), directory(4))
 
 
-def test_a_reassignment_waits_while_too_few_of_those_who_stay_are_in_sync() -> None:
+def test_a_reassignment_waits_while_too_few_remaining_replicas_are_in_sync() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(2, 3, 1), isr=(1, 2), removing=(1,))
     assert settled(image).removing_replicas == (1,)
     assert settled(image, isr=(1, 2, 3)).replicas == (2, 3)
 
 
-def test_a_new_leader_and_fewer_replicas_open_a_new_leader_epoch_and_nothing_else_does() -> None:
+def test_only_a_new_leader_or_fewer_replicas_begin_a_new_leader_epoch() -> None:
     image = with_partition(ALIVE, leader=1, replicas=(1, 2, 3))
     before = partition(image)
     assert change(TOPIC_ID, 0, before, before) is None

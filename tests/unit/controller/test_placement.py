@@ -16,7 +16,7 @@ def placed(*brokers: MetadataRecord, count: int, factor: int, seed: int = 7) -> 
     return place(image.brokers.values(), partition_count=count, replication_factor=factor, random=Random(seed))
 
 
-def test_one_broker_holds_everything() -> None:
+def test_a_single_broker_holds_all_replicas() -> None:
     assert placed(broker(1), count=3, factor=1) == [(1,), (1,), (1,)]
 
 
@@ -27,7 +27,7 @@ def test_every_broker_leads_and_follows_equally_often() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_racks_of_one_size_share_leaders_and_replicas_equally(size: int) -> None:
+def test_racks_of_equal_size_share_leaders_and_replicas_equally(size: int) -> None:
     brokers = [broker(rack * 10 + index, rack=f"rack{rack}") for rack in range(3) for index in range(size)]
     partitions = placed(*brokers, count=18 * size, factor=3)
     assert set(Counter(replicas[0] for replicas in partitions).values()) == {6}
@@ -61,7 +61,7 @@ def test_fenced_brokers_never_lead_and_come_last_within_their_rack() -> None:
         (3, False, "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered"),
     ],
 )
-def test_what_cannot_be_placed_is_refused(factor: int, fenced: bool, message: str) -> None:
+def test_impossible_placements_are_refused(factor: int, fenced: bool, message: str) -> None:
     with pytest.raises(InvalidReplicationFactor) as raised:
         placed(broker(1, fenced=fenced), broker(2, fenced=fenced), count=1, factor=factor)
     assert raised.value.message.startswith(message)
@@ -86,7 +86,7 @@ def test_replicas_differ_and_live_brokers_lead_and_racks_are_used_before_any_is_
         assert len({racks[node_id][0] for node_id in replicas}) == min(factor, rack_count)
 
 
-def test_brokers_that_cannot_write_get_replicas_only_where_there_are_too_few_others() -> None:
+def test_read_only_brokers_get_replicas_only_if_there_are_too_few_others() -> None:
     brokers = (broker(1, read_only=True), broker(2), broker(3))
     assert all(1 not in replicas for replicas in placed(*brokers, count=12, factor=2))
     assert all(replicas[0] != 1 for replicas in placed(*brokers, count=12, factor=3))

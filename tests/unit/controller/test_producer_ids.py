@@ -17,12 +17,12 @@ def test_a_block_begins_where_the_last_one_ended() -> None:
     assert second.reply == Block(ProducerId(1000), ProducerId(2000))
 
 
-def test_ids_that_are_used_up_are_refused() -> None:
+def test_exhausted_ids_are_refused() -> None:
     image = apply(cluster(), [ProducerIdsRecord(broker_id=1, next_producer_id=2**63 - 500)])
     with pytest.raises(UnknownProducerId):
         decide_block(image, ONE, 1)
 
 
-def test_a_process_of_before_gets_none() -> None:
+def test_a_process_with_an_old_epoch_gets_no_ids() -> None:
     with pytest.raises(StaleBrokerEpoch):
         decide_block(cluster(), ONE, 0)

@@ -1,4 +1,4 @@
-"""What becomes of changes to quotas; the words of the refusals are compared with Kafka's in tests/differential."""
+"""Changes of quotas; tests/differential compares the error messages with Kafka's."""
 
 import pytest
 
@@ -21,8 +21,8 @@ def decide(image: Image, *requests: QuotaChanges, validate_only: bool = False) -
 
 
 def test_quotas_are_set_changed_and_removed() -> None:
-    told, image = decide(EMPTY, QuotaChanges(USER, (("producer_byte_rate", 10.0), ("request_percentage", 2.5))))
-    assert told == [None]
+    messages, image = decide(EMPTY, QuotaChanges(USER, (("producer_byte_rate", 10.0), ("request_percentage", 2.5))))
+    assert messages == [None]
     assert image.quotas == {USER: {"producer_byte_rate": 10.0, "request_percentage": 2.5}}
     _, image = decide(image, QuotaChanges(USER, (("producer_byte_rate", None),)))
     assert image.quotas == {USER: {"request_percentage": 2.5}}
@@ -30,37 +30,37 @@ def test_quotas_are_set_changed_and_removed() -> None:
     assert image.quotas == {}
 
 
-def test_only_what_changes_is_written() -> None:
+def test_only_changed_quotas_are_written() -> None:
     _, image = decide(EMPTY, QuotaChanges(USER, (("producer_byte_rate", 10.0),)))
     same = QuotaChanges(USER, (("producer_byte_rate", 10.0), ("consumer_byte_rate", None)))
     assert decide_alter_quotas(image, [same], validate_only=False).records == []
 
 
-def test_one_that_is_refused_does_not_stop_the_others() -> None:
+def test_a_refused_entity_does_not_affect_the_others() -> None:
     bad = QuotaChanges((("client-id", "c"),), (("producer_byte_rate", 10.0), ("no_such", 1.0)))
-    told, image = decide(EMPTY, bad, QuotaChanges(USER, (("producer_byte_rate", 1.0),)))
-    assert told == ["Invalid configuration key no_such", None]
+    messages, image = decide(EMPTY, bad, QuotaChanges(USER, (("producer_byte_rate", 1.0),)))
+    assert messages == ["Invalid configuration key no_such", None]
     assert list(image.quotas) == [USER]
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), 1.5, 2.0**64])
-def test_a_value_that_cannot_be_a_rate_changes_nothing(value: float) -> None:
-    told, image = decide(EMPTY, QuotaChanges(USER, (("consumer_byte_rate", value),)))
-    assert told != [None] and image is EMPTY
+def test_an_invalid_value_changes_nothing(value: float) -> None:
+    messages, image = decide(EMPTY, QuotaChanges(USER, (("consumer_byte_rate", value),)))
+    assert messages != [None] and image is EMPTY
 
 
-def test_trying_changes_nothing() -> None:
-    told, image = decide(EMPTY, QuotaChanges(USER, (("producer_byte_rate", 1.0),)), validate_only=True)
-    assert told == [None] and image is EMPTY
+def test_validate_only_changes_nothing() -> None:
+    messages, image = decide(EMPTY, QuotaChanges(USER, (("producer_byte_rate", 1.0),)), validate_only=True)
+    assert messages == [None] and image is EMPTY
 
 
-def test_one_request_is_one_bounded_batch() -> None:
+def test_the_number_of_quotas_per_request_is_limited() -> None:
     many = [QuotaChanges((("user", str(number)),), (("producer_byte_rate", 1.0),)) for number in range(10_001)]
     with pytest.raises(PolicyViolation):
         decide_alter_quotas(EMPTY, many, validate_only=False)
 
 
-def test_the_record_names_each_part_of_the_entity() -> None:
+def test_the_record_contains_each_part_of_the_entity() -> None:
     both: Entity = (("client-id", None), ("user", "u"))
     [record] = decide_alter_quotas(
         EMPTY, [QuotaChanges(both, (("producer_byte_rate", 1.0),))], validate_only=False

@@ -28,61 +28,61 @@ ALIVE = cluster(*(broker(node_id) for node_id in range(1, 7)))
 IMAGE = with_partition(ALIVE, leader=1, replicas=(1, 2, 3))
 
 
-def wish(*replicas: int) -> Reassignment:
+def to(*replicas: int) -> Reassignment:
     return Reassignment(TopicName("t"), 0, node_ids(*replicas))
 
 
 CANCEL = Reassignment(TopicName("t"), 0, None)
 
 
-def moved(image: Image, *wishes: Reassignment, rules: Rules = LEADER_RULES) -> Image:
-    decision = decide_reassignments(image, wishes, rules=rules)
+def moved(image: Image, *reassignments: Reassignment, rules: Rules = LEADER_RULES) -> Image:
+    decision = decide_reassignments(image, reassignments, rules=rules)
     assert set(decision.reply) == {None}
     return apply(image, decision.records)
 
 
-def refused(image: Image, asked: Reassignment, *, allow_factor_change: bool = True) -> Refusal | None:
-    decision = decide_reassignments(image, [asked], rules=LEADER_RULES, allow_factor_change=allow_factor_change)
+def refused(image: Image, reassignment: Reassignment, *, allow_factor_change: bool = True) -> Refusal | None:
+    decision = decide_reassignments(image, [reassignment], rules=LEADER_RULES, allow_factor_change=allow_factor_change)
     assert not decision.records
     return decision.reply[0]
 
 
 def test_new_replicas_are_added_before_the_old_ones_leave() -> None:
-    now = partition(moved(IMAGE, wish(4, 5, 1)))
+    now = partition(moved(IMAGE, to(4, 5, 1)))
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((4, 5, 1, 2, 3), (4, 5), (2, 3))
     assert now.directories == tuple(directory(node_id) for node_id in (4, 5, 1, 2, 3))
     assert (now.isr, now.leader, now.leader_epoch) == ((1, 2, 3), 1, 0)
 
 
-def test_another_order_of_the_same_replicas_is_done_at_once() -> None:
-    now = partition(moved(IMAGE, wish(3, 2, 1)))
+def test_another_order_of_the_same_replicas_completes_immediately() -> None:
+    now = partition(moved(IMAGE, to(3, 2, 1)))
     assert (now.replicas, now.adding_replicas, now.removing_replicas, now.leader) == ((3, 2, 1), (), (), 1)
     assert now.directories == (directory(3), directory(2), directory(1))
 
 
-def test_fewer_replicas_are_done_at_once_when_those_who_stay_are_in_sync() -> None:
-    now = partition(moved(IMAGE, wish(2, 3)))
+def test_fewer_replicas_complete_immediately_if_the_remaining_ones_are_in_sync() -> None:
+    now = partition(moved(IMAGE, to(2, 3)))
     assert (now.replicas, now.isr, now.leader, now.leader_epoch) == ((2, 3), (2, 3), 2, 1)
     behind = with_partition(ALIVE, leader=1, replicas=(1, 2, 3), isr=(1, 2))
-    assert partition(moved(behind, wish(2, 3))).removing_replicas == (1,)
+    assert partition(moved(behind, to(2, 3))).removing_replicas == (1,)
 
 
-def test_a_second_wish_takes_the_place_of_the_first() -> None:
-    now = partition(moved(moved(IMAGE, wish(4, 5, 6)), wish(4, 1, 2)))
+def test_a_second_reassignment_replaces_the_first() -> None:
+    now = partition(moved(moved(IMAGE, to(4, 5, 6)), to(4, 1, 2)))
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((4, 1, 2, 3, 5, 6), (4,), (3, 5, 6))
 
 
-def test_going_back_to_where_it_was_ends_the_reassignment() -> None:
-    now = partition(moved(moved(IMAGE, wish(4, 2, 3)), wish(1, 2, 3)))
+def test_a_reassignment_to_the_original_replicas_ends_it() -> None:
+    now = partition(moved(moved(IMAGE, to(4, 2, 3)), to(1, 2, 3)))
     assert (now.replicas, now.adding_replicas, now.removing_replicas) == ((1, 2, 3), (), ())
 
 
 def test_cancelling_reverts() -> None:
-    now = partition(moved(moved(IMAGE, wish(4, 5, 6)), CANCEL))
+    now = partition(moved(moved(IMAGE, to(4, 5, 6)), CANCEL))
     assert (now.replicas, now.isr, now.adding_replicas, now.removing_replicas) == ((1, 2, 3), (1, 2, 3), (), ())
 
 
-def test_cancelling_is_refused_where_too_few_hold_what_is_committed() -> None:
+def test_cancelling_is_refused_if_too_few_original_replicas_are_in_sync() -> None:
     image = with_partition(
         ALIVE, leader=3, replicas=(4, 5, 6, 1, 2, 3), isr=(3, 4, 5), adding=(4, 5, 6), removing=(1, 2, 3)
     )
@@ -91,23 +91,23 @@ def test_cancelling_is_refused_where_too_few_hold_what_is_committed() -> None:
 
 
 @pytest.mark.parametrize("replicas", [(), (9,), (1, 1)])
-def test_a_target_must_name_brokers_that_are_there_once_each(replicas: tuple[int, ...]) -> None:
-    assert isinstance(refused(IMAGE, wish(*replicas)), InvalidReplicaAssignment)
+def test_a_target_must_consist_of_distinct_registered_brokers(replicas: tuple[int, ...]) -> None:
+    assert isinstance(refused(IMAGE, to(*replicas)), InvalidReplicaAssignment)
 
 
 def test_the_factor_changes_only_if_that_is_allowed() -> None:
-    assert isinstance(refused(IMAGE, wish(1, 2), allow_factor_change=False), InvalidReplicationFactor)
-    under_way = moved(IMAGE, wish(4, 5, 6))
-    assert isinstance(refused(under_way, wish(1, 2), allow_factor_change=False), InvalidReplicationFactor)
+    assert isinstance(refused(IMAGE, to(1, 2), allow_factor_change=False), InvalidReplicationFactor)
+    moving = moved(IMAGE, to(4, 5, 6))
+    assert isinstance(refused(moving, to(1, 2), allow_factor_change=False), InvalidReplicationFactor)
 
 
-def test_what_is_not_there_cannot_be_moved() -> None:
-    assert isinstance(refused(IMAGE, replace(wish(1), topic=TopicName("u"))), UnknownTopicOrPartition)
-    assert isinstance(refused(IMAGE, replace(wish(1), partition=1)), UnknownTopicOrPartition)
+def test_an_unknown_partition_cannot_be_reassigned() -> None:
+    assert isinstance(refused(IMAGE, replace(to(1), topic=TopicName("u"))), UnknownTopicOrPartition)
+    assert isinstance(refused(IMAGE, replace(to(1), partition=1)), UnknownTopicOrPartition)
 
 
-def test_a_partition_is_moved_to_one_place_at_a_time() -> None:
-    decision = decide_reassignments(IMAGE, [wish(4, 2, 3), wish(5, 2, 3)], rules=LEADER_RULES)
+def test_a_partition_is_reassigned_once_in_a_request() -> None:
+    decision = decide_reassignments(IMAGE, [to(4, 2, 3), to(5, 2, 3)], rules=LEADER_RULES)
     assert decision.reply[0] is None
     assert isinstance(decision.reply[1], InvalidReplicaAssignment)
     assert partition(apply(IMAGE, decision.records)).adding_replicas == (4,)

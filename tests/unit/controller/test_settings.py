@@ -1,4 +1,4 @@
-"""Changes of settings: what becomes a record, and what is refused in which words."""
+"""Changes of settings: their records and their errors."""
 
 from uuid import UUID
 
@@ -66,14 +66,14 @@ def test_a_value_that_is_set_becomes_a_record() -> None:
     )
 
 
-def test_a_value_that_is_set_already_makes_no_record() -> None:
+def test_an_unchanged_value_gives_no_record() -> None:
     assert change(ORDERS, ("retention.ms", SET, "5"), image=image_with(retention_ms="5")) == (
         [],
         Result(ORDERS, 0, None),
     )
 
 
-def test_a_value_that_is_deleted_is_taken_away_once() -> None:
+def test_a_deleted_value_is_removed_once() -> None:
     records, _ = change(ORDERS, ("retention.ms", DELETE, None), image=image_with(retention_ms="5"))
     assert records == [record(ORDERS, "retention.ms", None)]
     assert change(ORDERS, ("retention.ms", DELETE, None), ("nope", DELETE, None)) == ([], Result(ORDERS, 0, None))
@@ -91,7 +91,7 @@ def test_a_value_that_is_deleted_is_taken_away_once() -> None:
         ("", APPEND, "compact", "compact"),
     ],
 )
-def test_a_list_grows_and_shrinks_from_what_counts_now(
+def test_append_and_subtract_start_from_the_effective_list(
     present: str | None, operation: int, words: str, after: str | None
 ) -> None:
     image = image_with() if present is None else image_with(cleanup_policy=present)
@@ -147,12 +147,12 @@ def test_a_resource_that_cannot_be_set_is_refused(resource: ConfigResource, code
     assert change(resource, ("retention.ms", SET, "1")) == ([], Result(resource, code, message))
 
 
-def test_an_illegal_topic_name_is_told_apart_from_an_unknown_one() -> None:
+def test_an_invalid_topic_name_and_an_unknown_one_give_different_errors() -> None:
     _, result = change(ConfigResource(TOPIC, "bad name!"), ("retention.ms", SET, "1"))
     assert result.code == 17
 
 
-def test_one_refused_resource_does_not_stop_the_others() -> None:
+def test_a_refused_resource_does_not_affect_the_others() -> None:
     bad = ResourceChanges(ORDERS, (Change("retention.ms", SET, "abc"),))
     good = ResourceChanges(THIS_BROKER, (Change("log.preallocate", SET, "true"),))
     decision = decide_incremental_alter(judge(), [bad, good], validate_only=False)
@@ -161,12 +161,12 @@ def test_one_refused_resource_does_not_stop_the_others() -> None:
 
 
 def test_options_of_kerberos_are_kept_for_the_tools_that_set_them() -> None:
-    asked = ResourceChanges(THIS_BROKER, (Change("sasl.kerberos.min.time.before.relogin", SET, "58000"),))
-    decision = decide_alter(judge(), [asked], validate_only=False)
+    request = ResourceChanges(THIS_BROKER, (Change("sasl.kerberos.min.time.before.relogin", SET, "58000"),))
+    decision = decide_alter(judge(), [request], validate_only=False)
     assert list(decision.records) == [record(THIS_BROKER, "sasl.kerberos.min.time.before.relogin", "58000")]
 
 
-def test_a_resource_that_is_named_twice_is_refused_twice() -> None:
+def test_a_repeated_resource_is_refused_twice() -> None:
     twice = ResourceChanges(ORDERS, (Change("retention.ms", SET, "1"),))
     other = ResourceChanges(READERS, (Change("consumer.session.timeout.ms", SET, "50000"),))
     decision = decide_incremental_alter(judge(), [twice, twice, other], validate_only=False)
@@ -175,7 +175,7 @@ def test_a_resource_that_is_named_twice_is_refused_twice() -> None:
     assert len(decision.records) == 1
 
 
-def test_a_rehearsal_judges_and_changes_nothing() -> None:
+def test_validate_only_reports_errors_and_changes_nothing() -> None:
     good = ResourceChanges(ORDERS, (Change("retention.ms", SET, "1"),))
     for decide in (decide_incremental_alter, decide_alter):
         assert decide(judge(), [good], validate_only=True).records == ()
@@ -216,7 +216,7 @@ def test_a_bad_change_of_a_broker_is_an_invalid_request(
     assert result.message.split(" (did")[0] == message.split(" (did")[0]
 
 
-def test_a_brokers_options_are_checked_together_with_what_is_set_for_all() -> None:
+def test_a_brokers_settings_are_validated_together_with_cluster_wide_ones() -> None:
     image = image_with(ALL_BROKERS, log_cleaner_max_compaction_lag_ms="10")
     _, result = change(THIS_BROKER, ("log.cleaner.min.compaction.lag.ms", SET, "20"), image=image)
     assert result.code == 42
@@ -233,7 +233,7 @@ def test_a_brokers_options_are_checked_together_with_what_is_set_for_all() -> No
         ("log.cleaner.io.buffer.load.factor", "1.1", "0.1"),
     ],
 )
-def test_settings_with_which_nothing_would_be_compacted_any_more_are_refused(name: str, bad: str, good: str) -> None:
+def test_settings_that_would_stop_all_compaction_are_refused(name: str, bad: str, good: str) -> None:
     records, result = change(ALL_BROKERS, (name, SET, bad))
     assert result.code == 42
     assert name in (result.message or "")
@@ -241,7 +241,7 @@ def test_settings_with_which_nothing_would_be_compacted_any_more_are_refused(nam
     assert change(ALL_BROKERS, (name, SET, good))[1].code == 0
 
 
-def test_a_brokers_list_grows_from_what_it_has() -> None:
+def test_append_to_a_brokers_list_starts_from_its_current_value() -> None:
     records, _ = change(THIS_BROKER, ("log.cleanup.policy", APPEND, "compact"))
     assert records == [record(THIS_BROKER, "log.cleanup.policy", "delete,compact")]
 
@@ -285,7 +285,7 @@ def test_a_subscription_is_checked_and_kept() -> None:
     )
 
 
-def test_the_older_kind_of_change_replaces_everything() -> None:
+def test_alter_configs_replaces_all_settings() -> None:
     image = image_with(retention_ms="5", flush_mode="os")
     assert replace(ORDERS, ("retention.ms", "6"), ("segment.ms", "7"), image=image) == [
         record(ORDERS, "flush.mode", None),
@@ -299,7 +299,7 @@ def test_the_older_kind_of_change_replaces_everything() -> None:
 MIN_ISR = "min.insync.replicas"
 
 
-def test_min_isr_is_one_for_the_whole_cluster_from_the_first_start_on() -> None:
+def test_min_isr_is_set_cluster_wide_at_the_first_start() -> None:
     settings = BrokerSettings({MIN_ISR: "2"})
     first = decide_first_settings(image_with(), settings)
     assert first.records == [record(ALL_BROKERS, MIN_ISR, "2")]
@@ -308,7 +308,7 @@ def test_min_isr_is_one_for_the_whole_cluster_from_the_first_start_on() -> None:
     assert own.records == [record(THIS_BROKER, MIN_ISR, None)]
 
 
-def test_min_isr_of_a_single_broker_cannot_be_set_nor_that_of_the_cluster_taken_away() -> None:
+def test_min_isr_cannot_be_set_for_a_broker_or_removed_from_the_cluster() -> None:
     image = apply(image_with(), [record(ALL_BROKERS, MIN_ISR, "2")])
     for resource, operation in ((THIS_BROKER, SET), (THIS_BROKER, DELETE), (ALL_BROKERS, DELETE)):
         records, result = change(resource, (MIN_ISR, operation, "1"), image=image)
@@ -318,7 +318,7 @@ def test_min_isr_of_a_single_broker_cannot_be_set_nor_that_of_the_cluster_taken_
     assert replace(ALL_BROKERS, image=image) == []
 
 
-def test_changed_settings_bring_their_consequences_along() -> None:
+def test_changed_settings_include_the_resulting_partition_changes() -> None:
     image = with_partition(cluster(broker(1), broker(2)), leader=1, replicas=(1, 2), isr=(1,), elr=(2,))
     image = apply(image, [record(ALL_BROKERS, MIN_ISR, "2")])
     records, _ = change(ConfigResource(TOPIC, "t"), (MIN_ISR, SET, "1"), image=image)

@@ -54,7 +54,7 @@ def manual(*assignments: tuple[int, tuple[int, ...]], count: int = -1, factor: i
     )
 
 
-def test_a_topic_becomes_its_record_its_configs_and_its_partitions_in_this_order() -> None:
+def test_a_topic_is_written_as_topic_config_and_partition_records_in_this_order() -> None:
     topic = NewTopic(name=A, partition_count=2, configs=(("retention.ms", "5"), ("cleanup.policy", "compact")))
     decision = decide_create(ONE, [topic], rules())
     topic_id = UUID(int=1)
@@ -87,7 +87,7 @@ def test_a_topic_becomes_its_record_its_configs_and_its_partitions_in_this_order
     )
 
 
-def test_minus_one_takes_the_defaults_of_the_broker() -> None:
+def test_minus_one_means_the_defaults_of_the_broker() -> None:
     image = cluster(broker(1), broker(2))
     decision = decide_create(image, [NewTopic(name=A)], rules(partition_count=3, replication_factor=2))
     outcome = decision.reply[0]
@@ -95,13 +95,13 @@ def test_minus_one_takes_the_defaults_of_the_broker() -> None:
     assert (outcome.partition_count, outcome.replication_factor) == (3, 2)
 
 
-def test_validate_only_decides_the_same_and_changes_nothing() -> None:
+def test_validate_only_gives_the_same_outcomes_without_records() -> None:
     decision = decide_create(ONE, [NewTopic(name=A)], rules(), validate_only=True)
     assert not decision.records
     assert isinstance(decision.reply[0], CreatedTopic)
 
 
-def test_a_refused_topic_does_not_keep_the_next_one_from_being_made() -> None:
+def test_a_refused_topic_does_not_affect_the_next_one() -> None:
     decision = decide_create(ONE, [NewTopic(name=TopicName("bad name")), NewTopic(name=A)], rules())
     assert isinstance(decision.reply[0], RefusedTopic)
     assert isinstance(decision.reply[1], CreatedTopic)
@@ -171,7 +171,7 @@ def test_a_refused_topic_does_not_keep_the_next_one_from_being_made() -> None:
         ),
     ],
 )
-def test_what_cannot_be_made_is_refused_in_the_words_of_kafka(topic: NewTopic, code: int, message: str) -> None:
+def test_invalid_topics_are_refused_with_kafkas_messages(topic: NewTopic, code: int, message: str) -> None:
     assert refusal(ONE, topic) == (code, message)
 
 
@@ -211,7 +211,7 @@ def test_an_assignment_to_brokers_that_cannot_serve_is_refused() -> None:
     )
 
 
-def test_a_cluster_of_fenced_brokers_takes_no_topics() -> None:
+def test_a_cluster_of_fenced_brokers_refuses_topics() -> None:
     image = cluster(broker(1, fenced=True))
     assert refusal(image, NewTopic(name=A)) == (
         38,
@@ -219,7 +219,7 @@ def test_a_cluster_of_fenced_brokers_takes_no_topics() -> None:
     )
 
 
-def test_a_broker_with_several_folders_chooses_one_by_itself() -> None:
+def test_a_broker_with_several_directories_chooses_one_itself() -> None:
     several = RegisterBrokerRecord(
         broker_id=1, incarnation_id=ID, broker_epoch=1, end_points=(), fenced=False, log_dirs=(ID, UUID(int=78))
     )
@@ -236,7 +236,7 @@ def test_a_broker_with_several_folders_chooses_one_by_itself() -> None:
         [NewTopic(name=A, partition_count=2**31 - 1), NewTopic(name=TopicName("b"), partition_count=-7)],
     ],
 )
-def test_more_partitions_than_one_request_may_make_refuse_it_whole(topics: list[NewTopic]) -> None:
+def test_a_request_with_too_many_partitions_is_refused_as_a_whole(topics: list[NewTopic]) -> None:
     with pytest.raises(PolicyViolation, match="Excessively large number of partitions per request"):
         decide_create(ONE, topics, rules())
 
@@ -263,7 +263,7 @@ def deletion_refusals(image: Image, *references: TopicReference) -> list[tuple[s
     ]
 
 
-def test_references_that_lead_nowhere_are_refused() -> None:
+def test_references_to_unknown_topics_are_refused() -> None:
     assert deletion_refusals(ONE, TopicReference(name=A), TopicReference(id=ID), TopicReference()) == [
         ("a", None, 3, "This server does not host this topic-partition."),
         (None, ID, 100, "This server does not host this topic ID."),
@@ -271,7 +271,7 @@ def test_references_that_lead_nowhere_are_refused() -> None:
     ]
 
 
-def test_a_topic_referred_to_twice_is_kept() -> None:
+def test_a_topic_with_two_references_is_kept() -> None:
     image = with_topic(ONE, "a")
     topic_id = image.topics[A].id
     by_name, by_id = TopicReference(name=A), TopicReference(id=topic_id)
@@ -291,7 +291,7 @@ def added(image: Image, *topics: MorePartitions, validate_only: bool = False) ->
     return [*records, *decision.reply]
 
 
-def test_new_partitions_follow_the_ones_there_are() -> None:
+def test_new_partitions_follow_the_existing_ones() -> None:
     image = with_topic(ONE, "a", partition_count=2)
     decision = decide_add_partitions(image, [MorePartitions(name=A, count=4)], random=Random(7))
     assert decision.reply == (None,)

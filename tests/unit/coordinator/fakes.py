@@ -1,4 +1,4 @@
-"""A clock that is moved by hand, a log in memory that commits when told to, and a shard that counts."""
+"""A manual clock, an in-memory log with controlled commits, and a shard that adds numbers."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -51,7 +51,7 @@ class FakeClock:
 
 
 class FakeLog:
-    """Appended batches are committed at once, or, if held, when `commit` is called."""
+    """A log that commits batches immediately or, if held, when `commit` is called."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -106,7 +106,7 @@ class FakeLog:
 
 
 class CountingShard:
-    """Adds numbers, those of a transaction when it is committed; `("wait",)` is answered by the next `("wake",)`."""
+    """A shard that adds numbers, staged ones when committed; `("wait",)` is answered by the next `("wake",)`."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -180,7 +180,7 @@ class CountingShard:
 
 
 class SharingShard(CountingShard):
-    """One whose additions may share a batch, but for those of a single zero."""
+    """A shard whose additions may share a batch, except those of a single zero."""
 
     def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
         match command:
@@ -190,7 +190,7 @@ class SharingShard(CountingShard):
 
 
 class NoReplicas:
-    """A node without partitions of its own: tests hand in the logs that it leads."""
+    """A node without partitions: tests pass in the logs that it leads."""
 
     def __init__(self) -> None:
         self.opened_late: list[object] = []

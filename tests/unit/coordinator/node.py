@@ -1,4 +1,4 @@
-"""A node that coordinates something, on logs in memory: it follows the metadata and can be started again."""
+"""A node with a coordinator on in-memory logs, which follows the metadata and can be restarted."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -20,7 +20,7 @@ TURNS = 20
 
 
 class Service(Protocol):
-    """What Groups and Transactions have in common."""
+    """The common interface of Groups and Transactions."""
 
     def image_changed(self, change: Any, image: Image) -> None: ...
 
@@ -52,7 +52,7 @@ def topic(name: str, topic_id: UUID, *leaders: NodeId) -> list[MetadataRecord]:
 
 
 class HostedPartitions:
-    """The replicas of the node: those of the topic that it keeps its state in."""
+    """The replicas of the node: the partitions of the coordinator's topic."""
 
     def __init__(self, topic: TopicName, topic_id: UUID, count: int) -> None:
         self.opened_late: list[object] = []
@@ -67,7 +67,7 @@ class HostedPartitions:
 
 
 class CoordinatorNode(ABC, Generic[S]):
-    """Node 1, whose service keeps its state in a topic. The keys "a" and "b" are in different partitions of two."""
+    """Node 1, whose service stores its state in a topic. The keys "a" and "b" are in different partitions of two."""
 
     def __init__(self, state_topic: TopicName, topic_id: UUID, *, partition_count: int = 2) -> None:
         self.settings = BrokerSettings()
@@ -78,16 +78,16 @@ class CoordinatorNode(ABC, Generic[S]):
 
     @abstractmethod
     def make(self) -> S:
-        """Make the service as a node does that starts."""
+        """Create the service as a starting node does."""
 
     def commit(self, *records: MetadataRecord) -> None:
-        """Let the node hear of metadata that was committed."""
+        """Apply committed metadata records to the node."""
         offset = Offset(self.image.offset + len(records))
         change, self.image = metadata_delta.apply(self.image, records, offset=offset, epoch=LeaderEpoch(1))
         self.service.image_changed(change, self.image)
 
     async def settle(self, delay_s: float = 0) -> None:
-        """Let the state be read and every task run until it waits; then let some time pass, and again."""
+        """Run the loads and all tasks until they wait; then let some time pass, and repeat."""
         for key in ("a", "b"):
             await self.service.loaded(key)
         await turns()

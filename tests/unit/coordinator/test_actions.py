@@ -1,4 +1,4 @@
-"""Actions leave with the replies: once what they follow from is committed, and never twice."""
+"""Actions are released with the replies: when their records are committed, and never twice."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.unit.coordinator.fakes import CountingShard, FakeClock, FakeLog, runt
 
 
 class ActingShard(CountingShard):
-    """`("do", n)` writes n and wants it done; a loaded shard wants its total done."""
+    """A shard that writes n for `("do", n)` and requests an action for it; after a load it does so for its total."""
 
     def decide(self, command: Any, *, ticket: Ticket, now: int) -> ShardDecision[int] | SharedDecision[int]:
         if isinstance(command, tuple) and command[0] == "do":
@@ -70,8 +70,8 @@ async def test_a_refused_append_leaves_no_action(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("code", [RequestTimedOut.code, NotEnoughReplicasAfterAppend.code])
-async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage, code: int) -> None:
-    """Also when replicas were lost meanwhile: what is written stays written, and may still be committed."""
+async def test_an_action_survives_the_timeout_of_its_request(stage: Stage, code: int) -> None:
+    """Holds after replicas were lost too: the record stays in the log and may still be committed."""
     stage.log.is_held = True
     reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.commit(code)
@@ -86,7 +86,7 @@ async def test_an_action_outlives_the_request_that_waited_too_long(stage: Stage,
     assert stage.performed == [1, 2]
 
 
-async def test_an_action_is_released_if_the_mark_has_passed_when_the_wait_ends(stage: Stage) -> None:
+async def test_an_action_is_released_if_the_high_watermark_has_passed_when_the_wait_ends(stage: Stage) -> None:
     stage.log.is_held = True
     reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.high_watermark = stage.log.end_offset
@@ -108,7 +108,7 @@ async def test_later_commits_release_earlier_actions_in_order(stage: Stage) -> N
     assert stage.performed == [1, 2]
 
 
-async def test_a_lost_log_abandons_what_was_started(stage: Stage) -> None:
+async def test_a_failed_log_abandons_started_actions(stage: Stage) -> None:
     stage.log.is_held = True
     reply = stage.coordinator.submit_to(3, ("do", 1))
     stage.log.commit(StorageError.code)
@@ -117,7 +117,7 @@ async def test_a_lost_log_abandons_what_was_started(stage: Stage) -> None:
     assert stage.performed == ["abandoned"]
 
 
-async def test_resigning_abandons_and_loading_asks_again(stage: Stage) -> None:
+async def test_resigning_abandons_actions_and_loading_requests_them_again(stage: Stage) -> None:
     await stage.coordinator.submit_to(3, ("do", 4))
     stage.coordinator._resign(3)
     await stage.lead()
@@ -136,7 +136,7 @@ async def test_a_load_waits_for_its_log_to_be_committed_too(stage: Stage) -> Non
 async def test_a_shard_that_fails_on_its_records_is_abandoned_and_loaded_again(stage: Stage) -> None:
     await stage.coordinator.submit_to(3, ("do", 4))
     stage.shards[-1].fails_on = 6
-    # All who wait are told to look again, also the one whose record it was.
+    # All waiting requests fail with NotCoordinator, including the one that wrote the record.
     with pytest.raises(NotCoordinator):
         await stage.coordinator.submit_to(3, ("do", 6))
     await stage.coordinator.partition_loaded(3)

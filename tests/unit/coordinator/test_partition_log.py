@@ -1,4 +1,4 @@
-"""Groups on a real log over the disk in memory: acknowledged commits survive a power failure."""
+"""Groups on a real log with an in-memory disk: acknowledged commits survive a power failure."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class Node:
         self.disk = disk
         self.clock = FakeClock()
         self.partition = Partition(CONSUMER_OFFSETS, TOPIC_ID, 0, NodeId(0), open_log(disk))
-        # As the store does for a folder that it makes.
+        # As the store does for a folder that it creates.
         for folder in ("/", "/data"):
             disk.sync_folder(folder)
         self.coordinator = runtime(lambda: GroupShard(GroupSettings()), self.clock)
@@ -40,7 +40,7 @@ class Node:
         return self.coordinator.submit_to(0, OffsetCommit(group_id="g", offsets=offsets))
 
     def stage(self, offset: int, *, epoch: int = 0, verified: bool = True) -> Any:
-        """As the handler does it."""
+        """Commit in a transaction as the handler does."""
         verification = self.coordinator.begin_verification(0, PRODUCER, epoch)
         transaction = InTransaction(PRODUCER, epoch, (verification or False) if verified else False)
         offsets = (OffsetToCommit(topic="orders", partition=0, offset=offset),)
@@ -95,7 +95,7 @@ async def test_a_log_of_many_segments_is_loaded_whole() -> None:
     assert await again.committed() == expected == {index: max(range(index, 300, 7)) for index in range(7)}
 
 
-async def test_a_commit_that_never_becomes_durable_is_told_so() -> None:
+async def test_a_commit_that_never_becomes_durable_fails() -> None:
     node = Node(SimDisk(syncs_at_once=False))
     await node.lead()
     reply = node.commit(1)
@@ -108,7 +108,7 @@ async def test_a_commit_that_never_becomes_durable_is_told_so() -> None:
 # -- transactions --------------------------------------------------------------------------
 
 
-async def test_offsets_of_transactions_count_by_their_markers_after_a_restart_too() -> None:
+async def test_markers_decide_about_transactional_offsets_after_a_restart_too() -> None:
     disk = SimDisk()
     node = Node(disk)
     await node.lead()
@@ -131,7 +131,7 @@ async def test_offsets_of_transactions_count_by_their_markers_after_a_restart_to
     assert again.partition.last_stable_offset == again.partition.high_watermark
 
 
-async def test_a_marker_is_acknowledged_when_it_is_durable_and_only_then_shows_its_offsets() -> None:
+async def test_offsets_become_visible_when_the_marker_is_durable() -> None:
     disk = SimDisk(syncs_at_once=False)
     node = Node(disk)
     await node.lead()
@@ -144,7 +144,7 @@ async def test_a_marker_is_acknowledged_when_it_is_durable_and_only_then_shows_i
     assert [name for name, _ in (await fetched).topics] == ["orders"]
 
 
-async def test_what_the_coordinator_has_not_verified_is_not_written() -> None:
+async def test_an_unverified_commit_is_not_written() -> None:
     node = Node(SimDisk())
     await node.lead()
     with pytest.raises(InvalidTxnState):
@@ -152,13 +152,13 @@ async def test_what_the_coordinator_has_not_verified_is_not_written() -> None:
     assert node.partition.log.end_offset == 0
 
 
-async def test_a_commit_that_was_verified_before_the_marker_came_is_not_written_behind_it() -> None:
+async def test_a_commit_verified_before_the_marker_is_not_written_after_it() -> None:
     node = Node(SimDisk())
     await node.lead()
     verification = node.coordinator.begin_verification(0, PRODUCER, 0)
     assert verification is not None
     await node.stage(1)
-    # Before version 2 all transactions of a producer have one epoch: nobody can tell which one the commit is for.
+    # Before version 2 all transactions of a producer have the same epoch, so the commit may belong to any of them.
     await node.end(0, transaction_version=1)
     late = TxnOffsetCommit(
         group_id="g",
@@ -170,7 +170,7 @@ async def test_a_commit_that_was_verified_before_the_marker_came_is_not_written_
     assert await node.committed() == {0: 1}
 
 
-async def test_a_commit_of_the_next_transaction_is_taken_behind_the_marker_of_the_one_before() -> None:
+async def test_a_commit_of_the_next_transaction_is_accepted_after_the_previous_marker() -> None:
     node = Node(SimDisk())
     await node.lead()
     await node.stage(1)

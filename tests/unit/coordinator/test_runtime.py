@@ -1,4 +1,4 @@
-"""What is answered when, and that live state is what the log says."""
+"""The timing of replies, and the equality of live state and log."""
 
 import asyncio
 from functools import partial
@@ -111,7 +111,7 @@ async def test_a_request_may_be_answered_by_a_later_one(stage: Stage) -> None:
     assert await waiting == "woken"
 
 
-async def test_a_load_replays_the_log_and_then_asks_the_shard_what_follows(stage: Stage) -> None:
+async def test_a_load_replays_the_log_and_then_calls_loaded(stage: Stage) -> None:
     await stage.submit("add", 5, 6)
     await stage.lead()
     assert len(stage.shards) == 2
@@ -120,7 +120,7 @@ async def test_a_load_replays_the_log_and_then_asks_the_shard_what_follows(stage
     assert await stage.submit("get") == 11
 
 
-async def test_commands_are_refused_while_the_log_is_read(stage: Stage) -> None:
+async def test_commands_are_rejected_while_the_log_is_loading(stage: Stage) -> None:
     stage.coordinator.lead(0, stage.log)
     with pytest.raises(CoordinatorLoadInProgress):
         stage.submit("get")
@@ -145,7 +145,7 @@ async def test_a_damaged_log_is_not_served(record: Record) -> None:
         stage.submit("get")
 
 
-async def test_after_a_load_replies_wait_for_what_was_not_committed_before_it(stage: Stage) -> None:
+async def test_after_a_load_replies_wait_for_uncommitted_records(stage: Stage) -> None:
     stage.log.is_held = True
     stage.submit("add", 1)
     stage.log.waits.clear()
@@ -156,7 +156,7 @@ async def test_after_a_load_replies_wait_for_what_was_not_committed_before_it(st
     assert await read == 1
 
 
-async def test_whoever_waits_is_sent_away_when_the_partition_moves(stage: Stage) -> None:
+async def test_waiting_requests_fail_when_the_leader_changes(stage: Stage) -> None:
     stage.log.is_held = True
     waiting, parked = stage.submit("wait"), stage.submit("add", 1)
     stage.submit("alarm", 1_000)
@@ -180,7 +180,7 @@ async def test_whoever_waits_is_sent_away_when_the_partition_moves(stage: Stage)
         (MessageTooLarge(), Refusal),
     ],
 )
-async def test_a_command_whose_records_cannot_be_written_never_happened(
+async def test_a_command_whose_records_cannot_be_written_changes_nothing(
     stage: Stage, refusal: Refusal, answer: type[Refusal]
 ) -> None:
     waiting = stage.submit("wait")
@@ -195,7 +195,7 @@ async def test_a_command_whose_records_cannot_be_written_never_happened(
     assert await waiting == "woken"
 
 
-async def test_a_commit_that_takes_too_long_is_told_and_the_next_one_goes_on(stage: Stage) -> None:
+async def test_a_commit_that_takes_too_long_fails_and_the_next_one_continues(stage: Stage) -> None:
     stage.log.is_held = True
     late = stage.submit("add", 1)
     stage.log.commit(RequestTimedOut.code)
@@ -208,19 +208,19 @@ async def test_a_commit_that_takes_too_long_is_told_and_the_next_one_goes_on(sta
 
 
 @pytest.mark.parametrize("code", [RequestTimedOut.code, NotEnoughReplicasAfterAppend.code])
-async def test_what_is_asked_after_a_late_commit_is_answered_when_the_commit_comes(stage: Stage, code: int) -> None:
+async def test_requests_after_a_late_commit_are_answered_when_it_is_committed(stage: Stage, code: int) -> None:
     stage.log.is_held = True
     late = stage.submit("add", 1)
     stage.log.commit(code)
     with pytest.raises(CoordinatorNotAvailable):
         await late
-    asked = stage.submit("get")
-    assert not asked.done(), "the total may still be taken back"
+    pending = stage.submit("get")
+    assert not pending.done(), "the total may still be lost"
     stage.log.commit()
-    assert await asked == 1
+    assert await pending == 1
 
 
-async def test_only_one_wait_is_left_of_many_late_commits(stage: Stage) -> None:
+async def test_many_late_commits_leave_a_single_wait(stage: Stage) -> None:
     stage.log.is_held = True
     late = [stage.submit("add", 1) for _ in range(3)]
     stage.log.commit(RequestTimedOut.code)
@@ -230,7 +230,7 @@ async def test_only_one_wait_is_left_of_many_late_commits(stage: Stage) -> None:
             await each
 
 
-async def test_a_log_that_fails_ends_the_service(stage: Stage) -> None:
+async def test_a_failed_log_stops_the_shard(stage: Stage) -> None:
     stage.log.is_held = True
     waiting, parked = stage.submit("wait"), stage.submit("add", 1)
     stage.log.commit(StorageError.code)
@@ -269,7 +269,7 @@ async def test_a_shard_that_fails_on_its_own_record_is_loaded_again(stage: Stage
     assert await stage.submit("get") == 7
 
 
-async def test_a_bug_in_deciding_spoils_one_command_only(stage: Stage) -> None:
+async def test_an_exception_in_a_decision_fails_only_that_command(stage: Stage) -> None:
     with pytest.raises(ZeroDivisionError):
         await stage.submit("bug")
     assert await stage.submit("get") == 0
@@ -295,13 +295,13 @@ async def test_a_timer_whose_records_cannot_be_written_fires_again(stage: Stage)
     assert stage.shard.total == 1000
 
 
-async def test_a_caller_that_went_away_is_not_answered(stage: Stage) -> None:
+async def test_a_cancelled_caller_is_not_answered(stage: Stage) -> None:
     waiting = stage.submit("wait")
     waiting.cancel()
     assert await stage.submit("wake") == 1
 
 
-async def test_loaded_shards_can_be_looked_at(stage: Stage) -> None:
+async def test_loaded_shards_are_listed(stage: Stage) -> None:
     assert [(index, shard) for index, shard in stage.coordinator.active()] == [(0, stage.shard)]
     assert await stage.coordinator.submit_to(0, ("get",)) == 0
     with pytest.raises(NotCoordinator):
@@ -311,7 +311,7 @@ async def test_loaded_shards_can_be_looked_at(stage: Stage) -> None:
 # -- transactions --------------------------------------------------------------------------
 
 
-async def test_records_of_a_transaction_are_written_as_the_producers_and_count_with_the_marker(stage: Stage) -> None:
+async def test_transactional_records_have_the_producers_id_and_take_effect_with_the_marker(stage: Stage) -> None:
     assert await stage.submit("stage", 9, 5, 6) == 0
     header = BatchHeader.at(memoryview(stage.log.written[0]))
     assert header.is_transactional
@@ -324,7 +324,7 @@ async def test_records_of_a_transaction_are_written_as_the_producers_and_count_w
     assert (marker.producer_id, marker.producer_epoch) == (9, 4)
 
 
-async def test_a_load_sees_markers_where_they_are_in_the_log(stage: Stage) -> None:
+async def test_a_load_applies_markers_in_log_order(stage: Stage) -> None:
     await stage.submit("stage", 9, 1)
     await stage.end(9, is_commit=False)
     await stage.submit("stage", 9, 10)
@@ -334,7 +334,7 @@ async def test_a_load_sees_markers_where_they_are_in_the_log(stage: Stage) -> No
     assert (stage.shard.total, stage.shard.staged) == (10, {8: 100})
 
 
-async def test_a_marker_counts_for_others_when_it_is_committed(stage: Stage) -> None:
+async def test_a_marker_is_visible_to_others_when_it_is_committed(stage: Stage) -> None:
     await stage.submit("stage", 9, 5)
     stage.log.is_held = True
     ended, read = stage.end(9), stage.submit("get")
@@ -344,7 +344,7 @@ async def test_a_marker_counts_for_others_when_it_is_committed(stage: Stage) -> 
     assert await read == 5
 
 
-async def test_a_marker_that_is_not_committed_in_time_is_to_be_sent_again(stage: Stage) -> None:
+async def test_a_marker_that_is_not_committed_in_time_fails_with_a_retriable_error(stage: Stage) -> None:
     await stage.submit("stage", 9, 5)
     stage.log.is_held = True
     ended = stage.end(9)
@@ -356,7 +356,7 @@ async def test_a_marker_that_is_not_committed_in_time_is_to_be_sent_again(stage:
     assert await stage.submit("get") == 5
 
 
-async def test_a_marker_that_the_log_refuses_changes_nothing(stage: Stage) -> None:
+async def test_a_marker_that_the_log_rejects_changes_nothing(stage: Stage) -> None:
     await stage.submit("stage", 9, 5)
     stage.log.refusal = InvalidProducerEpoch()
     with pytest.raises(InvalidProducerEpoch):
@@ -376,7 +376,7 @@ async def test_a_shard_that_fails_on_a_marker_is_loaded_again(stage: Stage) -> N
     assert stage.shard.total == 5
 
 
-async def test_transactions_are_ended_and_verified_by_an_active_shard_only() -> None:
+async def test_only_an_active_shard_ends_and_verifies_transactions() -> None:
     stage = Stage()
     with pytest.raises(NotCoordinator):
         stage.end(9)

@@ -1,4 +1,4 @@
-"""Commands that share a batch: what is written together, in which order, and who is told when it fails."""
+"""Commands that share a batch: grouping, order, and errors."""
 
 import asyncio
 
@@ -40,13 +40,13 @@ class Stage:
         return [[int(record.value or b"") for record in decode_batch(batch)] for batch in self.log.written]
 
     def check(self) -> None:
-        """Live state is what the log says."""
+        """Check that the live state equals the log."""
         assert self.shards[-1].total == sum(sum(batch) for batch in self.batches)
 
 
 @pytest.fixture
 async def stage() -> Stage:
-    """One whose last turn was shared."""
+    """Return a stage whose last turn was shared."""
     made = Stage()
     await made.lead()
     made.share()
@@ -60,7 +60,7 @@ async def turn() -> None:
     await asyncio.sleep(0)
 
 
-async def test_whoever_is_alone_does_not_wait_for_company(stage: Stage) -> None:
+async def test_a_single_command_is_written_immediately(stage: Stage) -> None:
     stage.share(1)
     assert stage.batches == []
     await turn()
@@ -74,7 +74,7 @@ async def test_whoever_is_alone_does_not_wait_for_company(stage: Stage) -> None:
     stage.check()
 
 
-async def test_what_comes_in_one_turn_of_the_loop_is_one_batch(stage: Stage) -> None:
+async def test_commands_of_one_loop_iteration_share_a_batch(stage: Stage) -> None:
     stage.share(1, 2)
     stage.share(3)
     assert (stage.batches, stage.answers) == ([], [])
@@ -87,7 +87,7 @@ async def test_what_comes_in_one_turn_of_the_loop_is_one_batch(stage: Stage) -> 
     stage.check()
 
 
-async def test_answers_wait_until_the_batch_is_committed(stage: Stage) -> None:
+async def test_replies_wait_until_the_batch_is_committed(stage: Stage) -> None:
     stage.log.is_held = True
     stage.share(1)
     stage.share(2)
@@ -97,7 +97,7 @@ async def test_answers_wait_until_the_batch_is_committed(stage: Stage) -> None:
     assert stage.answers == [1, 2]
 
 
-async def test_a_command_that_writes_nothing_waits_for_what_came_before_it(stage: Stage) -> None:
+async def test_a_command_without_records_waits_for_earlier_ones(stage: Stage) -> None:
     stage.log.is_held = True
     stage.share(1)
     await turn()
@@ -108,7 +108,7 @@ async def test_a_command_that_writes_nothing_waits_for_what_came_before_it(stage
     assert (stage.answers, stage.batches) == ([1, 0], [[1]])
 
 
-async def test_any_other_command_sees_what_was_decided_before_it(stage: Stage) -> None:
+async def test_any_other_command_sees_earlier_shared_decisions(stage: Stage) -> None:
     stage.share(1)
     assert await stage.coordinator.submit_to(0, ("get",)) == 1
     stage.share(2)
@@ -120,7 +120,7 @@ async def test_any_other_command_sees_what_was_decided_before_it(stage: Stage) -
     stage.check()
 
 
-async def test_a_marker_is_written_behind_what_was_decided_before_it(stage: Stage) -> None:
+async def test_a_marker_is_written_after_earlier_shared_decisions(stage: Stage) -> None:
     staged = stage.coordinator.submit_to(0, ("stage", 9, 100))
     stage.share(1)
     end = TransactionEnd(producer_id=9, producer_epoch=3, is_commit=True, coordinator_epoch=0, transaction_version=2)
@@ -132,14 +132,14 @@ async def test_a_marker_is_written_behind_what_was_decided_before_it(stage: Stag
     assert stage.shards[-1].total == 101
 
 
-async def test_a_timer_sees_what_was_decided_before_it(stage: Stage) -> None:
+async def test_a_timer_sees_earlier_shared_decisions(stage: Stage) -> None:
     stage.share(7)
     stage.clock.advance(0.05)
     assert stage.batches == [[7], [1000]]
     stage.check()
 
 
-async def test_a_command_that_may_not_share_is_written_on_its_own(stage: Stage) -> None:
+async def test_a_command_that_may_not_share_has_its_own_batch(stage: Stage) -> None:
     stage.share(1)
     stage.share(0)
     await turn()
@@ -147,7 +147,7 @@ async def test_a_command_that_may_not_share_is_written_on_its_own(stage: Stage) 
     assert (stage.batches, stage.answers) == ([[1], [0]], [1, 1])
 
 
-async def test_a_refused_append_is_told_to_all_and_has_changed_nothing(stage: Stage) -> None:
+async def test_a_refused_append_fails_all_commands_and_changes_nothing(stage: Stage) -> None:
     stage.log.refusal = NotEnoughReplicas()
     stage.share(1)
     stage.share(2)
@@ -172,7 +172,7 @@ class SmallBatchesOnly(FakeLog):
         return super().append(batch)
 
 
-async def test_one_that_is_too_large_does_not_take_the_others_along(stage: Stage) -> None:
+async def test_a_command_that_is_too_large_does_not_fail_the_others(stage: Stage) -> None:
     stage.log = SmallBatchesOnly()
     await stage.lead()
     stage.share(1)
@@ -183,7 +183,7 @@ async def test_one_that_is_too_large_does_not_take_the_others_along(stage: Stage
     stage.check()
 
 
-async def test_a_batch_does_not_grow_without_bounds(stage: Stage) -> None:
+async def test_the_size_of_a_batch_is_limited(stage: Stage) -> None:
     count = SPLIT_SIZE // 30
     for _ in range(count):
         stage.share(1)
@@ -206,14 +206,14 @@ async def test_a_shard_that_fails_on_a_shared_record_is_loaded_again(stage: Stag
     assert stage.shards[-1].total == 6
 
 
-async def test_a_command_behind_a_failure_is_told_of_the_load(stage: Stage) -> None:
+async def test_a_command_after_a_failure_gets_load_in_progress(stage: Stage) -> None:
     stage.shards[-1].fails_on = 1
     stage.share(1)
     with pytest.raises(CoordinatorLoadInProgress):
         stage.coordinator.submit_to(0, ("get",))
 
 
-async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stage) -> None:
+async def test_waiting_commands_fail_when_the_shard_is_unloaded(stage: Stage) -> None:
     stage.log.is_held = True
     stage.share(1)
     stage.share()
@@ -225,7 +225,7 @@ async def test_whoever_waits_when_the_shard_is_given_up_is_sent_away(stage: Stag
     assert stage.batches == [[1]]
 
 
-async def test_a_commit_that_takes_too_long_is_refused_and_stays(stage: Stage) -> None:
+async def test_a_commit_that_takes_too_long_fails_but_stays_in_the_log(stage: Stage) -> None:
     stage.log.is_held = True
     stage.share(1)
     await turn()
@@ -234,7 +234,7 @@ async def test_a_commit_that_takes_too_long_is_refused_and_stays(stage: Stage) -
     stage.check()
 
 
-async def test_a_bug_in_deciding_is_one_command_s_trouble(stage: Stage) -> None:
+async def test_an_exception_in_a_shared_decision_fails_only_that_command(stage: Stage) -> None:
     stage.share(1)
     with pytest.raises(Refusal):
         stage.coordinator.share("key", ("bug",), stage.done)

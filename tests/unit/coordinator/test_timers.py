@@ -1,4 +1,4 @@
-"""Timers that are moved all the time."""
+"""Timers that are moved frequently."""
 
 from collections.abc import Hashable
 
@@ -21,7 +21,7 @@ def test_a_timer_fires_once() -> None:
     assert len(timers) == 0
 
 
-def test_moving_a_timer_later_costs_no_new_one() -> None:
+def test_moving_a_timer_later_arms_no_new_one() -> None:
     clock, timers, fired = start()
     for _ in range(100):
         timers.set("a", 1_000)

@@ -1,4 +1,4 @@
-"""Clients of both protocols, as simple as they can be and still honest: they give up before they report so."""
+"""Minimal but correct clients of both protocols: they revoke a partition before they report it as revoked."""
 
 from struct import pack
 from typing import Any
@@ -10,8 +10,8 @@ from penstock.groups.consumer.embedded_protocol import read_assignment, read_sub
 from penstock.groups.consumer.group import ConsumerGroup
 from tests.unit.groups.groups_model import GROUP, GroupsModel
 
-Place = tuple[str, int]
-"""A topic's name and a partition."""
+TopicPartition = tuple[str, int]
+"""Topic and partition index."""
 
 UNKNOWN_MEMBER_ID = 25
 REBALANCE_IN_PROGRESS = 27
@@ -25,7 +25,7 @@ class Client:
         self.instance_id = instance_id
         self.member_id = name
         self.epoch = 0
-        self.owned: frozenset[Place] = frozenset()
+        self.owned: frozenset[TopicPartition] = frozenset()
 
     def step(self, world: GroupsModel, *, is_lost: bool = False, is_slow: bool = False) -> None:
         raise NotImplementedError
@@ -38,12 +38,12 @@ class Client:
 
 
 class ConsumerClient(Client):
-    """Speaks the consumer protocol. A slow one does not give up what it is asked to, for now."""
+    """A client of the consumer protocol. A slow one delays the revocation of partitions."""
 
     def __init__(self, name: str, topics: frozenset[str], instance_id: str | None, regex: str = "") -> None:
         super().__init__(name, topics, instance_id)
         self.regex = regex
-        self.told: frozenset[Place] = frozenset()
+        self.assigned: frozenset[TopicPartition] = frozenset()
         self.has_news = True
 
     def wanted(self, world: GroupsModel) -> frozenset[str]:
@@ -56,49 +56,49 @@ class ConsumerClient(Client):
 
     def step(self, world: GroupsModel, *, is_lost: bool = False, is_slow: bool = False) -> None:
         if not is_slow:
-            self.owned = self.told
-        says: dict[str, Any] = {"instance_id": self.instance_id}
+            self.owned = self.assigned
+        fields: dict[str, Any] = {"instance_id": self.instance_id}
         if self.has_news or self.epoch == 0:
-            says["subscribed_topic_names"] = tuple(sorted(self.topics))
-            says["subscribed_topic_regex"] = f"{self.regex}.*" if self.regex else ""
-            says["rebalance_timeout_ms"] = 20_000
+            fields["subscribed_topic_names"] = tuple(sorted(self.topics))
+            fields["subscribed_topic_regex"] = f"{self.regex}.*" if self.regex else ""
+            fields["rebalance_timeout_ms"] = 20_000
         by_id: dict[UUID, set[int]] = {}
         for topic, partition in self.owned:
-            # A topic that is gone, or is another by now, cannot be named any more: its partitions went with it.
+            # Partitions of a deleted topic were lost with it; the request cannot name them.
             if topic in world.topics.by_name:
                 by_id.setdefault(world.topics.by_name[topic].id, set()).add(partition)
         owned = {topic: frozenset(partitions) for topic, partitions in by_id.items()}
-        reply = world.beat(self.member_id, self.epoch, owned=owned, **says)
+        reply = world.beat(self.member_id, self.epoch, owned=owned, **fields)
         if is_lost:
-            # It cannot know what it has missed, so it says everything and is told everything.
+            # The client does not know what it missed, so it sends all fields and receives a full reply.
             self.has_news = True
             return
         if reply.error:
-            self.owned = self.told = frozenset()
+            self.owned = self.assigned = frozenset()
             self.epoch = 0
             return
         self.has_news = False
         self.epoch = reply.member_epoch
         if reply.assignment is not None:
             by_topic = world.topics.by_id
-            self.told = frozenset(
+            self.assigned = frozenset(
                 (by_topic[topic].name, partition)
                 for topic, partitions in reply.assignment.items()
                 if topic in by_topic
                 for partition in partitions
             )
-            # Only what it may have now is left; what is new it takes when it has given up the rest.
-            if self.owned <= self.told:
-                self.owned = self.told
+            # Revocations come first: new partitions are taken when nothing is left to revoke.
+            if self.owned <= self.assigned:
+                self.owned = self.assigned
 
     def leave(self, world: GroupsModel) -> None:
         world.beat(self.member_id, -2 if self.instance_id else -1, instance_id=self.instance_id)
-        self.owned = self.told = frozenset()
+        self.owned = self.assigned = frozenset()
         self.epoch = 0
 
 
 class ClassicClient(Client):
-    """Speaks the classic protocol, cooperatively: it keeps what it has until it is told otherwise."""
+    """A client of the classic protocol with cooperative rebalancing: keeps its partitions until they are revoked."""
 
     def __init__(self, name: str, topics: frozenset[str], instance_id: str | None) -> None:
         super().__init__(name, topics, instance_id)
@@ -109,7 +109,7 @@ class ClassicClient(Client):
         self.tries = 0
 
     def forget_requests(self) -> None:
-        """The coordinator went away with whatever waited there."""
+        """Forget the requests that were lost with the coordinator."""
         if self.join_ticket is not None or self.sync_ticket is not None:
             self.must_join = True
         self.join_ticket = self.sync_ticket = None
@@ -200,10 +200,10 @@ class ClassicClient(Client):
         self._poll_sync(world)
 
     def _assign(self, world: GroupsModel, joined: JoinReply) -> tuple[tuple[str, bytes], ...]:
-        """Leave everybody what it has, once, and give the rest to whoever has least."""
+        """Let each member keep what it owns, once, and give the rest to the members with the fewest partitions."""
         wants = {member.member_id: read_subscription(member.metadata) for member in joined.members}
-        given: dict[str, set[Place]] = {member_id: set() for member_id in wants}
-        taken: set[Place] = set()
+        given: dict[str, set[TopicPartition]] = {member_id: set() for member_id in wants}
+        taken: set[TopicPartition] = set()
         for member_id, subscription in wants.items():
             for topic, partitions in subscription.owned.items():
                 if topic in subscription.topics and topic in world.counts:
@@ -216,8 +216,8 @@ class ClassicClient(Client):
                 if takers and (topic, partition) not in taken:
                     given[min(takers, key=lambda taker: len(given[taker]))].add((topic, partition))
         return tuple(
-            (member_id, write_assignment(_by_topic(places), like=self._subscription()))
-            for member_id, places in given.items()
+            (member_id, write_assignment(_by_topic(partitions), like=self._subscription()))
+            for member_id, partitions in given.items()
         )
 
     def _poll_sync(self, world: GroupsModel) -> None:
@@ -245,16 +245,16 @@ class ClassicClient(Client):
             self._start_over()
 
     def _has_topic_news(self, world: GroupsModel) -> bool:
-        """Clients watch the topics themselves: the leader of a classic group joins again when they change."""
-        if isinstance(world.shelf.groups.get(GROUP), ConsumerGroup):
+        """Return whether topics have changed: the leader of a classic group watches them and then rejoins."""
+        if isinstance(world.shard.groups.get(GROUP), ConsumerGroup):
             return False
         return any(topic not in world.counts or each >= world.counts[topic] for topic, each in self.owned) or any(
             self.topics & {name} and not self._is_covered(world, name) for name in world.counts
         )
 
     def _is_covered(self, world: GroupsModel, name: str) -> bool:
-        # Whether every partition of the topic has an owner; a real leader remembers the counts it assigned from.
-        owned = {place for client in world.clients for place in client.owned}
+        # Whether every partition of the topic has an owner; a real leader remembers the counts of its last assignment.
+        owned = {partition for client in world.clients for partition in client.owned}
         return all((name, each) in owned for each in range(world.counts[name]))
 
 
@@ -262,6 +262,6 @@ def _text(value: str) -> bytes:
     return pack(">h", len(value)) + value.encode()
 
 
-def _by_topic(places: set[Place]) -> dict[str, frozenset[int]]:
-    topics = {topic for topic, _ in places}
-    return {topic: frozenset(number for name, number in places if name == topic) for topic in topics}
+def _by_topic(partitions: set[TopicPartition]) -> dict[str, frozenset[int]]:
+    topics = {topic for topic, _ in partitions}
+    return {topic: frozenset(number for name, number in partitions if name == topic) for topic in topics}

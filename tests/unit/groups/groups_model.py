@@ -1,4 +1,4 @@
-"""Classic and consumer groups side by side, with a log, a clock and timers in memory, checked after every step."""
+"""Classic and consumer groups with an in-memory log, clock and timers; invariants are checked after every step."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -56,8 +56,8 @@ def topics_of(version: int, counts: dict[str, int], lives: dict[str, int] | None
     )
 
 
-class Shelf:
-    """The groups, and where each command and record about them goes."""
+class FakeShard:
+    """The groups, and the dispatch of commands and records to them."""
 
     def __init__(self, settings: ConsumerSettings, topics: Topics) -> None:
         self.groups: dict[str, Group] = {}
@@ -89,7 +89,7 @@ class Shelf:
             else:
                 draft = classic.join(plain, command, turn)
                 if consumer is not None and draft is not None:
-                    self.consumer.make_way(consumer, turn)
+                    self.consumer.remove_empty(consumer, turn)
         elif isinstance(command, SyncGroup):
             if consumer is not None:
                 self.consumer.sync(consumer, command, turn)
@@ -139,13 +139,13 @@ class GroupsModel:
         self.lives: dict[str, int] = {}
         self.counts = dict(counts or {})
         self.topics = topics_of(self.version, self.counts)
-        self.shelf = Shelf(self.settings, self.topics)
+        self.shard = FakeShard(self.settings, self.topics)
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Hashable, int] = {}
         self.replies: dict[Ticket, Any] = {}
         self.tickets = 0
         self.clients: list[Any] = []
-        """Whoever takes part; clients of the classic protocol assign among themselves."""
+        """All participating clients; those of the classic protocol compute assignments among themselves."""
         self.last: list[GroupRecord] = []
         """The records of the last command."""
 
@@ -160,19 +160,19 @@ class GroupsModel:
         return self.replies.pop(self.send(command))
 
     def run(self, command: Any, ticket: Ticket) -> None:
-        decision = self.shelf.decide(command, ticket, self.now)
-        again = self.shelf.decide(command, ticket, self.now)
+        decision = self.shard.decide(command, ticket, self.now)
+        again = self.shard.decide(command, ticket, self.now)
         assert (decision.records, decision.replies, decision.timers) == (
             again.records,
             again.replies,
             again.timers,
-        ), "deciding changed something"
+        ), "deciding changed the state"
         self.last = decision.records
         for record in decision.records:
             self.log.append(records.encode(record))
-        self.shelf.groups.update(decision.drafts)
+        self.shard.groups.update(decision.drafts)
         for record in decision.records:
-            self.shelf.apply(record)
+            self.shard.apply(record)
         for key, delay_ms in decision.timers.items():
             if delay_ms is None:
                 self.timers.pop(key, None)
@@ -183,7 +183,7 @@ class GroupsModel:
         self.check()
 
     def settle(self) -> None:
-        """Fire what is due now."""
+        """Fire the timers that are due now."""
         self.advance(0)
 
     def advance(self, delay_ms: int) -> None:
@@ -196,7 +196,7 @@ class GroupsModel:
         self.now = end
 
     def set_topics(self, **changes: int) -> None:
-        """Change partition counts; 0 deletes a topic. One made again has another id."""
+        """Change partition counts; 0 deletes a topic. A topic that is created again has another id."""
         self.version += 1
         for name, count in changes.items():
             if count:
@@ -204,14 +204,14 @@ class GroupsModel:
             else:
                 del self.counts[name]
                 self.lives[name] = self.lives.get(name, 0) + 1
-        self.topics = self.shelf.consumer.topics = topics_of(self.version, self.counts, self.lives)
+        self.topics = self.shard.consumer.topics = topics_of(self.version, self.counts, self.lives)
 
     def restart(self) -> None:
-        """Lose all that is not in the log, and read it back."""
-        self.shelf = self.replay()
+        """Lose all state that is not in the log, and replay the log."""
+        self.shard = self.replay()
         turn = Turn(GroupSettings(), NO_TICKET, self.now)
-        self.shelf.consumer.loaded(turn)
-        for group in self.shelf.groups.values():
+        self.shard.consumer.loaded(turn)
+        for group in self.shard.groups.values():
             if isinstance(group, ClassicGroup):
                 for member in group.members.values():
                     rebalance.keep_session(group, member, turn)
@@ -219,39 +219,39 @@ class GroupsModel:
                     rebalance.prepare(group, turn)
         self.timers = {key: self.now + delay_ms for key, delay_ms in turn.decision.timers.items() if delay_ms}
 
-    def replay(self) -> Shelf:
-        shelf = Shelf(self.settings, self.topics)
-        shelf.with_offsets |= self.shelf.with_offsets
+    def replay(self) -> FakeShard:
+        shard = FakeShard(self.settings, self.topics)
+        shard.with_offsets |= self.shard.with_offsets
         for key, value in self.log:
             record = records.decode(key, value)
             assert record is not None
-            shelf.apply(record)
-        return shelf
+            shard.apply(record)
+        return shard
 
     def compact(self) -> None:
-        """Keep the last record of each key, and no tombstones."""
+        """Keep the last record of each key, without tombstones."""
         latest = {key: index for index, (key, _) in enumerate(self.log)}
         self.log = [
             (key, value) for index, (key, value) in enumerate(self.log) if latest[key] == index and value is not None
         ]
 
     def check(self) -> None:
-        """What a restart would bring back is what is there, and it is sound."""
+        """Check that a replay gives the current state, and that the state is valid."""
         replayed = self.replay().groups
-        for group_id, group in self.shelf.groups.items():
+        for group_id, group in self.shard.groups.items():
             if isinstance(group, ConsumerGroup):
                 group.validate()
                 other = replayed[group_id]
                 assert isinstance(other, ConsumerGroup)
                 assert other.snapshot() == group.snapshot()
-        consumer_groups = {name for name, group in self.shelf.groups.items() if isinstance(group, ConsumerGroup)}
+        consumer_groups = {name for name, group in self.shard.groups.items() if isinstance(group, ConsumerGroup)}
         assert consumer_groups == {name for name, group in replayed.items() if isinstance(group, ConsumerGroup)}
 
     # -- shorthands --------------------------------------------------------------------------
 
     @property
     def group(self) -> ConsumerGroup:
-        group = self.shelf.groups[GROUP]
+        group = self.shard.groups[GROUP]
         assert isinstance(group, ConsumerGroup)
         return group
 

@@ -1,4 +1,4 @@
-"""A shard with a log, a clock and timers around it, all in memory, and checks after every step."""
+"""A shard with an in-memory log, clock and timers; invariants are checked after every step."""
 
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ class Written(NamedTuple):
     key: bytes
     value: bytes | None
     producer_id: int | None
-    """Whose transaction it is part of, if it is."""
+    """The producer whose transaction contains the record, if any."""
 
 
 class Marker(NamedTuple):
@@ -56,7 +56,7 @@ class Harness:
     # -- running ---------------------------------------------------------------------------
 
     def send(self, command: Any) -> Ticket:
-        """Run a command; its reply, if it has one by now, is in `replies`."""
+        """Run a command; its reply, if it has one already, is in `replies`."""
         self.tickets += 1
         ticket = Ticket(self.tickets)
         self.waiting[ticket] = command
@@ -64,20 +64,20 @@ class Harness:
         return ticket
 
     def ask(self, command: Any) -> Any:
-        """Run a command that is answered at once; return the answer."""
+        """Run a command that is answered immediately; return the reply."""
         return self.replies.pop(self.send(command))
 
     def run(self, command: Any, ticket: Ticket) -> None:
         decision = self.decide(command, ticket)
         again = self.decide(command, ticket)
-        assert decision.records == again.records and decision.replies == again.replies, "deciding changed something"
+        assert decision.records == again.records and decision.replies == again.replies, "deciding changed the state"
         self.carry_out(decision)
 
     def decide(self, command: Any, ticket: Ticket) -> ShardDecision[GroupRecord]:
         decided = self.shard.decide(command, ticket=ticket, now=self.now)
         if isinstance(decided, ShardDecision):
             return decided
-        # It may be written with others: commits before it change nothing of what is decided.
+        # The runtime may write it together with other commits, because earlier commits do not affect the decision.
         for record in decided.records:
             self.shard.apply(record)
         again = self.shard.decide(command, ticket=ticket, now=self.now)
@@ -105,13 +105,13 @@ class Harness:
         self.check()
 
     def end(self, producer_id: int, *, is_commit: bool = True) -> None:
-        """A marker is written, whatever the producer has begun."""
+        """Write a marker, whether or not the producer has an open transaction."""
         self.log.append(Marker(producer_id, is_commit))
         self.shard.end_transaction(producer_id, is_commit=is_commit)
         self.check()
 
     def advance(self, delay_ms: int) -> None:
-        """Let time pass; timers fire in order, each at its time."""
+        """Let time pass; timers fire in order, each at its own time."""
         until = self.now + delay_ms
         while True:
             due = min(self.timers, key=lambda key: (self.timers[key], str(key)), default=None)
@@ -136,13 +136,13 @@ class Harness:
         return shard
 
     def restart(self) -> None:
-        """Only the log survives; who waited is told to look for the coordinator again."""
+        """Restart from the log alone; waiting requests are lost."""
         self.shard = self.replayed()
         self.timers.clear()
         self.waiting.clear()
         self.carry_out(self.shard.loaded(self.now))
 
-    # -- what must always be true ----------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------
 
     def check(self) -> None:
         assert differences(self.shard, self.replayed()) == []
@@ -158,7 +158,7 @@ class Harness:
             assert group.instances == {m.instance_id: m.id for m in group.members.values() if m.instance_id is not None}
             assert group.unsynced <= group.members.keys()
             assert not group.pending & group.members.keys()
-        assert held == self.waiting.keys(), "somebody waits and nobody knows"
+        assert held == self.waiting.keys(), "the waiting requests are not those that the groups hold"
 
     # -- shorthand -------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Harness:
         return self.send(self.join_command(member_id=member_id, **more))
 
     def begin_join(self, **more: Any) -> tuple[str, Ticket]:
-        """Join as a current dynamic client does: get an id, come back with it. The reply may come later."""
+        """Join as a current dynamic client does: get an id, then join with it. The reply may come later."""
         reply: JoinReply = self.replies.pop(self.join(**more))
         return reply.member_id, self.join(reply.member_id, **more)
 
@@ -212,7 +212,7 @@ class Harness:
         return int(self.ask(OffsetCommit(group_id=group_id, offsets=offsets, **more)).errors[0])
 
     def stage(self, producer_id: int, offset: int, group_id: str = GROUP, *, topic: str = "orders", **more: Any) -> int:
-        """Commit in a transaction."""
+        """Commit an offset in a transaction."""
         offsets = (OffsetToCommit(topic=topic, partition=0, offset=offset, topic_id=more.pop("topic_id", UUID(int=0))),)
         command = TxnOffsetCommit(group_id=group_id, transaction=InTransaction(producer_id, 0), offsets=offsets, **more)
         return int(self.ask(command).errors[0])
@@ -226,7 +226,7 @@ class Harness:
         return None if value is None else int(value.offset)
 
     def stable(self, count: int, **more: Any) -> list[str]:
-        """Form a stable group of so many members; the first one leads. Each is assigned its own id."""
+        """Form a stable group of this many members, led by the first; each is assigned its own id."""
         joined = [self.begin_join(**more) for _ in range(count)]
         self.advance(self.settings.initial_rebalance_delay_ms * (count + 1))
         ids = [member_id for member_id, _ in joined]

@@ -1,8 +1,8 @@
-"""Random members, topics, losses and restarts, against what must always be true of a group.
+"""Random members, topics, losses and restarts, checked against the invariants of a consumer group.
 
 After every step: no partition has two owners, neither in the group nor among its clients (34); a replay of
-the log gives the same group (32); a commit from an older epoch is refused unless the partition has been the
-member's since (33). And whenever everybody behaves for a while, every partition has an owner.
+the log gives the same group (32); a commit from an older epoch is rejected unless the member has owned the
+partition since then (33). When all clients behave for a while, every partition has an owner.
 """
 
 from hypothesis import settings
@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from penstock.groups.classic.group import ClassicGroup, State
 from penstock.groups.consumer.group import ConsumerGroup
 from penstock.model.errors import Refusal
-from tests.unit.groups.consumer_clients import ClassicClient, Client, ConsumerClient, Place
+from tests.unit.groups.consumer_clients import ClassicClient, Client, ConsumerClient, TopicPartition
 from tests.unit.groups.groups_model import GROUP, GroupsModel
 
 NAMES = ("foo", "fox", "bar")
@@ -36,7 +36,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.world = GroupsModel({"foo": 3, "bar": 2}, assignment_interval_ms=interval)
         self.world.clients = self.living
 
-    def _born(self, client: Client) -> Client:
+    def _start(self, client: Client) -> Client:
         self.living.append(client)
         client.step(self.world)
         return client
@@ -49,11 +49,11 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(target=clients, topics=topic_sets, instance=instances)
     def consumer_starts(self, topics: frozenset[str], instance: str | None) -> Client:
-        return self._born(ConsumerClient(self._name(), topics, instance))
+        return self._start(ConsumerClient(self._name(), topics, instance))
 
     @rule(target=clients, instance=instances, topics=st.just(frozenset[str]()) | topic_sets)
-    def consumer_with_a_pattern_starts(self, instance: str | None, topics: frozenset[str]) -> Client:
-        return self._born(ConsumerClient(self._name(), topics, instance, regex="fo"))
+    def consumer_with_a_regex_starts(self, instance: str | None, topics: frozenset[str]) -> Client:
+        return self._start(ConsumerClient(self._name(), topics, instance, regex="fo"))
 
     @rule(client=clients, topics=topic_sets)
     def subscription_changes(self, client: Client, topics: frozenset[str]) -> None:
@@ -67,7 +67,7 @@ class GroupMachine(RuleBasedStateMachine):
             client.step(self.world, is_lost=is_lost, is_slow=is_slow)
 
     @rule()
-    def everybody_acts(self) -> None:
+    def all_clients_act(self) -> None:
         for client in self.living:
             client.step(self.world)
 
@@ -83,12 +83,12 @@ class GroupMachine(RuleBasedStateMachine):
             self.living.remove(client)
             client.owned = frozenset()
 
-    # -- the world ---------------------------------------------------------------------------
+    # -- topics, time and restarts -----------------------------------------------------------
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(0, 4))
     def topic_changes(self, name: str, count: int) -> None:
         before = self.world.counts.get(name, 0)
-        # Topics only grow; to have fewer partitions they are deleted first.
+        # A topic can only grow; for fewer partitions it must be deleted first.
         if count != before and (count > before or count == 0):
             self.world.set_topics(**{name: count})
             if count == 0:
@@ -96,9 +96,9 @@ class GroupMachine(RuleBasedStateMachine):
                     self._forget_topic(client, name)
 
     def _forget_topic(self, client: Client, name: str) -> None:
-        client.owned = frozenset(place for place in client.owned if place[0] != name)
+        client.owned = frozenset(partition for partition in client.owned if partition[0] != name)
         if isinstance(client, ConsumerClient):
-            client.told = frozenset(place for place in client.told if place[0] != name)
+            client.assigned = frozenset(partition for partition in client.assigned if partition[0] != name)
 
     @rule(delay_ms=st.sampled_from([0, 1_000, 5_000, 11_000, 21_000, 46_000]))
     def time_passes(self, delay_ms: int) -> None:
@@ -114,31 +114,31 @@ class GroupMachine(RuleBasedStateMachine):
                 client.forget_requests()
 
     @rule()
-    def everybody_behaves_for_a_while(self) -> None:
+    def all_clients_behave_for_a_while(self) -> None:
         for _ in range(60):
             for client in self.living:
                 client.step(self.world)
             self.world.advance(BEAT_MS)
             if self._is_settled():
                 break
-        assert self._is_settled(), f"{self.owned()} of {self.wanted()}: {self.world.shelf.groups.get(GROUP)}"
+        assert self._is_settled(), f"{self.owned()} of {self.wanted()}: {self.world.shard.groups.get(GROUP)}"
 
-    # -- what must be true -------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------
 
-    def owned(self) -> list[Place]:
-        return [place for client in self.living for place in client.owned]
+    def owned(self) -> list[TopicPartition]:
+        return [partition for client in self.living for partition in client.owned]
 
-    def wanted(self) -> set[Place]:
+    def wanted(self) -> set[TopicPartition]:
         topics = {topic for client in self.living for topic in client.wanted(self.world)}
         return {(topic, number) for topic in topics for number in range(self.world.counts[topic])}
 
     def _is_settled(self) -> bool:
-        # Two processes with one instance id fight over it for ever; only one of them can be in the group.
+        # Two processes with the same instance id keep fencing each other; only one of them can be in the group.
         instance_ids = [client.instance_id for client in self.living if client.instance_id]
         if len(instance_ids) != len(set(instance_ids)):
             return True
         owned = self.owned()
-        group = self.world.shelf.groups.get(GROUP)
+        group = self.world.shard.groups.get(GROUP)
         if isinstance(group, ConsumerGroup) and group.state_name not in ("Stable", "Empty"):
             return False
         if isinstance(group, ClassicGroup) and group.state not in (State.STABLE, State.EMPTY):
@@ -146,22 +146,22 @@ class GroupMachine(RuleBasedStateMachine):
         return len(owned) == len(set(owned)) and set(owned) == self.wanted()
 
     def _is_current(self, group: ConsumerGroup, client: Client) -> bool:
-        """Whether the group counts on the client: a classic one is out as soon as its generation is over."""
+        """Return whether the group still has the client; a classic one is out when its generation ends."""
         member = group.members.get(client.member_id)
         return member is not None and (isinstance(client, ConsumerClient) or client.epoch == member.epoch)
 
     @invariant()
     def no_partition_has_two_owners(self) -> None:
-        group = self.world.shelf.groups.get(GROUP)
+        group = self.world.shard.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup):
             return
         group.validate()
-        owned = [place for client in self.living if self._is_current(group, client) for place in client.owned]
+        owned = [partition for client in self.living if self._is_current(group, client) for partition in client.owned]
         assert len(owned) == len(set(owned)), owned
 
     @invariant()
-    def a_client_owns_only_what_the_group_knows_it_to_own(self) -> None:
-        group = self.world.shelf.groups.get(GROUP)
+    def a_client_owns_only_partitions_that_the_group_records_as_its_own(self) -> None:
+        group = self.world.shard.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup):
             return
         for client in self.living:
@@ -175,7 +175,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def only_an_owner_may_commit(self) -> None:
-        group = self.world.shelf.groups.get(GROUP)
+        group = self.world.shard.groups.get(GROUP)
         if not isinstance(group, ConsumerGroup):
             return
         for member in group.members.values():
@@ -198,13 +198,13 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 class MigrationMachine(GroupMachine):
-    """The same with members of the classic protocol among them."""
+    """The same machine with members of the classic protocol too."""
 
     clients = GroupMachine.clients
 
     @rule(target=GroupMachine.clients, topics=topic_sets, instance=instances)
     def classic_client_starts(self, topics: frozenset[str], instance: str | None) -> Client:
-        return self._born(ClassicClient(self._name(), topics, instance))
+        return self._start(ClassicClient(self._name(), topics, instance))
 
 
 TestGroupMachine = GroupMachine.TestCase

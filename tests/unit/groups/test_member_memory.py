@@ -1,4 +1,4 @@
-"""Which members are let in while others hold much memory."""
+"""The memory budget for member metadata."""
 
 import pytest
 
@@ -6,25 +6,25 @@ from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.groups.member_memory import MEASURED_EVERY_S, SMALL_SIZE_MAX, MemberMemory
 
 
-def test_members_are_let_in_up_to_the_budget() -> None:
+def test_members_are_accepted_up_to_the_budget() -> None:
     memory = MemberMemory(lambda: 0)
     for _ in range(10):
-        memory.take(100_000, budget=1_000_000, now=0.0)
+        memory.admit(100_000, budget=1_000_000, now=0.0)
     with pytest.raises(CoordinatorNotAvailable):
-        memory.take(100_000, budget=1_000_000, now=0.0)
+        memory.admit(100_000, budget=1_000_000, now=0.0)
 
 
-def test_members_that_send_little_are_always_let_in() -> None:
+def test_members_with_little_metadata_are_always_accepted() -> None:
     memory = MemberMemory(lambda: 2_000_000)
-    memory.take(SMALL_SIZE_MAX, budget=1_000_000, now=0.0)
+    memory.admit(SMALL_SIZE_MAX, budget=1_000_000, now=0.0)
     with pytest.raises(CoordinatorNotAvailable):
-        memory.take(SMALL_SIZE_MAX + 1, budget=1_000_000, now=0.0)
+        memory.admit(SMALL_SIZE_MAX + 1, budget=1_000_000, now=0.0)
 
 
-def test_what_members_have_taken_with_them_is_free_again() -> None:
+def test_memory_of_removed_members_is_free_again() -> None:
     held = [900_000]
     memory = MemberMemory(lambda: held[0])
     with pytest.raises(CoordinatorNotAvailable):
-        memory.take(200_000, budget=1_000_000, now=0.0)
+        memory.admit(200_000, budget=1_000_000, now=0.0)
     held[0] = 0
-    memory.take(200_000, budget=1_000_000, now=MEASURED_EVERY_S)
+    memory.admit(200_000, budget=1_000_000, now=MEASURED_EVERY_S)

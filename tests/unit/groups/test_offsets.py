@@ -1,4 +1,4 @@
-"""Committed offsets: who may commit, what is read back, and when it goes."""
+"""Committed offsets: permission to commit, fetches, and expiry."""
 
 from uuid import UUID
 
@@ -41,7 +41,7 @@ def commit_to(host: Harness, topic: str, *, topic_id: UUID = TOPIC_ID, group_id:
     return int(host.ask(command).errors[0])
 
 
-def test_a_commit_is_read_back_with_its_note_epoch_and_topic_id(host: Harness) -> None:
+def test_a_commit_is_read_back_with_its_metadata_epoch_and_topic_id(host: Harness) -> None:
     offset = OffsetToCommit(topic="orders", topic_id=TOPIC_ID, partition=3, offset=42, leader_epoch=5, metadata="ñ")
     assert host.ask(OffsetCommit(group_id=GROUP, offsets=(offset,))).errors == (OK,)
     host.restart()
@@ -51,19 +51,19 @@ def test_a_commit_is_read_back_with_its_note_epoch_and_topic_id(host: Harness) -
     assert value.commit_timestamp == host.now
 
 
-def test_a_missing_note_is_an_empty_one(host: Harness) -> None:
+def test_missing_metadata_is_read_back_as_empty(host: Harness) -> None:
     offset = OffsetToCommit(topic="orders", partition=0, offset=1, metadata=None)
     host.ask(OffsetCommit(group_id=GROUP, offsets=(offset,)))
     assert host.shard.offsets.of(GROUP)["orders"][0].metadata == ""
 
 
-def test_nothing_committed_is_no_error(host: Harness) -> None:
+def test_a_fetch_without_committed_offsets_is_no_error(host: Harness) -> None:
     reply = host.ask(OffsetFetch(group_id="nobody", topics=(("orders", (0, 1)),)))
     assert (reply.error, reply.topics) == (OK, (("orders", ((0, None), (1, None))),))
     assert host.ask(OffsetFetch(group_id="nobody")).topics == ()
 
 
-def test_a_note_that_is_too_long_is_refused_alone(host: Harness) -> None:
+def test_only_the_offset_with_too_long_metadata_is_rejected(host: Harness) -> None:
     offsets = tuple(
         OffsetToCommit(topic="orders", partition=index, offset=1, metadata="x" * size)
         for index, size in enumerate((4096, 4097))
@@ -72,7 +72,7 @@ def test_a_note_that_is_too_long_is_refused_alone(host: Harness) -> None:
     assert host.shard.offsets.of(GROUP)["orders"].keys() == {0}
 
 
-def test_a_commit_from_outside_makes_a_group_that_only_keeps_offsets(host: Harness) -> None:
+def test_a_commit_without_a_member_creates_a_group_with_offsets_only(host: Harness) -> None:
     assert host.commit(7) == OK
     (group,) = host.ask(DescribeGroups((GROUP,)))
     assert (group.state, group.protocol_type) == ("Empty", "")
@@ -84,12 +84,12 @@ def test_a_member_of_an_unknown_group_cannot_commit(host: Harness, knows: bool, 
     assert host.shard.groups == {}
 
 
-def test_the_empty_id_is_one_to_commit_under_and_to_delete(host: Harness) -> None:
+def test_the_empty_group_id_can_commit_and_be_deleted(host: Harness) -> None:
     assert host.commit(7, group_id="") == OK
     assert host.ask(DeleteGroups(("", ""))) == (OK, GROUP_ID_NOT_FOUND)
 
 
-def test_members_commit_in_their_generation_only(host: Harness) -> None:
+def test_members_commit_only_in_their_generation(host: Harness) -> None:
     (member,) = host.stable(1)
     assert host.commit(1, generation=1, member_id=member) == OK
     assert host.commit(2, generation=0, member_id=member) == ILLEGAL_GENERATION
@@ -98,7 +98,7 @@ def test_members_commit_in_their_generation_only(host: Harness) -> None:
     assert host.committed() == 1
 
 
-def test_an_outsider_cannot_commit_for_a_group_with_members(host: Harness) -> None:
+def test_a_non_member_cannot_commit_for_a_group_with_members(host: Harness) -> None:
     (member,) = host.stable(1)
     assert host.commit(1) == UNKNOWN_MEMBER_ID
     assert host.commit(1, member_id=member) == ILLEGAL_GENERATION
@@ -106,7 +106,7 @@ def test_an_outsider_cannot_commit_for_a_group_with_members(host: Harness) -> No
     assert host.commit(1) == OK
 
 
-def test_members_may_commit_while_they_are_asked_to_rejoin_but_not_in_between(host: Harness) -> None:
+def test_members_may_commit_while_preparing_but_not_while_completing_a_rebalance(host: Harness) -> None:
     one, two = host.stable(2)
     host.join(one)
     assert host.commit(1, generation=1, member_id=two) == OK
@@ -116,7 +116,7 @@ def test_members_may_commit_while_they_are_asked_to_rejoin_but_not_in_between(ho
     assert host.committed() == 1
 
 
-def test_a_commit_keeps_the_members_session(host: Harness) -> None:
+def test_a_commit_extends_the_members_session(host: Harness) -> None:
     (member,) = host.stable(1)
     for offset in range(4):
         host.advance(SESSION_MS - 1)
@@ -127,7 +127,7 @@ def test_a_commit_keeps_the_members_session(host: Harness) -> None:
 # -- removal -------------------------------------------------------------------------------
 
 
-def test_offsets_go_when_the_group_has_been_empty_for_the_retention(host: Harness) -> None:
+def test_offsets_expire_when_the_group_has_been_empty_for_the_retention(host: Harness) -> None:
     (member,) = host.stable(1)
     host.commit(1, generation=1, member_id=member)
     host.leave(member)
@@ -139,7 +139,7 @@ def test_offsets_go_when_the_group_has_been_empty_for_the_retention(host: Harnes
     assert host.shard.groups == {}
 
 
-def test_offsets_of_a_group_without_members_go_when_their_last_commit_is_that_old(host: Harness) -> None:
+def test_offsets_of_a_group_without_members_expire_after_their_last_commit(host: Harness) -> None:
     host.commit(1)
     commit_to(host, "other")
     host.advance(4 * DAY_MS)
@@ -151,7 +151,7 @@ def test_offsets_of_a_group_without_members_go_when_their_last_commit_is_that_ol
     assert host.shard.groups == {}
 
 
-def test_offsets_of_topics_that_a_live_group_no_longer_reads_expire(host: Harness) -> None:
+def test_offsets_of_topics_without_subscribers_expire_in_a_live_group(host: Harness) -> None:
     host.settings = host.shard.settings = type(host.settings)(offsets_retention_ms=60_000)
     (member,) = host.stable(1)
     commit_to(host, "old", generation=1, member_id=member)
@@ -163,14 +163,14 @@ def test_offsets_of_topics_that_a_live_group_no_longer_reads_expire(host: Harnes
     assert host.committed() == 1
 
 
-def test_a_retention_that_came_with_the_commit_counts(host: Harness) -> None:
+def test_the_retention_of_the_commit_request_applies(host: Harness) -> None:
     commit_to(host, "orders", retention_ms=1_000)
     host.restart()
     host.advance(600_000)
     assert host.committed() is None
 
 
-def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor(host: Harness) -> None:
+def test_offsets_of_a_deleted_topic_are_deleted_but_not_those_of_its_successor(host: Harness) -> None:
     for group_id, topic_id in (("one", TOPIC_ID), ("two", UUID(int=8)), ("three", UUID(int=0))):
         commit_to(host, "orders", topic_id=topic_id, group_id=group_id)
         commit_to(host, "other", group_id=group_id)
@@ -179,7 +179,7 @@ def test_offsets_of_a_deleted_topic_go_but_not_those_of_its_successor(host: Harn
     assert host.committed("one", "other") == 5
 
 
-def test_topics_that_had_one_name_after_another_are_forgotten_together(host: Harness) -> None:
+def test_offsets_of_successive_deleted_topics_with_one_name_are_deleted_together(host: Harness) -> None:
     ids = {"one": TOPIC_ID, "two": UUID(int=8), "three": UUID(int=9)}
     for group_id, topic_id in ids.items():
         commit_to(host, "orders", topic_id=topic_id, group_id=group_id)
@@ -209,11 +209,11 @@ def test_offsets_of_a_live_group_of_another_protocol_are_not_deleted(host: Harne
 
 
 @pytest.mark.parametrize(("group_id", "error"), [("", INVALID_GROUP_ID), ("nope", GROUP_ID_NOT_FOUND)])
-def test_offsets_of_no_group_are_not_deleted(host: Harness, group_id: str, error: int) -> None:
+def test_deleting_offsets_of_an_unknown_group_fails(host: Harness, group_id: str, error: int) -> None:
     assert host.ask(OffsetDelete(group_id=group_id, topics=())).error == error
 
 
-def test_a_deleted_group_is_gone_with_its_offsets(host: Harness) -> None:
+def test_deleting_a_group_deletes_its_offsets(host: Harness) -> None:
     (member,) = host.stable(1)
     host.commit(1, generation=1, member_id=member)
     assert host.ask(DeleteGroups((GROUP,))) == (NON_EMPTY_GROUP,)

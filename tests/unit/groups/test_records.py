@@ -1,4 +1,4 @@
-"""Our bytes against those that Kafka 4.3.1's own serializers write for the same values."""
+"""The encoding of records, compared with bytes from Kafka 4.3.1's serializers."""
 
 from uuid import UUID
 
@@ -262,7 +262,7 @@ def test_a_record_that_is_cut_short_anywhere_is_corrupt(name: str) -> None:
             decode(key, value[:size])
 
 
-def test_bytes_behind_a_record_are_corrupt() -> None:
+def test_extra_bytes_after_a_record_are_corrupt() -> None:
     key, value = encode(WRITTEN["an offset"][0])
     assert value is not None
     with pytest.raises(Corruption):
@@ -271,7 +271,7 @@ def test_bytes_behind_a_record_are_corrupt() -> None:
         decode(key, value + b"\x00")
 
 
-def test_a_version_of_a_newer_release_is_not_guessed_at() -> None:
+def test_a_version_of_a_newer_release_is_rejected() -> None:
     with pytest.raises(Corruption):
         decode(bytes.fromhex(OFFSET_KEY), b"\x00\x05")
 
@@ -290,7 +290,7 @@ KEYS = st.builds(OffsetCommitKey, NAMES, NAMES, st.integers(-(2**31), 2**31 - 1)
 
 
 @given(key=KEYS, value=OFFSETS)
-def test_offsets_are_written_and_read_by_hand_as_by_their_schema(
+def test_hand_written_encoding_of_offsets_agrees_with_the_schema(
     key: OffsetCommitKey, value: OffsetCommitValue
 ) -> None:
     record = GroupRecord(key, value)
@@ -300,7 +300,7 @@ def test_offsets_are_written_and_read_by_hand_as_by_their_schema(
 
 
 @given(key=KEYS, value=OFFSETS, data=st.data())
-def test_damaged_offsets_are_read_by_hand_as_by_their_schema(
+def test_hand_written_decoding_of_damaged_offsets_agrees_with_the_schema(
     key: OffsetCommitKey, value: OffsetCommitValue, data: st.DataObject
 ) -> None:
     parts = [bytearray(part or b"") for part in encode(GroupRecord(key, value))]

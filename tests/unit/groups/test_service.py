@@ -1,4 +1,4 @@
-"""The groups of a node follow the metadata: leaders, topics and settings."""
+"""The groups of a node follow changes of leaders, topics and settings in the metadata."""
 
 from typing import Any
 from uuid import UUID
@@ -82,18 +82,18 @@ class GroupsNode(CoordinatorNode[Groups]):
     ("text", "hashed"),
     [("", 0), ("abc", 96354), ("polygenelubricants", -(2**31)), ("\U0001f600", 1772899)],
 )
-def test_hashes_are_those_of_java(text: str, hashed: int) -> None:
+def test_hashes_equal_javas(text: str, hashed: int) -> None:
     assert java_hash(text) == hashed
     assert 0 <= partition_of(text, 50) < 50
 
 
-def test_the_smallest_hash_is_in_the_first_partition() -> None:
+def test_the_smallest_hash_maps_to_the_first_partition() -> None:
     # a and b: one in each of two partitions.
     assert partition_of("polygenelubricants", 50) == 0
     assert (partition_of("a", 2), partition_of("b", 2)) == (1, 0)
 
 
-async def test_without_the_topic_there_is_no_coordinator() -> None:
+async def test_no_coordinator_is_available_without_the_topic() -> None:
     node = GroupsNode()
     with pytest.raises(NotCoordinator):
         await node.put("a")
@@ -101,7 +101,7 @@ async def test_without_the_topic_there_is_no_coordinator() -> None:
     await node.groups.loaded("a")
 
 
-async def test_groups_are_served_where_their_partition_is_led() -> None:
+async def test_groups_are_served_by_the_leader_of_their_partition() -> None:
     node = GroupsNode()
     await node.lead(ME, OTHER)
     assert (await node.put("b")).errors == (0,)
@@ -109,7 +109,7 @@ async def test_groups_are_served_where_their_partition_is_led() -> None:
         await node.put("a")
 
 
-async def test_a_shard_that_is_being_read_says_so() -> None:
+async def test_a_loading_shard_answers_load_in_progress() -> None:
     node = GroupsNode()
     node.commit(*topic(CONSUMER_OFFSETS, OFFSETS_ID, ME, ME))
     with pytest.raises(CoordinatorLoadInProgress):
@@ -128,7 +128,7 @@ async def test_all_shards_are_listed() -> None:
     assert {listed.group_id for listed in await node.groups.list_groups(ListGroups())} == {"a", "b"}
 
 
-async def test_whoever_waits_is_sent_away_when_another_node_leads() -> None:
+async def test_waiting_requests_fail_when_another_node_becomes_leader() -> None:
     node = GroupsNode()
     await node.lead()
     join = JoinGroup(
@@ -149,7 +149,7 @@ async def test_whoever_waits_is_sent_away_when_another_node_leads() -> None:
     assert (await node.put("b")).errors == (0,)
 
 
-async def test_a_new_epoch_reads_the_log_again() -> None:
+async def test_a_new_leader_epoch_reloads_the_log() -> None:
     node = GroupsNode()
     await node.lead()
     node.commit(*topic("orders", ORDERS_ID, ME))
@@ -169,7 +169,7 @@ async def test_a_partition_whose_log_is_lost_is_not_served() -> None:
         await node.put("a")
 
 
-async def test_offsets_of_a_deleted_topic_go_and_others_stay() -> None:
+async def test_only_offsets_of_the_deleted_topic_are_deleted() -> None:
     node = GroupsNode()
     await node.lead()
     node.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
@@ -182,7 +182,7 @@ async def test_offsets_of_a_deleted_topic_go_and_others_stay() -> None:
     assert await node.get("a") == {"bills": 3}
 
 
-async def test_a_topic_that_was_deleted_while_nobody_led_is_forgotten_after_the_load() -> None:
+async def test_offsets_of_a_topic_deleted_without_a_leader_are_deleted_after_the_load() -> None:
     node = GroupsNode()
     await node.lead()
     node.commit(*topic("orders", ORDERS_ID, ME), *topic("bills", NEW_ID, ME))
@@ -196,7 +196,7 @@ async def test_a_topic_that_was_deleted_while_nobody_led_is_forgotten_after_the_
     assert [await node.get(group_id) for group_id in ("a", "b")] == [{"bills": 3}, {}]
 
 
-async def test_a_marker_ends_the_transaction_in_its_partition_alone() -> None:
+async def test_a_marker_ends_the_transaction_only_in_its_partition() -> None:
     node = GroupsNode()
     await node.lead()
     node.commit(*topic("orders", ORDERS_ID, ME))
@@ -212,7 +212,7 @@ async def test_a_marker_ends_the_transaction_in_its_partition_alone() -> None:
     assert await node.get("b") == {"orders": 9}
 
 
-async def test_transactions_are_of_no_use_where_the_groups_are_not() -> None:
+async def test_transactions_are_rejected_where_the_group_is_not_coordinated() -> None:
     node = GroupsNode()
     with pytest.raises(NotCoordinator):
         node.groups.offsets_partition("a")
@@ -223,7 +223,7 @@ async def test_transactions_are_of_no_use_where_the_groups_are_not() -> None:
         await node.end("a")
 
 
-async def test_what_is_staged_for_a_topic_that_was_deleted_meanwhile_does_not_count_after_the_load() -> None:
+async def test_pending_offsets_of_a_topic_deleted_meanwhile_are_dropped_after_the_load() -> None:
     node = GroupsNode()
     await node.lead()
     node.commit(*topic("orders", ORDERS_ID, ME))
@@ -236,7 +236,7 @@ async def test_what_is_staged_for_a_topic_that_was_deleted_meanwhile_does_not_co
     assert await node.get("a") == {}
 
 
-async def test_deleting_the_offsets_topic_ends_all_groups() -> None:
+async def test_deleting_the_offsets_topic_removes_all_groups() -> None:
     node = GroupsNode()
     await node.lead()
     await node.put("a")
@@ -245,7 +245,7 @@ async def test_deleting_the_offsets_topic_ends_all_groups() -> None:
         await node.put("a")
 
 
-async def test_changed_settings_hold_from_the_next_command_on() -> None:
+async def test_changed_settings_apply_from_the_next_command_on() -> None:
     node = GroupsNode()
     await node.lead()
     join = JoinGroup(
@@ -291,7 +291,7 @@ async def test_the_consumer_protocol_needs_the_feature_and_the_setting() -> None
     assert served == [False, True, False]
 
 
-async def test_a_fault_in_a_shard_is_an_answer_and_not_the_end_of_the_connection() -> None:
+async def test_an_exception_in_a_shard_is_answered_and_keeps_the_connection() -> None:
     node = GroupsNode()
     await node.lead()
     with pytest.raises(Refusal) as refusal:
@@ -299,7 +299,7 @@ async def test_a_fault_in_a_shard_is_an_answer_and_not_the_end_of_the_connection
     assert refusal.value.code == -1
 
 
-def test_settings_come_from_the_broker_and_the_group_stays_within_its_bounds() -> None:
+def test_group_settings_stay_within_the_bounds_of_the_broker() -> None:
     broker = BrokerSettings(
         {
             "offsets.retention.minutes": "2",
@@ -317,7 +317,7 @@ def test_settings_come_from_the_broker_and_the_group_stays_within_its_bounds() -
     assert settings.assignors == ("range",)
 
 
-async def test_all_that_is_committed_is_listed_with_pauses() -> None:
+async def test_all_committed_offsets_are_listed_with_pauses() -> None:
     node = GroupsNode()
     await node.lead()
     await node.put("g", offset=7)

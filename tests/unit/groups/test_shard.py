@@ -1,4 +1,4 @@
-"""Both protocols behind one door: what goes where, and that a group id names one group."""
+"""Dispatch to both protocols; a group id names one group of either type."""
 
 from typing import Any
 from uuid import UUID
@@ -40,7 +40,7 @@ def beat(host: Harness, epoch: int, **more: Any) -> Any:
     return host.ask(ConsumerGroupHeartbeat(**(fields | more)))
 
 
-def test_a_consumer_group_is_made_listed_and_described_as_one(host: Harness) -> None:
+def test_a_consumer_group_is_created_listed_and_described(host: Harness) -> None:
     reply = beat(host, 0)
     assert reply.error == 0
     listed = ListedGroup(group_id=GROUP, protocol_type="consumer", state="Stable", type="Consumer")
@@ -68,7 +68,7 @@ def test_a_consumer_group_survives_a_restart_with_its_sessions(host: Harness) ->
     assert host.ask(ListGroups(states=frozenset({"empty"})))[0].group_id == GROUP
 
 
-def test_strangers_to_a_consumer_group_get_the_answers_of_the_classic_protocol(host: Harness) -> None:
+def test_unknown_classic_members_of_a_consumer_group_get_classic_errors(host: Harness) -> None:
     beat(host, 0)
     fields: Any = {"group_id": GROUP, "member_id": "stranger", "generation": 1}
     assert host.ask(SyncGroup(**fields)).error == UNKNOWN_MEMBER_ID
@@ -78,7 +78,7 @@ def test_strangers_to_a_consumer_group_get_the_answers_of_the_classic_protocol(h
     assert host.ask(DeleteGroups((GROUP,))) == (NON_EMPTY_GROUP,)
 
 
-def test_an_empty_consumer_group_makes_way_for_a_classic_one_and_keeps_its_offsets(host: Harness) -> None:
+def test_a_classic_group_replaces_an_empty_consumer_group_and_keeps_its_offsets(host: Harness) -> None:
     epoch = beat(host, 0).member_epoch
     host.commit(1, member_id=MEMBER, generation=epoch)
     beat(host, -1)
@@ -88,7 +88,7 @@ def test_an_empty_consumer_group_makes_way_for_a_classic_one_and_keeps_its_offse
     assert host.committed() == 1
 
 
-def test_an_empty_classic_group_makes_way_for_a_consumer_group_and_keeps_its_offsets(host: Harness) -> None:
+def test_a_consumer_group_replaces_an_empty_classic_group_and_keeps_its_offsets(host: Harness) -> None:
     (member,) = host.stable(1)
     host.commit(1, member_id=member, generation=1)
     host.leave(member)
@@ -106,13 +106,13 @@ def test_a_group_that_only_commits_becomes_a_consumer_group(host: Harness) -> No
     assert host.committed() == 7
 
 
-def test_a_timer_of_a_group_that_is_gone_does_nothing(host: Harness) -> None:
+def test_a_timer_of_a_deleted_group_does_nothing(host: Harness) -> None:
     for kind in (SESSION, "join", "sync", "consumer-session"):
         decision = host.decide(Expired(TimerKey(kind, "gone", "m")), NO_TICKET)
         assert not decision.records and not decision.replies and not decision.drafts
 
 
-def test_a_deleted_consumer_group_is_gone_after_a_restart(host: Harness) -> None:
+def test_a_deleted_consumer_group_stays_deleted_after_a_restart(host: Harness) -> None:
     beat(host, 0)
     beat(host, -1)
     host.commit(1)
@@ -121,7 +121,7 @@ def test_a_deleted_consumer_group_is_gone_after_a_restart(host: Harness) -> None
     assert host.shard.groups == {}
 
 
-def test_every_member_id_is_made_of_the_client_id_or_instance_id_and_a_fresh_one(host: Harness) -> None:
+def test_a_member_id_consists_of_the_client_or_instance_id_and_a_random_one(host: Harness) -> None:
     fresh = UUID(int=5)
     assert host.ask(host.join_command(client_id="app", fresh_id=fresh)).member_id == f"app-{fresh}"
     host.join(client_id="app", instance_id="i", fresh_id=fresh)

@@ -1,4 +1,4 @@
-"""Anything may happen in any order: joins, syncs, vanishing, commits, transactions, restarts. What must hold, holds."""
+"""Joins, syncs, crashes, commits, transactions and restarts in random order, checked against the invariants."""
 
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -45,7 +45,7 @@ PROTOCOLS = st.sampled_from(
 
 
 class Client:
-    """What one consumer knows of itself; it may be out of date."""
+    """A consumer's view of its own membership, which may be outdated."""
 
     def __init__(self, group_id: str, instance_id: str | None) -> None:
         self.group_id = group_id
@@ -73,7 +73,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.known: list[Client] = []
         self.acked: dict[tuple[str, int], int] = {}
         self.staged: list[Staged] = []
-        """What open transactions hold, in the order of the log."""
+        """Offsets of open transactions, in log order."""
         self.next_id = 0
         self.next_offset = 0
 
@@ -81,7 +81,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @initialize(target=clients, instance_ids=st.lists(INSTANCES, min_size=2, max_size=3))
     def start_clients(self, instance_ids: list[str | None]) -> Any:
-        """Most of what can go wrong in a group takes two who have agreed."""
+        """Start with two members in a stable group, as most failures need two."""
         started = [Client("g", instance_id) for instance_id in instance_ids]
         self.known += started
         for _ in range(6):
@@ -125,8 +125,8 @@ class GroupMachine(RuleBasedStateMachine):
         if client.leads:
             count = len(client.leads)
             assignments = tuple(
-                (member_id, bytes(index for index in sorted(PARTITIONS) if index % count == place))
-                for place, member_id in enumerate(client.leads)
+                (member_id, bytes(index for index in sorted(PARTITIONS) if index % count == position))
+                for position, member_id in enumerate(client.leads)
             )
         client.sync_ticket = self.host.send(
             SyncGroup(
@@ -157,26 +157,26 @@ class GroupMachine(RuleBasedStateMachine):
         return int(reply.error)
 
     @rule(client=clients)
-    def crash_and_come_back(self, client: Client) -> None:
-        """A new process of the same consumer: it knows nothing but its instance id."""
+    def crash_and_restart(self, client: Client) -> None:
+        """Replace the client with a new process that knows only the instance id."""
         self.forget(client)
         client.join_ticket = client.sync_ticket = None
 
     @rule(client=clients, rounds=st.integers(1, 2))
     def behave(self, client: Client, rounds: int) -> None:
-        """One client does for a while what clients do."""
+        """Let one client behave normally for a while."""
         for _ in range(rounds):
             self.take_a_turn(client)
 
     def live(self, group_id: str) -> None:
-        # The leader is among the first, and the interesting case is that it is late.
+        # The leader is among the first; the interesting case is a late leader.
         for client in reversed(self.alive(group_id)):
             self.take_a_turn(client)
         self.pass_time(3_000)
 
     @rule(group_id=GROUPS)
     def settle(self, group_id: str) -> None:
-        """34: within bounded time of good behaviour all are members and every partition has its owner."""
+        """34: after a bounded time of normal behaviour all are members and every partition has an owner."""
         for _ in range(40):
             self.live(group_id)
         clients = self.alive(group_id)
@@ -197,7 +197,7 @@ class GroupMachine(RuleBasedStateMachine):
             self.send_sync(client)
 
     def alive(self, group_id: str) -> list[Client]:
-        """As many as the group has room for; of one static instance only the newest."""
+        """Return as many clients as fit into the group; of a static instance only the newest."""
         mine = [client for client in self.known if client.group_id == group_id]
         newest: dict[object, Client] = {client.instance_id or client: client for client in mine}
         return list(newest.values())[:SIZE_MAX]
@@ -249,14 +249,14 @@ class GroupMachine(RuleBasedStateMachine):
         ).errors
         if error == 0:
             self.acked[client.group_id, partition] = self.next_offset
-            # 33: never from a stale generation, a stranger, or the older self of a static member.
+            # 33: never from a stale generation, an unknown member, or a fenced static member.
             if isinstance(group, ClassicGroup) and group.members:
                 assert generation == group.generation
                 assert client.member_id in group.members
                 assert client.instance_id in (None, group.members[client.member_id].instance_id)
 
     @rule(group_id=GROUPS, partition=st.sampled_from(sorted(PARTITIONS)))
-    def commit_from_outside(self, group_id: str, partition: int) -> None:
+    def commit_without_a_member(self, group_id: str, partition: int) -> None:
         self.next_offset += 1
         offset = OffsetToCommit(topic="orders", partition=partition, offset=self.next_offset)
         if self.host.ask(OffsetCommit(group_id=group_id, offsets=(offset,))).errors == (0,):
@@ -283,7 +283,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert client.instance_id in (None, group.members[client.member_id].instance_id)
 
     @rule(group_id=GROUPS, producer_id=PRODUCERS, partition=st.sampled_from(sorted(PARTITIONS)))
-    def commit_in_transaction_for_nobody(self, group_id: str, producer_id: int, partition: int) -> None:
+    def commit_in_transaction_without_a_member(self, group_id: str, producer_id: int, partition: int) -> None:
         assert self.stage(producer_id, group_id, partition)
 
     def stage(self, producer_id: int, group_id: str, partition: int, **member: Any) -> bool:
@@ -301,16 +301,16 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(producer_id=PRODUCERS, is_commit=st.booleans(), times=st.integers(1, 2))
     def end_transaction(self, producer_id: int, is_commit: bool, times: int) -> None:
-        """35: a marker makes count what its producer has staged, and nothing else; a repeated one does nothing."""
+        """35: a marker ends only its own producer's transaction; a repeated marker has no effect."""
         mine = [each for each in self.staged if each.producer_id == producer_id]
         self.staged = [each for each in self.staged if each.producer_id != producer_id]
         for _ in range(times):
             self.host.end(producer_id, is_commit=is_commit)
         if is_commit:
             for each in mine:
-                place = each.group_id, each.partition
-                # Offsets rise with their records here, so the newest record is the greatest offset.
-                self.acked[place] = max(each.offset, self.acked.get(place, -1))
+                key = each.group_id, each.partition
+                # Offsets rise with their records here, so the newest record has the greatest offset.
+                self.acked[key] = max(each.offset, self.acked.get(key, -1))
 
     @rule(group_id=GROUPS)
     def delete_group(self, group_id: str) -> None:
@@ -350,17 +350,17 @@ class GroupMachine(RuleBasedStateMachine):
         self.host.advance(delay_ms)
         self.read_replies()
         for group_id, partition in list(self.acked):
-            # What the sweep removed was due: it is checked against the clock in test_offsets.py.
+            # Removed by the sweep; test_offsets.py checks the times.
             if partition not in self.host.shard.offsets.of(group_id).get("orders", {}):
                 del self.acked[group_id, partition]
                 # 35: never while a transaction is open.
                 assert all((each.group_id, each.partition) != (group_id, partition) for each in self.staged)
 
-    # -- what must hold --------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------
 
     @invariant()
     def committed_offsets_are_the_acknowledged_ones(self) -> None:
-        """32, and live == replay, which the harness checks in every step."""
+        """32, and live == replay, which the harness checks after every step."""
         found = {
             (group_id, partition): value.offset
             for group_id, topics in self.host.shard.offsets.by_group.items()
@@ -370,7 +370,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def offsets_are_unstable_while_a_transaction_holds_them(self) -> None:
-        """35: and their groups are there as long."""
+        """35: and their groups exist as long."""
         for group_id in ("g", "h"):
             held = {("orders", each.partition) for each in self.staged if each.group_id == group_id}
             assert self.host.ask(OffsetFetch(group_id=group_id, require_stable=True)).unstable == held
@@ -378,7 +378,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_owner_in_a_generation(self) -> None:
-        """34: what the leader gave each member is what the group holds, and no more than that."""
+        """34: the group holds exactly the assignment that the leader sent."""
         for group in self.host.shard.groups.values():
             assert isinstance(group, ClassicGroup)
             if group.state is not State.STABLE:
@@ -387,7 +387,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert len(owned) == len(set(owned))
 
     @invariant()
-    def members_wait_only_for_what_can_come(self) -> None:
+    def waiting_members_can_all_be_answered(self) -> None:
         for group in self.host.shard.groups.values():
             assert isinstance(group, ClassicGroup)
             for member in group.members.values():
@@ -395,7 +395,7 @@ class GroupMachine(RuleBasedStateMachine):
                 assert not member.sync_ticket or group.state is State.COMPLETING
 
     def teardown(self) -> None:
-        """Nobody waits for ever: when no more requests come, every one of them is answered in bounded time."""
+        """Check that every waiting request is answered in bounded time when no more requests arrive."""
         self.pass_time(60_000)
         assert not self.host.waiting
         self.pass_time(600_000)

@@ -1,4 +1,4 @@
-"""Offsets that are committed in transactions: when they count, what they hold up, and what they do not survive."""
+"""Offsets committed in transactions: when they take effect, what they block, and what removes them."""
 
 from typing import Any
 from uuid import UUID
@@ -36,10 +36,10 @@ def host() -> Harness:
     return Harness()
 
 
-# -- when they count -----------------------------------------------------------------------
+# -- effect --------------------------------------------------------------------------------
 
 
-def test_an_offset_counts_when_its_transaction_is_committed(host: Harness) -> None:
+def test_an_offset_takes_effect_when_its_transaction_is_committed(host: Harness) -> None:
     host.commit(1)
     assert host.stage(ANNE, 2) == OK
     assert host.committed() == 1
@@ -47,7 +47,7 @@ def test_an_offset_counts_when_its_transaction_is_committed(host: Harness) -> No
     assert host.committed() == 2
 
 
-def test_an_offset_of_an_aborted_transaction_never_counts(host: Harness) -> None:
+def test_an_offset_of_an_aborted_transaction_never_takes_effect(host: Harness) -> None:
     host.commit(1)
     host.stage(ANNE, 2)
     host.end(ANNE, is_commit=False)
@@ -75,7 +75,7 @@ def test_the_marker_of_another_producer_ends_nothing(host: Harness) -> None:
     assert host.unstable() == {HERE}
 
 
-def test_a_second_marker_ends_nothing_of_the_next_transaction_that_was_not_begun(host: Harness) -> None:
+def test_a_second_marker_has_no_effect(host: Harness) -> None:
     host.stage(ANNE, 2)
     host.end(ANNE)
     host.end(ANNE)
@@ -84,7 +84,7 @@ def test_a_second_marker_ends_nothing_of_the_next_transaction_that_was_not_begun
     assert host.committed() == 3
 
 
-def test_one_transaction_may_hold_offsets_of_many_groups_and_topics(host: Harness) -> None:
+def test_one_transaction_may_contain_offsets_of_many_groups_and_topics(host: Harness) -> None:
     host.stage(ANNE, 1, "one")
     host.stage(ANNE, 2, "two")
     host.stage(ANNE, 3, "two", topic="other")
@@ -95,7 +95,7 @@ def test_one_transaction_may_hold_offsets_of_many_groups_and_topics(host: Harnes
     assert host.unstable("two") == {HERE}
 
 
-def test_the_last_offset_of_a_transaction_counts(host: Harness) -> None:
+def test_the_last_offset_of_a_transaction_wins(host: Harness) -> None:
     host.stage(ANNE, 1)
     host.stage(ANNE, 5)
     host.end(ANNE)
@@ -105,7 +105,7 @@ def test_the_last_offset_of_a_transaction_counts(host: Harness) -> None:
 # -- order ---------------------------------------------------------------------------------
 
 
-def test_a_later_plain_commit_overtakes_what_was_staged_before(host: Harness) -> None:
+def test_a_later_plain_commit_supersedes_pending_offsets(host: Harness) -> None:
     host.stage(ANNE, 2)
     host.commit(3)
     assert host.unstable() == {HERE}
@@ -114,7 +114,7 @@ def test_a_later_plain_commit_overtakes_what_was_staged_before(host: Harness) ->
     assert host.unstable() == set()
 
 
-def test_what_is_staged_after_a_plain_commit_counts(host: Harness) -> None:
+def test_an_offset_staged_after_a_plain_commit_takes_effect(host: Harness) -> None:
     host.stage(ANNE, 2)
     host.commit(3)
     host.stage(ANNE, 4)
@@ -122,7 +122,7 @@ def test_what_is_staged_after_a_plain_commit_counts(host: Harness) -> None:
     assert host.committed() == 4
 
 
-def test_of_two_committed_transactions_the_newer_record_counts_whichever_marker_comes_first(host: Harness) -> None:
+def test_the_newer_record_of_two_transactions_wins_in_any_order_of_markers(host: Harness) -> None:
     host.stage(ANNE, 1)
     host.stage(BERT, 2)
     host.end(BERT)
@@ -131,7 +131,7 @@ def test_of_two_committed_transactions_the_newer_record_counts_whichever_marker_
     assert host.committed() == 2
 
 
-def test_a_transaction_that_is_aborted_overtakes_nobody(host: Harness) -> None:
+def test_an_aborted_transaction_supersedes_nothing(host: Harness) -> None:
     host.stage(ANNE, 1)
     host.stage(BERT, 2)
     host.end(BERT, is_commit=False)
@@ -139,7 +139,7 @@ def test_a_transaction_that_is_aborted_overtakes_nobody(host: Harness) -> None:
     assert host.committed() == 1
 
 
-def test_staging_again_makes_it_the_newest(host: Harness) -> None:
+def test_staging_an_offset_again_makes_it_the_newest(host: Harness) -> None:
     host.stage(ANNE, 1)
     host.stage(BERT, 2)
     host.stage(ANNE, 3)
@@ -151,7 +151,7 @@ def test_staging_again_makes_it_the_newest(host: Harness) -> None:
 # -- stable offsets ------------------------------------------------------------------------
 
 
-def test_stable_offsets_are_refused_where_a_transaction_is_open(host: Harness) -> None:
+def test_a_stable_fetch_is_rejected_for_partitions_with_an_open_transaction(host: Harness) -> None:
     host.commit(1)
     host.stage(ANNE, 2)
     host.stage(ANNE, 2, topic="other")
@@ -159,15 +159,15 @@ def test_stable_offsets_are_refused_where_a_transaction_is_open(host: Harness) -
     reply = host.ask(OffsetFetch(group_id=GROUP, topics=topics, require_stable=True))
     assert reply.unstable == {HERE, ("other", 0)}
     assert host.ask(OffsetFetch(group_id=GROUP, topics=topics)).unstable == frozenset()
-    # Of all there are only those are told that something was committed for.
+    # A fetch of all offsets returns only partitions with a committed offset.
     everything = host.ask(OffsetFetch(group_id=GROUP, require_stable=True))
     assert [name for name, _ in everything.topics] == ["orders"]
 
 
-# -- who may -------------------------------------------------------------------------------
+# -- permission ----------------------------------------------------------------------------
 
 
-def test_a_producer_that_names_its_consumer_is_fenced_with_it(host: Harness) -> None:
+def test_a_producer_is_fenced_with_the_consumer_it_names(host: Harness) -> None:
     (member,) = host.stable(1)
     assert host.stage(ANNE, 1, generation=1, member_id=member) == OK
     assert host.stage(ANNE, 2, generation=0, member_id=member) == ILLEGAL_GENERATION
@@ -177,14 +177,14 @@ def test_a_producer_that_names_its_consumer_is_fenced_with_it(host: Harness) -> 
     assert host.committed() == 1
 
 
-def test_an_older_self_of_a_static_member_is_fenced(host: Harness) -> None:
+def test_the_replaced_member_of_a_static_instance_is_fenced(host: Harness) -> None:
     host.join(instance_id="i")
     host.advance(host.settings.initial_rebalance_delay_ms)
     assert host.stage(ANNE, 2, generation=1, member_id="old", instance_id="i") == FENCED_INSTANCE_ID
     assert host.stage(ANNE, 2, generation=1, member_id="old", instance_id="j") == UNKNOWN_MEMBER_ID
 
 
-def test_a_producer_that_names_nobody_may_commit_for_a_group_with_members(host: Harness) -> None:
+def test_a_producer_that_names_no_member_may_commit_for_a_group_with_members(host: Harness) -> None:
     host.stable(1)
     assert host.stage(ANNE, 1) == OK
 
@@ -197,12 +197,12 @@ def test_a_member_may_commit_in_a_transaction_before_it_has_its_assignment(host:
     assert host.stage(ANNE, 1, generation=1, member_id=member) == OK
 
 
-def test_nobody_is_a_member_of_an_unknown_group(host: Harness) -> None:
+def test_a_member_of_an_unknown_group_cannot_commit_in_a_transaction(host: Harness) -> None:
     assert host.stage(ANNE, 1, generation=1, member_id="m") == ILLEGAL_GENERATION
     assert host.shard.groups == {}
 
 
-def test_a_member_of_a_consumer_group_is_told_in_words_that_producers_know(host: Harness) -> None:
+def test_producers_get_illegal_generation_instead_of_stale_member_epoch(host: Harness) -> None:
     beat = ConsumerGroupHeartbeat(
         group_id=GROUP,
         member_id="m",
@@ -219,7 +219,7 @@ def test_a_member_of_a_consumer_group_is_told_in_words_that_producers_know(host:
     assert host.stage(ANNE, 3) == OK
 
 
-def test_a_note_that_is_too_long_is_refused_alone(host: Harness) -> None:
+def test_only_the_offset_with_too_long_metadata_is_rejected(host: Harness) -> None:
     offsets = tuple(
         OffsetToCommit(topic="orders", partition=index, offset=1, metadata="x" * size)
         for index, size in enumerate((4096, 4097))
@@ -247,7 +247,7 @@ def test_neither_a_group_nor_its_offsets_expire_while_a_transaction_is_open(host
 
 
 @pytest.mark.parametrize("is_empty", [True, False])
-def test_a_deleted_group_takes_what_is_staged_along(host: Harness, is_empty: bool) -> None:
+def test_deleting_a_group_deletes_its_pending_offsets(host: Harness, is_empty: bool) -> None:
     if not is_empty:
         host.commit(1)
     host.stage(ANNE, 2)
@@ -261,7 +261,7 @@ def test_a_deleted_group_takes_what_is_staged_along(host: Harness, is_empty: boo
     assert host.shard.groups == {}
 
 
-def test_a_deleted_offset_does_not_come_back_with_the_marker(host: Harness) -> None:
+def test_a_commit_marker_does_not_restore_a_deleted_offset(host: Harness) -> None:
     host.stage(ANNE, 2)
     host.stage(ANNE, 2, topic="other")
     reply = host.ask(OffsetDelete(group_id=GROUP, topics=(("orders", (0,)),)))
@@ -274,7 +274,7 @@ def test_a_deleted_offset_does_not_come_back_with_the_marker(host: Harness) -> N
 OLD, NEW = UUID(int=7), UUID(int=8)
 
 
-def test_what_is_staged_for_a_deleted_topic_goes_with_it(host: Harness) -> None:
+def test_pending_offsets_of_a_deleted_topic_are_deleted(host: Harness) -> None:
     host.stage(ANNE, 2, topic_id=OLD)
     host.stage(BERT, 2, "two", topic_id=NEW)
     assert host.ask(ForgetTopics((("orders", OLD),))) == 1
@@ -283,7 +283,7 @@ def test_what_is_staged_for_a_deleted_topic_goes_with_it(host: Harness) -> None:
     assert (host.committed(), host.committed("two")) == (None, 2)
 
 
-def test_what_is_staged_for_the_successor_of_a_deleted_topic_is_not_lost(host: Harness) -> None:
+def test_pending_offsets_of_the_successor_of_a_deleted_topic_are_kept(host: Harness) -> None:
     host.stage(BERT, 1, topic_id=OLD)
     host.end(BERT)
     host.stage(ANNE, 2, topic_id=NEW)
@@ -292,7 +292,7 @@ def test_what_is_staged_for_the_successor_of_a_deleted_topic_is_not_lost(host: H
     assert host.committed() == 2
 
 
-def test_a_group_whose_record_goes_is_kept_while_something_is_staged(host: Harness) -> None:
+def test_a_group_without_a_record_is_kept_while_it_has_pending_offsets(host: Harness) -> None:
     (member,) = host.stable(1)
     host.leave(member)
     host.stage(ANNE, 2)
@@ -308,7 +308,7 @@ def test_a_group_whose_record_goes_is_kept_while_something_is_staged(host: Harne
     assert host.committed() == 2
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_state_is_left_after_all_transactions_end() -> None:
     pending = PendingOffsets()
     value = OffsetCommitValue(offset=1, metadata="", commit_timestamp=0)
     keys = [OffsetCommitKey(GROUP, "orders", index) for index in range(3)]

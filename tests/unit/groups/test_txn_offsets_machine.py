@@ -1,7 +1,7 @@
-"""Plain commits, transactions, deletions, expiry, compaction and restarts in any order, against a model of what counts.
+"""Commits, transactions, deletions, expiry, compaction and restarts in any order, against a model of the offsets.
 
-The model is Kafka's rule in its plainest form: every record has its offset in the log, and of those that count the
-newest one is the committed offset (35). The harness compares the live shard with a replay in every step (32).
+The model is Kafka's rule in its simplest form: every record has an offset in the log, and the newest effective
+record is the committed offset (35). The harness compares the live shard with a replay after every step (32).
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ GROUPS = st.sampled_from(("g", "h"))
 TOPICS = st.sampled_from(("orders", "bills"))
 PRODUCERS = st.integers(1, 3)
 RETENTION_MS = 120_000
-Place = tuple[str, str]
+GroupTopic = tuple[str, str]
 """Group and topic; there is one partition."""
 
 
@@ -32,8 +32,8 @@ class OffsetMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.host = Harness(offsets_retention_ms=RETENTION_MS, offsets_retention_check_interval_ms=50_000)
-        self.counting: dict[Place, Known] = {}
-        self.staged: dict[tuple[int, Place], Known] = {}
+        self.committed: dict[GroupTopic, Known] = {}
+        self.staged: dict[tuple[int, GroupTopic], Known] = {}
         self.position = 0
 
     def next(self) -> Known:
@@ -44,7 +44,7 @@ class OffsetMachine(RuleBasedStateMachine):
     def commit(self, group_id: str) -> None:
         known = self.next()
         assert self.host.commit(known.offset, group_id) == 0
-        self.counting[group_id, "orders"] = known
+        self.committed[group_id, "orders"] = known
 
     @rule(producer_id=PRODUCERS, group_id=GROUPS, topic=TOPICS)
     def stage(self, producer_id: int, group_id: str, topic: str) -> None:
@@ -56,36 +56,36 @@ class OffsetMachine(RuleBasedStateMachine):
     def end(self, producer_id: int, is_commit: bool, times: int) -> None:
         for _ in range(times):
             self.host.end(producer_id, is_commit=is_commit)
-        for owner, place in list(self.staged):
+        for owner, key in list(self.staged):
             if owner == producer_id:
-                known = self.staged.pop((owner, place))
-                if is_commit and known.position > self.counting.get(place, Known(-1, -1, -1)).position:
-                    self.counting[place] = known
+                known = self.staged.pop((owner, key))
+                if is_commit and known.position > self.committed.get(key, Known(-1, -1, -1)).position:
+                    self.committed[key] = known
 
     @rule(group_id=GROUPS)
     def delete_group(self, group_id: str) -> None:
         if self.host.ask(DeleteGroups((group_id,))) == (0,):
-            self.forget(lambda place: place[0] == group_id)
+            self.forget(lambda key: key[0] == group_id)
 
     @rule(group_id=GROUPS, topic=TOPICS)
     def delete_offset(self, group_id: str, topic: str) -> None:
         if self.host.ask(OffsetDelete(group_id=group_id, topics=((topic, (0,)),))).error == 0:
-            self.forget(lambda place: place == (group_id, topic))
+            self.forget(lambda key: key == (group_id, topic))
 
-    def forget(self, is_gone: Callable[[Place], bool]) -> None:
-        self.counting = {place: known for place, known in self.counting.items() if not is_gone(place)}
-        self.staged = {key: known for key, known in self.staged.items() if not is_gone(key[1])}
+    def forget(self, is_deleted: Callable[[GroupTopic], bool]) -> None:
+        self.committed = {key: known for key, known in self.committed.items() if not is_deleted(key)}
+        self.staged = {key: known for key, known in self.staged.items() if not is_deleted(key[1])}
 
     @rule(delay_s=st.sampled_from((1, 20, 200)))
     def wait(self, delay_s: int) -> None:
         self.host.advance(delay_s * 1000)
-        held = {place for _, place in self.staged}
+        held = {key for _, key in self.staged}
         present = self.found()
-        for place, known in list(self.counting.items()):
-            if place not in present:
-                assert place not in held
+        for key, known in list(self.committed.items()):
+            if key not in present:
+                assert key not in held
                 assert self.host.now - known.time_ms >= RETENTION_MS
-                del self.counting[place]
+                del self.committed[key]
 
     @rule(is_compacted=st.booleans())
     def restart(self, is_compacted: bool) -> None:
@@ -94,7 +94,7 @@ class OffsetMachine(RuleBasedStateMachine):
         self.host.restart()
 
     def compact(self) -> None:
-        """As the cleaner does below the first open transaction: drop what was aborted and what has a newer record."""
+        """Compact like the cleaner, below the first open transaction: drop aborted and superseded records."""
         log = self.host.log
         outcomes: dict[int, bool] = {}
         counts = [True] * len(log)
@@ -117,7 +117,7 @@ class OffsetMachine(RuleBasedStateMachine):
             if index >= stable or isinstance(entry, Marker) or (counts[index] and newest[entry.key] == index)
         ]
 
-    def found(self) -> dict[Place, int]:
+    def found(self) -> dict[GroupTopic, int]:
         return {
             (group_id, name): value.offset
             for group_id in ("g", "h")
@@ -126,11 +126,11 @@ class OffsetMachine(RuleBasedStateMachine):
         }
 
     @invariant()
-    def the_newest_record_that_counts_is_the_offset(self) -> None:
-        assert self.found() == {place: known.offset for place, known in self.counting.items()}
+    def the_newest_effective_record_is_the_offset(self) -> None:
+        assert self.found() == {key: known.offset for key, known in self.committed.items()}
 
     @invariant()
-    def what_is_staged_is_unstable_and_keeps_its_group(self) -> None:
+    def staged_offsets_are_unstable_and_keep_their_group(self) -> None:
         for group_id in ("g", "h"):
             held = {(topic, 0) for _, (owner, topic) in self.staged if owner == group_id}
             assert self.host.unstable(group_id) == held

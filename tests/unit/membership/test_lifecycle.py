@@ -1,4 +1,4 @@
-"""A broker's life against a controller that answers as told."""
+"""The lifecycle of a broker against a scripted controller."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,11 +39,11 @@ class Controller:
         self.controllers: list[Any] = []
         self.refusals: list[ErrorCode] = []
         self.silent = False
-        self.lets_go_after = 2
+        self.allows_stop_after = 2
 
     async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
         if self.silent:
-            raise PeerUnavailable("nobody answers")
+            raise PeerUnavailable("no answer")
         error = self.refusals.pop(0) if self.refusals else ErrorCode.none
         if api_key == ApiKey.CONTROLLER_REGISTRATION:
             self.controllers.append(request)
@@ -56,11 +56,11 @@ class Controller:
         return SimpleNamespace(
             error_code=error,
             is_fenced=request.want_fence or request.current_metadata_offset < request.broker_epoch,
-            should_shut_down=leaving >= self.lets_go_after,
+            should_shut_down=leaving >= self.allows_stop_after,
         )
 
 
-class LivingBroker:
+class BrokerUnderTest:
     def __init__(self, identity: Identity = IDENTITY) -> None:
         self.controller = Controller()
         self.clock = SteppedClock()
@@ -83,19 +83,19 @@ class LivingBroker:
         await self.broker.serve()
 
 
-def serves(world: LivingBroker) -> bool:
+def serves(world: BrokerUnderTest) -> bool:
     return world.broker.is_serving
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[LivingBroker]:
-    made = LivingBroker()
+async def world() -> AsyncIterator[BrokerUnderTest]:
+    made = BrokerUnderTest()
     yield made
     made.broker.stop()
     await settle()
 
 
-async def test_a_broker_is_registered_then_fenced_until_it_is_ready(world: LivingBroker) -> None:
+async def test_a_broker_is_registered_then_fenced_until_it_is_ready(world: BrokerUnderTest) -> None:
     await world.broker.register()
     (request,) = world.controller.registrations
     assert (request.broker_id, request.previous_broker_epoch, request.rack) == (1, 3, "r")
@@ -108,20 +108,20 @@ async def test_a_broker_is_registered_then_fenced_until_it_is_ready(world: Livin
     assert world.broker.broker_epoch == 10
 
 
-async def test_starting_takes_no_time_where_nobody_has_to_be_waited_for(world: LivingBroker) -> None:
+async def test_a_start_without_waiting_takes_no_time(world: BrokerUnderTest) -> None:
     before = world.clock.monotonic()
     await world.started()
     assert world.clock.monotonic() == before
 
 
-async def test_heartbeats_come_at_their_interval(world: LivingBroker) -> None:
+async def test_heartbeats_are_sent_at_their_interval(world: BrokerUnderTest) -> None:
     await world.started()
     count = len(world.controller.heartbeats)
     await world.clock.advance(20.0)
     assert len(world.controller.heartbeats) - count == 10
 
 
-async def test_a_broker_that_is_behind_asks_again_soon_and_when_its_image_has_caught_up(world: LivingBroker) -> None:
+async def test_a_broker_that_is_behind_retries_soon_and_when_its_image_has_caught_up(world: BrokerUnderTest) -> None:
     world.offset = 5
     await world.broker.register()
     serving = asyncio.ensure_future(world.broker.serve())
@@ -135,7 +135,7 @@ async def test_a_broker_that_is_behind_asks_again_soon_and_when_its_image_has_ca
     assert serving.done()
 
 
-async def test_a_broker_that_is_not_known_any_more_registers_again(world: LivingBroker) -> None:
+async def test_a_broker_unknown_to_the_controller_registers_again(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.refusals.append(ErrorCode.stale_broker_epoch)
     await world.clock.advance(3.0)
@@ -144,7 +144,7 @@ async def test_a_broker_that_is_not_known_any_more_registers_again(world: Living
     assert serves(world)
 
 
-async def test_a_namesake_is_waited_for(world: LivingBroker) -> None:
+async def test_registration_waits_while_another_process_has_the_same_id(world: BrokerUnderTest) -> None:
     world.controller.refusals.extend([ErrorCode.duplicate_broker_registration] * 3)
     registering = asyncio.ensure_future(world.broker.register())
     await world.clock.advance(1.0)
@@ -152,13 +152,13 @@ async def test_a_namesake_is_waited_for(world: LivingBroker) -> None:
     assert len(world.controller.registrations) == 4
 
 
-async def test_a_node_of_another_cluster_does_not_start(world: LivingBroker) -> None:
+async def test_a_node_of_another_cluster_does_not_start(world: BrokerUnderTest) -> None:
     world.controller.refusals.append(ErrorCode.inconsistent_cluster_id)
     with pytest.raises(StartupError, match="another cluster"):
         await world.broker.register()
 
 
-async def test_without_a_controller_the_start_ends_with_a_reason(world: LivingBroker) -> None:
+async def test_a_start_without_a_controller_fails_with_a_reason(world: BrokerUnderTest) -> None:
     world.controller.silent = True
     registering = asyncio.ensure_future(world.broker.register())
     await world.clock.advance(61.0)
@@ -167,7 +167,7 @@ async def test_without_a_controller_the_start_ends_with_a_reason(world: LivingBr
     assert world.broker.broker_epoch == NOT_REGISTERED
 
 
-async def test_a_controller_that_is_away_for_a_while_is_asked_again(world: LivingBroker) -> None:
+async def test_requests_are_retried_while_no_controller_answers(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.silent = True
     await world.clock.advance(5.0)
@@ -177,9 +177,9 @@ async def test_a_controller_that_is_away_for_a_while_is_asked_again(world: Livin
     assert len(world.controller.heartbeats) > count
 
 
-async def test_a_broker_hands_over_before_it_stops(world: LivingBroker) -> None:
+async def test_a_broker_hands_over_before_it_stops(world: BrokerUnderTest) -> None:
     await world.started()
-    world.controller.lets_go_after = 4
+    world.controller.allows_stop_after = 4
     leaving = asyncio.ensure_future(world.broker.leave())
     await settle()
     assert not leaving.done()
@@ -188,7 +188,7 @@ async def test_a_broker_hands_over_before_it_stops(world: LivingBroker) -> None:
     assert [each.want_shut_down for each in world.controller.heartbeats[-4:]] == [True] * 4
 
 
-async def test_a_broker_that_nobody_answers_stops_nevertheless(world: LivingBroker) -> None:
+async def test_a_broker_without_a_controller_stops_after_a_timeout(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.silent = True
     leaving = asyncio.ensure_future(world.broker.leave())
@@ -198,7 +198,7 @@ async def test_a_broker_that_nobody_answers_stops_nevertheless(world: LivingBrok
     assert leaving.done()
 
 
-async def test_a_broker_whose_controllers_are_gone_stops_soon(world: LivingBroker) -> None:
+async def test_a_broker_whose_quorum_is_lost_stops_soon(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.silent = world.quorum_gone = True
     leaving = asyncio.ensure_future(world.broker.leave())
@@ -206,9 +206,9 @@ async def test_a_broker_whose_controllers_are_gone_stops_soon(world: LivingBroke
     assert leaving.done()
 
 
-async def test_a_broker_that_a_controller_answers_stays_until_it_is_let_go(world: LivingBroker) -> None:
+async def test_a_broker_with_a_controller_waits_for_permission_to_stop(world: BrokerUnderTest) -> None:
     await world.started()
-    world.controller.lets_go_after = 40
+    world.controller.allows_stop_after = 40
     world.quorum_gone = True
     leaving = asyncio.ensure_future(world.broker.leave())
     await world.clock.advance(1.5)
@@ -218,10 +218,10 @@ async def test_a_broker_that_a_controller_answers_stays_until_it_is_let_go(world
     assert len([each for each in world.controller.heartbeats if each.want_shut_down]) >= 40
 
 
-async def test_an_answer_that_comes_while_the_voters_are_looked_for_counts(world: LivingBroker) -> None:
+async def test_a_response_during_the_check_of_the_quorum_cancels_the_stop(world: BrokerUnderTest) -> None:
     await world.started()
     world.controller.silent = True
-    world.controller.lets_go_after = 10
+    world.controller.allows_stop_after = 10
     looking: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     world.broker._quorum_is_gone = lambda: looking
     leaving = asyncio.ensure_future(world.broker.leave())
@@ -235,7 +235,7 @@ async def test_an_answer_that_comes_while_the_voters_are_looked_for_counts(world
     assert leaving.done()
 
 
-async def test_the_others_say_at_once_that_they_know_who_leaves(world: LivingBroker) -> None:
+async def test_other_brokers_send_a_heartbeat_when_a_broker_begins_its_shutdown(world: BrokerUnderTest) -> None:
     await world.started()
     await settle()
     count = len(world.controller.heartbeats)
@@ -245,7 +245,7 @@ async def test_the_others_say_at_once_that_they_know_who_leaves(world: LivingBro
     assert len(world.controller.heartbeats) == count + 1
 
 
-async def test_a_broker_whose_disk_failed_asks_to_be_fenced(world: LivingBroker) -> None:
+async def test_a_broker_whose_disk_failed_asks_to_be_fenced(world: BrokerUnderTest) -> None:
     await world.started()
     world.broker.directory_failed(UUID(int=500))
     await settle()
@@ -253,8 +253,8 @@ async def test_a_broker_whose_disk_failed_asks_to_be_fenced(world: LivingBroker)
     assert (last.want_fence, last.offline_log_dirs) == (True, (UUID(int=500),))
 
 
-async def test_a_controller_makes_itself_known_once_it_serves() -> None:
-    world = LivingBroker(replace(IDENTITY, is_controller=True))
+async def test_a_controller_registers_itself_when_it_serves() -> None:
+    world = BrokerUnderTest(replace(IDENTITY, is_controller=True))
     await world.started()
     await world.clock.advance(5.0)
     (request,) = world.controller.controllers
@@ -262,7 +262,7 @@ async def test_a_controller_makes_itself_known_once_it_serves() -> None:
     world.broker.stop()
 
 
-async def test_a_disk_that_takes_no_writes_is_told_at_once_and_so_is_its_recovery(world: LivingBroker) -> None:
+async def test_a_read_only_disk_and_its_recovery_are_reported_immediately(world: BrokerUnderTest) -> None:
     await world.started()
     await settle()
     before = len(world.controller.heartbeats)

@@ -14,10 +14,10 @@ BLOCK_SIZE = 100
 
 
 class Controller:
-    """Gives out blocks in order, or an error."""
+    """A controller that allocates blocks in order, or returns an error."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
         self.error = ErrorCode.none
         self.silent = False
 
@@ -25,8 +25,8 @@ class Controller:
         await asyncio.sleep(0)
         if self.silent:
             raise PeerUnavailable("nobody")
-        self.asked.append(request)
-        first = (len(self.asked) - 1) * BLOCK_SIZE
+        self.requests.append(request)
+        first = (len(self.requests) - 1) * BLOCK_SIZE
         return SimpleNamespace(error_code=self.error, producer_id_start=first, producer_id_len=BLOCK_SIZE)
 
 
@@ -34,21 +34,21 @@ def of(controller: Controller) -> ProducerIds:
     return ProducerIds(controller, NodeId(1), lambda: 7)
 
 
-async def test_ids_are_handed_out_once_each_across_blocks_and_callers() -> None:
+async def test_each_id_is_allocated_once_across_blocks_and_callers() -> None:
     controller = Controller()
     ids = of(controller)
     taken = await asyncio.gather(*(ids.take() for _ in range(2 * BLOCK_SIZE + 1)))
     assert sorted(taken) == list(range(2 * BLOCK_SIZE + 1))
-    assert [(request.broker_id, request.broker_epoch) for request in controller.asked] == [(1, 7)] * 3
+    assert [(request.broker_id, request.broker_epoch) for request in controller.requests] == [(1, 7)] * 3
 
 
-async def test_a_node_that_starts_again_begins_a_new_block() -> None:
+async def test_a_restarted_node_begins_a_new_block() -> None:
     controller = Controller()
     assert await of(controller).take() == 0
     assert await of(controller).take() == BLOCK_SIZE
 
 
-async def test_without_a_controller_there_are_no_ids() -> None:
+async def test_no_ids_are_allocated_without_a_controller() -> None:
     controller = Controller()
     controller.silent = True
     with pytest.raises(RequestTimedOut):

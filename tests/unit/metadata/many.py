@@ -1,4 +1,4 @@
-"""Several quorums in memory: simulated disks, one clock that tests turn, and wires that can be cut."""
+"""Several in-memory quorums: simulated disks, a manual clock, and connections that can be cut."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ CLUSTER = "the-cluster"
 
 
 class _Peers:
-    """What one node asks the others: through the codec and their handlers, unless the wire is cut."""
+    """The requests of one node to the others, through the codec and their handlers, unless the connection is cut."""
 
     def __init__(self, world: "Many", node: int) -> None:
         self._world = world
@@ -36,7 +36,7 @@ class _Peers:
         await asyncio.sleep(0)
         world = self._world
         if frozenset((self._node, node)) in world.cut:
-            raise PeerUnavailable("the wire is cut")
+            raise PeerUnavailable("the connection is cut")
         if node not in world.quorums:
             raise PeerGone(f"node {node} is gone")
         version = APIS[api_key].max_version
@@ -44,7 +44,7 @@ class _Peers:
         frame = memoryview(bytearray(request_head(api_key, version, 0, "test", len(body))[4:] + body))
         answer = await world.answer(node, frame)
         if frozenset((self._node, node)) in world.cut:
-            raise PeerUnavailable("the wire is cut")
+            raise PeerUnavailable("the connection is cut")
         return answer
 
     def close(self) -> None: ...
@@ -99,7 +99,7 @@ class Many:
             if found:
                 return found[0]
             await self.pass_time(0.05)
-        raise AssertionError("nobody leads")
+        raise AssertionError("no node became the active controller")
 
     async def answer(self, node: int, frame: memoryview) -> Any:
         header = parse_header(frame)
@@ -133,7 +133,7 @@ def _bytes(part: Any) -> bytes:
 
 
 class _Context:
-    """The little that the handlers of the quorum reach for."""
+    """The part of a context that the handlers of the quorum use."""
 
     def __init__(self, quorum: Quorum, disk: SimDisk, clock: TestClock) -> None:
         self.quorum = quorum

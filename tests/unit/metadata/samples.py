@@ -1,4 +1,4 @@
-"""Records that several tests start from."""
+"""Records used by several tests."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -37,7 +37,7 @@ def partition(number: int, index: int) -> PartitionRecord:
 
 
 def topic(name: str, number: int, *, partitions: int = 1) -> list[MetadataRecord]:
-    """The records that make a topic; the number gives its id."""
+    """Return the records that create a topic; its id is derived from the number."""
     made = [partition(number, index) for index in range(partitions)]
     return [TopicRecord(name=name, topic_id=topic_id(number)), *made]
 

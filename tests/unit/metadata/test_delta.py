@@ -1,4 +1,4 @@
-"""How records change the image, and what a delta says of it."""
+"""The changes of records to the image, and their description in a delta."""
 
 import pytest
 
@@ -41,7 +41,7 @@ def test_the_old_image_does_not_change() -> None:
     assert before.topic_config(ORDERS) == {"retention.ms": "5"}
 
 
-def test_what_did_not_change_is_shared() -> None:
+def test_unchanged_parts_are_shared() -> None:
     _, before = after(EMPTY, [*topic("orders", 1), *topic("sales", 2), broker(1)])
     _, image = after(before, [partition(2, 1)])
     assert image.topics[ORDERS] is before.topics[ORDERS]
@@ -51,7 +51,7 @@ def test_what_did_not_change_is_shared() -> None:
     assert image.topics is before.topics and image.topics_by_id is before.topics_by_id
 
 
-def test_a_topic_deleted_and_made_again_has_another_id_and_nothing_of_the_old_one() -> None:
+def test_a_topic_deleted_and_created_again_has_another_id_and_no_old_state() -> None:
     _, before = after(EMPTY, [*topic("orders", 1, partitions=3), config("retention.ms", "5", topic="orders")])
     delta, image = after(before, [RemoveTopicRecord(topic_id=topic_id(1)), *topic("orders", 2)])
     assert [made.id for made in delta.topics_created] == [topic_id(2)]
@@ -63,7 +63,7 @@ def test_a_topic_deleted_and_made_again_has_another_id_and_nothing_of_the_old_on
     assert delta.configs_changed == {ConfigResource(TOPIC, "orders")}
 
 
-def test_a_topic_that_comes_and_goes_within_one_delta_leaves_no_trace() -> None:
+def test_a_topic_created_and_deleted_within_one_delta_is_not_in_it() -> None:
     delta, image = after(
         EMPTY,
         [*topic("orders", 1), config("retention.ms", "5", topic="orders"), RemoveTopicRecord(topic_id=topic_id(1))],
@@ -80,7 +80,7 @@ def test_added_partitions_change_a_topic() -> None:
     assert len(image.topics[ORDERS].partitions) == 3
 
 
-def test_a_change_that_names_a_leader_opens_a_leader_epoch() -> None:
+def test_a_change_with_a_leader_begins_a_leader_epoch() -> None:
     _, image = after(EMPTY, topic("orders", 1))
     _, image = after(image, [PartitionChangeRecord(partition_id=0, topic_id=topic_id(1), leader=2, isr=(2,))])
     changed = image.topics[ORDERS].partitions[0]
@@ -94,7 +94,7 @@ def test_a_change_that_names_a_leader_opens_a_leader_epoch() -> None:
     assert changed.isr == () and changed.eligible_leader_replicas == (2,)
 
 
-def test_configs_are_set_and_taken_away_one_by_one() -> None:
+def test_configs_are_set_and_removed_one_by_one() -> None:
     cluster = ConfigRecord(resource_type=BROKER, resource_name="", name="log.retention.ms", value="9")
     _, image = after(EMPTY, [config("a", "1", topic="t"), config("b", "2", topic="t"), cluster])
     assert image.config(ConfigResource(TOPIC, "t")) == {"a": "1", "b": "2"}
@@ -105,13 +105,13 @@ def test_configs_are_set_and_taken_away_one_by_one() -> None:
     assert set(image.configs) == {ConfigResource(BROKER, "")}
 
 
-def test_features_of_level_zero_are_gone() -> None:
+def test_features_of_level_zero_are_removed() -> None:
     _, image = after(EMPTY, [FeatureLevelRecord(name="group.version", feature_level=1)])
     delta, image = after(image, [FeatureLevelRecord(name="group.version", feature_level=0)])
     assert image.features == {} and delta.features_changed == {"group.version"}
 
 
-def test_brokers_register_unfence_and_go() -> None:
+def test_brokers_register_unfence_and_unregister() -> None:
     delta, image = after(EMPTY, [broker(1)])
     assert delta.brokers_changed == {NodeId(1)} and not list(image.live_brokers())
     _, image = after(image, [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1)])
@@ -127,7 +127,7 @@ def test_brokers_register_unfence_and_go() -> None:
     assert not image.brokers
 
 
-def test_producer_ids_only_go_up() -> None:
+def test_producer_ids_only_increase() -> None:
     _, image = after(EMPTY, [ProducerIdsRecord(broker_id=1, next_producer_id=1000)])
     assert image.next_producer_id == 1000
     with pytest.raises(Corruption):
@@ -173,7 +173,7 @@ def test_one_delta_over_many_records_is_the_same_as_many_deltas() -> None:
     assert image == at_once
 
 
-def test_a_late_subscriber_is_told_the_whole_image() -> None:
+def test_a_late_subscriber_receives_the_whole_image() -> None:
     _, image = after(EMPTY, [*topic("orders", 1, partitions=2), broker(1), config("a", "1", topic="orders")])
     delta = Delta.whole(image)
     assert delta.topics_created == (image.topics[ORDERS],)

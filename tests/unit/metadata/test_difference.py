@@ -1,4 +1,4 @@
-"""Two images compared say the same as the records between them."""
+"""The difference of two images equals the delta of the records between them."""
 
 from penstock.metadata.difference import difference
 from penstock.metadata.image import EMPTY
@@ -6,7 +6,7 @@ from penstock.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from tests.unit.metadata.samples import after, broker, config, partition, topic, topic_id
 
 
-def test_what_differs_is_named_and_nothing_else() -> None:
+def test_only_the_differences_are_in_the_delta() -> None:
     _, before = after(
         EMPTY, [*topic("kept", 1, partitions=2), *topic("gone", 2), broker(1), config("a", "1", topic="kept")]
     )

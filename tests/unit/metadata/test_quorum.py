@@ -1,4 +1,4 @@
-"""Commits, starts and failures of the quorum of one, on a disk in memory."""
+"""Commits, starts and failures of a single-node quorum on an in-memory disk."""
 
 import asyncio
 import errno
@@ -28,7 +28,7 @@ LOG = f"{FOLDER}/00000000000000000000.log"
 
 
 def facts(image: Image) -> Image:
-    """The image without its place in the log, which moves on with every start."""
+    """Return the image without its offset, which advances with every start."""
     return replace(image, offset=Offset(0), epoch=LeaderEpoch(0))
 
 
@@ -37,7 +37,7 @@ def checkpoints(disk: SimDisk) -> list[str]:
 
 
 def replayed(commits: Sequence[Sequence[MetadataRecord]]) -> Image:
-    """What the commits add up to, from nothing."""
+    """Return the image after the commits."""
     image = EMPTY
     first = [FeatureLevelRecord(name=name, feature_level=level) for name, level in FEATURES.items()]
     for records in [first, *commits]:
@@ -45,8 +45,8 @@ def replayed(commits: Sequence[Sequence[MetadataRecord]]) -> Image:
     return facts(image)
 
 
-def story() -> list[list[MetadataRecord]]:
-    """Commits that touch every kind of thing, each of several records that belong together."""
+def commits_of_every_kind() -> list[list[MetadataRecord]]:
+    """Return commits that change every kind of resource, each with several related records."""
     return [
         [broker(1)],
         [*topic("orders", 1, partitions=2), config("retention.ms", "5", topic="orders")],
@@ -58,7 +58,7 @@ def story() -> list[list[MetadataRecord]]:
     ]
 
 
-async def test_a_new_cluster_has_its_first_features_and_leads_itself() -> None:
+async def test_a_new_single_node_cluster_has_its_features_and_a_leader() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
     assert quorum.image.features == FEATURES
@@ -74,12 +74,12 @@ async def test_a_new_cluster_has_its_first_features_and_leads_itself() -> None:
     await quorum.close()
 
 
-async def test_a_commit_returns_after_the_subscribers_were_told() -> None:
+async def test_a_commit_returns_after_the_subscribers_were_called() -> None:
     quorum = await open_quorum(SimDisk())
-    told: list[Delta] = []
-    quorum.subscribe(lambda delta, image: told.append(delta))
+    received: list[Delta] = []
+    quorum.subscribe(lambda delta, image: received.append(delta))
     await quorum.commit(topic("orders", 1))
-    assert [made.name for made in told[-1].topics_created] == ["orders"]
+    assert [made.name for made in received[-1].topics_created] == ["orders"]
     assert TopicName("orders") in quorum.image.topics
     assert quorum.high_watermark == quorum.image.offset + 1
     await quorum.close()
@@ -100,12 +100,12 @@ async def test_nothing_is_committed_before_it_is_durable() -> None:
     await quorum.close()
 
 
-async def test_what_is_committed_while_a_node_stops_is_told_to_nobody_there() -> None:
+async def test_commits_during_a_shutdown_notify_no_subscribers() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
-    told: list[Image] = []
-    quorum.subscribe(lambda delta, image: told.append(image))
-    told.clear()
+    received: list[Image] = []
+    quorum.subscribe(lambda delta, image: received.append(image))
+    received.clear()
     disk.syncs_at_once = False
     commit = asyncio.ensure_future(quorum.commit(topic("orders", 1)))
     await settle()
@@ -114,7 +114,7 @@ async def test_what_is_committed_while_a_node_stops_is_told_to_nobody_there() ->
     assert disk.finish_sync()
     disk.syncs_at_once = True
     await asyncio.gather(commit, closing)
-    assert told == [] and TopicName("orders") in quorum.image.topics
+    assert received == [] and TopicName("orders") in quorum.image.topics
 
 
 async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:
@@ -131,13 +131,13 @@ async def test_commits_made_together_share_syncs_and_keep_their_order() -> None:
     await quorum.close()
 
 
-async def test_each_start_leads_a_new_epoch_and_finds_everything() -> None:
+async def test_each_start_leads_a_new_epoch_and_restores_all_metadata() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
-    for records in story():
+    for records in commits_of_every_kind():
         await quorum.commit(records)
     image = quorum.image
-    assert facts(image) == replayed(story())
+    assert facts(image) == replayed(commits_of_every_kind())
     await quorum.close()
     quorum = await open_quorum(disk)
     assert facts(quorum.image) == facts(image)
@@ -145,7 +145,7 @@ async def test_each_start_leads_a_new_epoch_and_finds_everything() -> None:
     await quorum.close()
 
 
-async def test_a_topic_made_again_has_another_id_after_a_restart_too() -> None:
+async def test_a_topic_created_again_has_another_id_after_a_restart_too() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
     await quorum.commit([*topic("orders", 1, partitions=3), config("retention.ms", "5", topic="orders")])
@@ -170,7 +170,7 @@ async def test_records_that_do_not_fit_are_refused_before_they_are_written() -> 
     await quorum.close()
 
 
-async def test_a_failed_write_refuses_one_commit_and_the_next_one_works() -> None:
+async def test_a_failed_write_fails_one_commit_and_the_next_one_succeeds() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
     disk.failing["write"] = errno.ENOSPC
@@ -183,7 +183,7 @@ async def test_a_failed_write_refuses_one_commit_and_the_next_one_works() -> Non
     await quorum.close()
 
 
-async def test_a_failed_sync_refuses_what_waits_and_what_follows() -> None:
+async def test_a_failed_sync_fails_pending_and_later_commits() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
     disk.syncs_at_once = False
@@ -200,7 +200,7 @@ async def test_a_failed_sync_refuses_what_waits_and_what_follows() -> None:
     assert not quorum.image.topics
 
 
-async def test_a_sync_that_fails_during_the_start_refuses_it() -> None:
+async def test_a_failed_sync_during_the_start_fails_the_start() -> None:
     disk = SimDisk()
     disk.make_folder("/data")
     disk.sync_folder("/")
@@ -212,7 +212,7 @@ async def test_a_sync_that_fails_during_the_start_refuses_it() -> None:
         await opening
 
 
-async def test_a_caller_that_gives_up_does_not_stop_its_commit() -> None:
+async def test_a_cancelled_caller_does_not_cancel_its_commit() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
     disk.syncs_at_once = False
@@ -226,11 +226,11 @@ async def test_a_caller_that_gives_up_does_not_stop_its_commit() -> None:
     await quorum.close()
 
 
-async def test_a_checkpoint_and_the_tail_are_the_same_as_a_replay_from_zero() -> None:
-    for after_records in range(1, len(story())):
+async def test_a_checkpoint_and_the_log_after_it_equal_a_full_replay() -> None:
+    for after_records in range(1, len(commits_of_every_kind())):
         disk, clock = SimDisk(), TestClock()
         quorum = await open_quorum(disk, clock, metadata_log_max_snapshot_interval_ms="1000")
-        for number, records in enumerate(story()):
+        for number, records in enumerate(commits_of_every_kind()):
             await quorum.commit(records)
             if number == after_records:
                 clock.advance(1.0)
@@ -238,11 +238,11 @@ async def test_a_checkpoint_and_the_tail_are_the_same_as_a_replay_from_zero() ->
         await quorum.close()
         assert len(checkpoints(disk)) == 1
         quorum = await open_quorum(disk)
-        assert facts(quorum.image) == replayed(story())
+        assert facts(quorum.image) == replayed(commits_of_every_kind())
         await quorum.close()
 
 
-async def test_checkpoints_come_by_bytes_and_old_log_goes() -> None:
+async def test_checkpoints_are_written_by_size_and_old_log_is_deleted() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
     for number in range(1, 200):
@@ -257,7 +257,7 @@ async def test_checkpoints_come_by_bytes_and_old_log_goes() -> None:
     await quorum.close()
 
 
-async def test_a_rotten_checkpoint_costs_a_longer_replay_and_nothing_else() -> None:
+async def test_a_corrupt_checkpoint_only_causes_a_longer_replay() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
     for number in range(1, 200):
@@ -273,7 +273,7 @@ async def test_a_rotten_checkpoint_costs_a_longer_replay_and_nothing_else() -> N
     await quorum.close()
 
 
-async def test_without_any_whole_checkpoint_a_shortened_log_is_refused() -> None:
+async def test_a_start_without_an_intact_checkpoint_and_the_full_log_fails() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
     for number in range(1, 200):
@@ -287,7 +287,7 @@ async def test_without_any_whole_checkpoint_a_shortened_log_is_refused() -> None
         await open_quorum(disk)
 
 
-async def test_a_checkpoint_that_cannot_be_written_is_left_out() -> None:
+async def test_a_checkpoint_that_cannot_be_written_is_skipped() -> None:
     disk, clock = SimDisk(), TestClock()
     quorum = await open_quorum(disk, clock, metadata_log_max_snapshot_interval_ms="1000")
     await quorum.commit(topic("orders", 1))
@@ -314,10 +314,10 @@ async def test_a_sole_voter_without_its_state_takes_the_epoch_from_the_log(conte
     await quorum.close()
 
 
-async def test_rot_in_the_log_refuses_the_start() -> None:
+async def test_a_corrupt_log_fails_the_start() -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk)
-    for records in story():
+    for records in commits_of_every_kind():
         await quorum.commit(records)
     await quorum.close()
     disk.flip(LOG, 300)
@@ -327,7 +327,7 @@ async def test_rot_in_the_log_refuses_the_start() -> None:
 
 @pytest.mark.parametrize("power_lost", [False, True])
 @pytest.mark.parametrize("slot", [0, -1])
-async def test_a_missing_segment_refuses_the_start_and_says_what_to_do(slot: int, power_lost: bool) -> None:
+async def test_a_missing_segment_fails_the_start_with_advice(slot: int, power_lost: bool) -> None:
     disk = SimDisk()
     quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="5000")
     for number in range(1, 200):
@@ -341,16 +341,16 @@ async def test_a_missing_segment_refuses_the_start_and_says_what_to_do(slot: int
         await quorum.close()
     disk.lose(segment)
     for _ in range(2):
-        with pytest.raises(StartupError, match=r"segment.*Put the missing files back, or, if other voters"):
+        with pytest.raises(StartupError, match=r"segment.*Restore the missing files, or, if other voters"):
             await open_quorum(disk)
 
 
-async def _run_story(disk: SimDisk) -> int:
-    """Tell the story until the node stops; return how many commits were acknowledged."""
+async def _run_commits(disk: SimDisk) -> int:
+    """Run the commits until the node stops; return how many were acknowledged."""
     acknowledged = 0
     try:
         quorum = await open_quorum(disk, metadata_log_max_record_bytes_between_snapshots="300")
-        for records in story():
+        for records in commits_of_every_kind():
             await quorum.commit(records)
             acknowledged += 1
             await settle()
@@ -360,17 +360,17 @@ async def _run_story(disk: SimDisk) -> int:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_stop_at_any_disk_call_keeps_what_was_acknowledged_and_halves_nothing(seed: int) -> None:
-    # A checkpoint is written by callbacks of the event loop, which reports the stop of the node as theirs.
+async def test_a_crash_at_any_disk_call_keeps_acknowledged_commits_and_splits_none(seed: int) -> None:
+    # Callbacks of the event loop write checkpoints, so the loop reports the simulated stop as their error.
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
     whole = SimDisk(seed)
-    assert await _run_story(whole) == len(story())
+    assert await _run_commits(whole) == len(commits_of_every_kind())
     assert len(checkpoints(whole)) == 2
-    possible = [replayed(story()[:count]) for count in range(len(story()) + 1)]
+    possible = [replayed(commits_of_every_kind()[:count]) for count in range(len(commits_of_every_kind()) + 1)]
     for stop_at in range(1, whole.calls + 1):
         disk = SimDisk(f"{seed}-{stop_at}")
         disk.fail_at[stop_at] = None
-        acknowledged = await _run_story(disk)
+        acknowledged = await _run_commits(disk)
         disk.crash()
         quorum = await open_quorum(disk)
         assert facts(quorum.image) in possible[acknowledged : acknowledged + 2], f"stopped at call {stop_at}"

@@ -1,4 +1,4 @@
-"""Quorums of three on disks in memory: what is committed stays, what is not is forgotten."""
+"""Quorums of three on in-memory disks: committed records survive, others may be lost."""
 
 import asyncio
 import errno
@@ -35,7 +35,7 @@ async def set_value(world: Many, quorum: Quorum, text: str) -> None:
     await commit
 
 
-async def test_three_new_voters_elect_one_and_share_the_first_features() -> None:
+async def test_three_new_voters_elect_a_leader_and_share_the_first_features() -> None:
     world, active = await started()
     await world.pass_time(0.2)
     assert [quorum.image.features for quorum in world.quorums.values()] == [FEATURES] * 3
@@ -56,7 +56,7 @@ async def test_followers_see_an_image_for_every_commit_in_order() -> None:
     assert [names for names in seen if names] == [[f"t{number}"] for number in range(1, 6)]
 
 
-async def test_nothing_is_shown_before_a_majority_has_it() -> None:
+async def test_nothing_is_published_before_a_majority_has_it() -> None:
     world, active = await started()
     world.isolate(active.node_id)
     commit = asyncio.ensure_future(active.commit([config("retention.ms", "1", topic="any")]))
@@ -65,11 +65,11 @@ async def test_nothing_is_shown_before_a_majority_has_it() -> None:
     commit.cancel()
 
 
-async def test_a_leader_that_is_cut_off_fails_what_waits_and_forgets_it_when_it_is_back() -> None:
+async def test_a_partitioned_leader_fails_pending_commits_and_drops_them_when_it_returns() -> None:
     world, old = await started()
     await set_value(world, old, "committed")
-    told: list[bool] = []
-    old.on_leadership(lambda is_active, epoch: told.append(is_active))
+    received: list[bool] = []
+    old.on_leadership(lambda is_active, epoch: received.append(is_active))
     world.isolate(old.node_id)
     lonely = asyncio.ensure_future(old.commit([config("retention.ms", "lonely", topic="any")]))
     await settle()
@@ -77,7 +77,7 @@ async def test_a_leader_that_is_cut_off_fails_what_waits_and_forgets_it_when_it_
     await world.pass_time(4)
     with pytest.raises(NotController):
         await lonely
-    assert told == [True, False]
+    assert received == [True, False]
     with pytest.raises(NotController):
         await old.commit([config("retention.ms", "no", topic="any")])
     await set_value(world, new, "later")
@@ -87,7 +87,7 @@ async def test_a_leader_that_is_cut_off_fails_what_waits_and_forgets_it_when_it_
     assert old.log.end_offset == new.log.end_offset
 
 
-async def test_a_leader_that_crashes_is_replaced_and_all_that_was_committed_is_there() -> None:
+async def test_a_crashed_leader_is_replaced_and_all_commits_survive() -> None:
     world, old = await started()
     for number in range(10):
         await set_value(world, old, str(number))
@@ -100,7 +100,7 @@ async def test_a_leader_that_crashes_is_replaced_and_all_that_was_committed_is_t
     assert value(world.quorums[old.node_id]) == "after"
 
 
-async def test_all_crash_and_nothing_committed_is_lost() -> None:
+async def test_commits_survive_a_crash_of_all_voters() -> None:
     world, active = await started()
     for number in range(5):
         await set_value(world, active, str(number))
@@ -128,7 +128,7 @@ async def test_no_image_after_a_restart_of_all_is_older_than_those_before_it(com
     assert len(shown) >= 3 and set(shown) == {str(commits - 1)}
 
 
-async def test_a_follower_that_missed_too_much_loads_the_leaders_snapshot() -> None:
+async def test_a_follower_that_is_too_far_behind_loads_the_leaders_snapshot() -> None:
     world, active = await started(
         metadata_log_max_record_bytes_between_snapshots="300", controller_quorum_fetch_snapshot_max_bytes="50"
     )
@@ -148,10 +148,10 @@ async def test_a_follower_that_missed_too_much_loads_the_leaders_snapshot() -> N
     world.crash(behind)
     await world.start(behind)
     await world.pass_time(1)
-    assert value(world.quorums[behind]) == "last", "what was loaded survives a crash"
+    assert value(world.quorums[behind]) == "last", "a loaded snapshot must survive a crash"
 
 
-async def test_a_voter_whose_log_ends_with_its_checkpoint_has_an_image_before_anything_new_is_written() -> None:
+async def test_a_voter_whose_log_ends_with_its_checkpoint_publishes_an_image_without_new_records() -> None:
     world, active = await started(metadata_log_max_record_bytes_between_snapshots="10")
     for number in range(5):
         await set_value(world, active, str(number))
@@ -168,7 +168,7 @@ async def test_a_voter_whose_log_ends_with_its_checkpoint_has_an_image_before_an
     assert value(again) == "4"
 
 
-async def test_a_leader_that_cannot_read_its_snapshot_says_so_and_is_asked_again() -> None:
+async def test_a_leader_that_cannot_read_its_snapshot_reports_it_and_the_fetch_is_retried() -> None:
     world, active = await started(metadata_log_max_record_bytes_between_snapshots="300")
     behind = next(node for node in world.quorums if node != active.node_id)
     world.crash(behind)
@@ -185,7 +185,7 @@ async def test_a_leader_that_cannot_read_its_snapshot_says_so_and_is_asked_again
     assert value(world.quorums[behind]) == "39"
 
 
-async def test_a_voter_whose_log_is_offline_does_not_keep_the_others_waiting() -> None:
+async def test_a_voter_with_an_offline_log_does_not_delay_the_others() -> None:
     world, active = await started()
     active.fail(OSError("the disk is gone"))
     before = world.clock.monotonic()
@@ -193,7 +193,7 @@ async def test_a_voter_whose_log_is_offline_does_not_keep_the_others_waiting() -
     assert new is not active and world.clock.monotonic() - before < 2.5
 
 
-async def test_a_leader_that_closes_is_followed_at_once() -> None:
+async def test_a_leader_that_closes_is_replaced_without_a_timeout() -> None:
     world, active = await started()
     await world.pass_time(0.5)
     closing = asyncio.ensure_future(active.close())
@@ -205,10 +205,10 @@ async def test_a_leader_that_closes_is_followed_at_once() -> None:
     await closing
 
 
-async def test_the_log_names_the_voters_when_it_is_asked_to_and_still_does_after_a_crash_of_all() -> None:
+async def test_voters_written_to_the_log_survive_a_crash_of_all() -> None:
     world, active = await started()
     assert [quorum.book.kraft_version for quorum in world.quorums.values()] == [0, 0, 0]
-    for _ in range(2):  # the second time there is nothing to do
+    for _ in range(2):  # the second call has nothing to do
         named = asyncio.ensure_future(name_voters(active, world.clock, timeout_s=5))
         await world.pass_time(0.2)
         await named

@@ -1,4 +1,4 @@
-"""Checkpoints: what is written is what is read, and nothing less is accepted."""
+"""Checkpoints are read as they were written, and incomplete ones are rejected."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def write(disk: SimDisk, image: Image) -> str:
     return writer.name
 
 
-def test_an_image_survives_its_checkpoint() -> None:
+def test_an_image_is_read_back_from_its_checkpoint() -> None:
     disk = SimDisk()
     image = sample()
     name = write(disk, image)
@@ -73,7 +73,7 @@ def test_an_image_survives_its_checkpoint() -> None:
     assert disk.list("/data") == [name]
 
 
-def test_the_name_says_where_the_checkpoint_ends() -> None:
+def test_the_file_name_contains_the_end_of_the_checkpoint() -> None:
     image = sample()
     assert file_name(image) == "00000000000000000010-0000000001.checkpoint"
     assert parse_name(file_name(image)) == end_of(image)
@@ -94,14 +94,14 @@ def test_a_large_image_is_written_in_slices() -> None:
     assert load(disk, "/data", write(disk, image)).image == image
 
 
-def test_any_flipped_byte_is_noticed() -> None:
+def test_any_flipped_byte_is_detected() -> None:
     disk = SimDisk()
     name = write(disk, sample())
     path = f"/data/{name}"
     offsets_and_epochs = {*range(8), *range(12, 16)}
     for position in range(len(disk.read_file(path))):
         if position in offsets_and_epochs:
-            continue  # outside the checksum of a batch, and not used: the name says both
+            continue  # neither in a batch's checksum nor used: the file name contains both
         disk.flip(path, position)
         try:
             read = load(disk, "/data", name).image
@@ -111,7 +111,7 @@ def test_any_flipped_byte_is_noticed() -> None:
         assert read in (None, sample()), f"byte {position}"
 
 
-def test_any_cut_is_noticed() -> None:
+def test_any_truncation_is_detected() -> None:
     content = b"".join(batches_of(Snapshot(sample(), 42)))
     disk = SimDisk()
     disk.make_folder("/data")
@@ -121,7 +121,7 @@ def test_any_cut_is_noticed() -> None:
             load(disk, "/data", file_name(sample()))
 
 
-def test_bytes_behind_the_footer_are_refused() -> None:
+def test_data_after_the_footer_is_rejected() -> None:
     batches = list(batches_of(Snapshot(sample(), 42)))
     disk = SimDisk()
     disk.make_folder("/data")

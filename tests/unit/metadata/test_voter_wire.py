@@ -1,4 +1,4 @@
-"""The core's messages survive the way over the wire, through the codec and back."""
+"""The core's messages are unchanged after conversion to the wire format and back."""
 
 from typing import Any
 from uuid import UUID
@@ -45,8 +45,8 @@ FETCH = FetchRequest(
 )
 
 
-def heard(message: Message) -> Any:
-    """The request as the peer's handler sees it."""
+def as_received(message: Message) -> Any:
+    """Return the request as the peer's handler sees it."""
     key, entity = voter_wire.write_request(PLACE, NodeId(2), message)
     version = APIS[key].max_version
     return codec.read_request(key, version, codec.write_request(key, version, entity))
@@ -57,18 +57,18 @@ def answered(key: int, entity: Any) -> Any:
     return codec.read_response(key, version, codec.write_response(key, version, entity))
 
 
-def test_requests_are_heard_as_they_were_said() -> None:
-    assert voter_wire.read_vote(heard(VOTE)) == (1, VOTE)
-    assert voter_wire.read_begin(heard(BEGIN)) == (1, BEGIN)
-    assert voter_wire.read_end(heard(END)) == (1, END)
-    assert heard(BEGIN).leader_endpoints[0].host == "here"
-    fetch = heard(FETCH)
+def test_requests_are_read_as_they_were_written() -> None:
+    assert voter_wire.read_vote(as_received(VOTE)) == (1, VOTE)
+    assert voter_wire.read_begin(as_received(BEGIN)) == (1, BEGIN)
+    assert voter_wire.read_end(as_received(END)) == (1, END)
+    assert as_received(BEGIN).leader_endpoints[0].host == "here"
+    fetch = as_received(FETCH)
     partition = voter_wire.only_partition(fetch.topics)
     assert (fetch.cluster_id, fetch.replica_state.replica_id) == ("the-cluster", 1)
     assert (partition.fetch_offset, partition.high_watermark, partition.replica_directory_id) == (10, 9, UUID(int=9))
 
 
-def test_answers_are_heard_as_they_were_said() -> None:
+def test_responses_are_read_as_they_were_written() -> None:
     vote = VoteResponse(epoch=LeaderEpoch(6), leader=NodeId(3), granted=False, pre_vote=True)
     entity = answered(ApiKey.VOTE, voter_wire.write_vote(vote, VOTE, [(3, ("there", 7))]))
     assert entity.topics[0].partitions[0].error_code == ErrorCode.fenced_leader_epoch
@@ -86,7 +86,7 @@ def batch(offset: int) -> bytes:
     return encode_batch([Record(timestamp=1, value=b"x")], base_offset=offset, leader_epoch=5)
 
 
-def test_batches_of_a_leader_must_follow_and_be_whole() -> None:
+def test_batches_of_a_leader_must_be_contiguous_and_intact() -> None:
     read = voter_wire._read_batches
     assert [each.base_offset for each in read(batch(10) + batch(11) + batch(12)[:-4], 10)] == [10, 11]
     with pytest.raises(Corruption):
@@ -97,7 +97,7 @@ def test_batches_of_a_leader_must_follow_and_be_whole() -> None:
         list(read(bytes(broken), 10))
 
 
-def test_a_request_about_another_log_is_refused() -> None:
-    entity = heard(VOTE)
+def test_a_request_for_another_log_is_rejected() -> None:
+    entity = as_received(VOTE)
     with pytest.raises(Corruption):
         voter_wire.only_partition(entity.topics * 2)

@@ -1,4 +1,4 @@
-"""Who votes, and where they are."""
+"""The voters and their addresses."""
 
 from uuid import UUID
 
@@ -21,7 +21,7 @@ def configured(**options: str) -> dict[NodeId, tuple[str, int] | None]:
     return configured_voters(settings, NodeId(1))
 
 
-def test_a_node_that_is_told_of_nobody_is_its_own_quorum() -> None:
+def test_a_node_without_configured_voters_is_its_own_quorum() -> None:
     assert configured() == {1: None}
 
 
@@ -29,7 +29,7 @@ def test_voters_are_listed_with_their_addresses() -> None:
     assert configured(controller_quorum_voters="1@a:1,2@[::1]:2") == {1: ("a", 1), 2: ("::1", 2)}
 
 
-def test_servers_of_unknown_ids_go_by_numbers_of_their_own() -> None:
+def test_bootstrap_servers_with_unknown_ids_get_negative_ids() -> None:
     assert configured(controller_quorum_bootstrap_servers="a:1,b:2") == {-2: ("a", 1), -3: ("b", 2)}
 
 
@@ -44,12 +44,12 @@ def test_servers_of_unknown_ids_go_by_numbers_of_their_own() -> None:
         {"process_roles": "broker", "controller_quorum_voters": "1@a:1"},
     ],
 )
-def test_a_list_that_cannot_be_meant_is_refused(options: dict[str, str]) -> None:
+def test_an_invalid_list_of_voters_is_rejected(options: dict[str, str]) -> None:
     with pytest.raises(StartupError):
         configured(**options)
 
 
-def test_the_log_goes_before_hints_and_hints_before_the_configuration() -> None:
+def test_the_log_takes_precedence_over_hints_and_hints_over_the_configuration() -> None:
     book = VoterRegistry({NodeId(1): ("old", 1), NodeId(2): ("old", 2)})
     assert book.address_of(1) == ("old", 1)
     book.hint(NodeId(1), ("hinted", 1))
@@ -59,7 +59,7 @@ def test_the_log_goes_before_hints_and_hints_before_the_configuration() -> None:
     assert book.address_of(3) is None
 
 
-def test_a_cut_takes_back_what_the_log_said() -> None:
+def test_truncation_reverts_the_voters() -> None:
     book = VoterRegistry({NodeId(1): ("old", 1)})
     book.append(Offset(5), (voter(1), voter(2)))
     book.append(Offset(9), (voter(2),))
@@ -69,7 +69,7 @@ def test_a_cut_takes_back_what_the_log_said() -> None:
     book.start_at(7)
     assert book.present == (voter(1), voter(2)) and book.at(3) == book.present
     book.truncate_to(0)
-    assert book.is_named, "what a snapshot contains is not cut"
+    assert book.is_named, "truncation must not affect a snapshot"
 
 
 def test_a_record_of_voters_is_read_as_it_was_written() -> None:

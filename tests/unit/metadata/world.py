@@ -1,4 +1,4 @@
-"""A clock that tests turn, and a quorum of one on the simulated disk."""
+"""A manual clock, and a single-node quorum on the simulated disk."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class TestTimer:
 
 
 class TestClock:
-    """Time stands still; what is due at once runs with the event loop, the rest when told."""
+    """A clock that stands still; timers without a delay run with the event loop, others with `advance`."""
 
     __test__ = False
 
@@ -57,13 +57,13 @@ class TestClock:
 
 
 async def settle() -> None:
-    """Let everything run that is due."""
+    """Run everything that is due."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
 async def open_quorum(disk: SimDisk, clock: TestClock | None = None, **options: str) -> Quorum:
-    """A quorum of node 1; options are given with underscores for dots."""
+    """Open a quorum of node 1; options have underscores instead of dots."""
     disk.make_folder("/data")
     disk.sync_folder("/")
     settings = BrokerSettings({name.replace("_", "."): value for name, value in options.items()})

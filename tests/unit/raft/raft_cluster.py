@@ -1,7 +1,7 @@
-"""A seeded world of voters in memory: messages are lost, doubled and reordered, nodes crash and come back.
+"""A seeded in-memory cluster of voters: messages are lost, repeated and reordered, nodes crash and restart.
 
-Every node's effects are carried out as `raft/events.py` demands. After each event the world
-checks what must always hold (invariants 24 to 27 and 29); a breach is an AssertionError.
+Every node's effects are carried out as `raft/events.py` requires. After each event the cluster
+checks the invariants 24 to 27 and 29; a violation is an AssertionError.
 """
 
 import heapq
@@ -39,7 +39,7 @@ Entry = tuple[int, object]
 
 @dataclass
 class Node:
-    """What survives a crash, and the core that does not."""
+    """The state that survives a crash, and the core, which does not."""
 
     id: NodeId
     election: ElectionState = field(default_factory=lambda: ElectionState(epoch=LeaderEpoch(0), blank=True))
@@ -64,8 +64,8 @@ class RaftCluster:
         self.nodes = {NodeId(index): Node(NodeId(index)) for index in range(1, voters + observers + 1)}
         self.configured = frozenset(NodeId(index) for index in range(1, voters + 1))
         self.wiped = 0
-        self.taken: dict[NodeId, list[Entry]] = {}
-        """What was durable on the disks that were lost, the last of each node."""
+        self.lost_entries: dict[NodeId, list[Entry]] = {}
+        """The durable entries of the last lost disk of each node."""
         self.voter_changes = 0
         self.committed: list[Entry] = []
         self.leaders: dict[int, NodeId] = {}
@@ -108,7 +108,7 @@ class RaftCluster:
         self.step(node, Started())
 
     def crash(self, node: Node) -> None:
-        """Stop a node; of what it had not synced an arbitrary part survives."""
+        """Stop a node; an arbitrary part of its unsynced entries survives."""
         node.core = None
         node.incarnation += 1
         node.syncing = False
@@ -118,11 +118,11 @@ class RaftCluster:
         del node.entries[kept:]
 
     def wipe(self, node: Node) -> None:
-        """Take a node's disk away, if enough voters that have theirs are left to elect a leader."""
+        """Wipe a node's disk, if enough voters with data are left to elect a leader."""
         leader = self.leader()
         if leader is None or leader.core is None or leader is node:
             return
-        # One with an empty log and one with an empty disk together look like a cluster that is being born.
+        # A voter with an empty log and one with an empty disk together look like a new cluster.
         whole = [each for each in self.nodes.values() if not each.election.blank and each.entries and each is not node]
         if len(whole) < len(self.nodes) - 1:
             return
@@ -130,13 +130,13 @@ class RaftCluster:
         if len(voters - {node.id}) < majority_count(len(voters)):
             return
         self.wiped += 1
-        self.taken[node.id] = node.entries[: node.durable]
+        self.lost_entries[node.id] = node.entries[: node.durable]
         self.crash(node)
         self.nodes[node.id] = fresh = Node(node.id, incarnation=node.incarnation, disk=UUID(int=self.wiped))
         self.start(fresh)
 
     def change_voters(self, node: Node) -> None:
-        """Take a node in if it has no vote, out if it has one."""
+        """Add the node to the voters, or remove it if it is one."""
         leader = self.leader()
         if leader is None or leader.core is None or not leader.core.may_change_voters:
             return
@@ -146,8 +146,8 @@ class RaftCluster:
         self.voter_changes += 1
         self.step(leader, ChangeVoters(voters, voters))
 
-    def tell_lost(self, gone: Node) -> None:
-        """Let everybody learn that a process is gone."""
+    def report_lost(self, gone: Node) -> None:
+        """Report to all nodes that a process has exited."""
         for node in self.nodes.values():
             if node.core is not None:
                 self.step(node, PeerLost(gone.id))
@@ -164,7 +164,7 @@ class RaftCluster:
 
     def _carry_out(self, node: Node, core: Core, effects: Effects) -> None:
         if effects.persist is not None:
-            assert effects.persist.epoch >= node.election.epoch, "the persisted epoch never goes back"
+            assert effects.persist.epoch >= node.election.epoch, "the persisted epoch never decreases"
             node.election = effects.persist
         if effects.truncate_to is not None:
             del node.entries[effects.truncate_to :]
@@ -201,7 +201,7 @@ class RaftCluster:
         message = send.message
         if send.read_from is not None:
             assert isinstance(message, FetchResponse)
-            assert send.read_from >= node.snapshot.end_offset, "what was dropped cannot be read"
+            assert send.read_from >= node.snapshot.end_offset, "deleted records cannot be read"
             message = replace(message, batches=self._read(node, send.read_from))
         if isinstance(message, VoteResponse) and message.granted and not message.pre_vote:
             before = self.votes.setdefault((node.id, message.epoch), send.to)
@@ -264,14 +264,14 @@ class RaftCluster:
         self.later(self.random.expovariate(20), loaded)
 
     def propose(self) -> None:
-        """Every node that believes it leads appends a record."""
+        """Append a record on every node that believes it leads."""
         for node in self.nodes.values():
             if node.core is not None and node.core.is_leader:
                 node.entries.append((node.core.epoch, next(self._values)))
                 self.step(node, Appended(Offset(len(node.entries) - 1)))
 
     def take_snapshot(self, node: Node) -> None:
-        """Drop the log up to the high watermark."""
+        """Delete the log up to the high watermark."""
         if node.core is None:
             return
         end = node.core.high_watermark
@@ -281,12 +281,12 @@ class RaftCluster:
             self.step(node, LogStartMoved(node.snapshot))
 
     def voters_at(self, end: int) -> frozenset[NodeId] | None:
-        """Whom the committed log names as voters below an offset."""
+        """Return the voters that the committed log names below an offset."""
         named = [value for _, value in self.committed[:end] if isinstance(value, frozenset)]
         return named[-1] if named else None
 
     def leader(self) -> Node | None:
-        """The node that leads the latest epoch, if it is up."""
+        """Return the leader of the latest epoch, if it is up."""
         leading = [node for node in self.nodes.values() if node.core is not None and node.core.is_leader]
         return max(leading, key=lambda node: node.election.epoch, default=None)
 
@@ -295,26 +295,26 @@ class RaftCluster:
         if core.is_leader and self.leaders.get(core.epoch) != node.id:
             assert core.epoch not in self.leaders, "one leader per epoch"
             self.leaders[core.epoch] = node.id
-            assert node.entries[: len(self.committed)] == self.committed, "a new leader holds all that was committed"
+            assert node.entries[: len(self.committed)] == self.committed, "a new leader must have all committed records"
         if effects.high_watermark is None:
             return
         mark = effects.high_watermark
         shown = node.entries[:mark]
         shared = min(mark, len(self.committed))
-        assert shown[:shared] == self.committed[:shared], "committed records are the same everywhere"
+        assert shown[:shared] == self.committed[:shared], "committed records must be the same on all nodes"
         if mark > len(self.committed):
-            assert self.leaders.get(core.epoch) == node.id, "the leader learns first that something is committed"
+            assert self.leaders.get(core.epoch) == node.id, "the leader must be the first to commit"
             holding = [
                 voter
                 for voter in core.voters
                 if self.nodes[voter].entries[: self.nodes[voter].durable][:mark] == shown
-                or self.taken.get(voter, [])[:mark] == shown
+                or self.lost_entries.get(voter, [])[:mark] == shown
             ]
-            assert len(holding) >= majority_count(len(core.voters)), "the mark is held durably by a majority"
+            assert len(holding) >= majority_count(len(core.voters)), "a majority must hold the high watermark durably"
             self.committed = shown
 
     def check_logs_match(self) -> None:
-        """The same offset and epoch in two logs means the same records up to there."""
+        """Check that the same offset and epoch in two logs means the same records up to there."""
         nodes = list(self.nodes.values())
         for first in nodes:
             for second in nodes:
@@ -325,9 +325,9 @@ class RaftCluster:
 
 
 def storm(*, seed: int, voters: int, observers: int = 0, rounds: int = 40) -> RaftCluster:
-    """Half a minute of crashes, cuts, losses and snapshots; then peace, in which all must agree.
+    """Run half a minute of crashes, partitions, losses and snapshots; then heal, and check that all agree.
 
-    With observers, disks are lost too, and nodes are taken in and out as voters.
+    With observers, disks are lost too, and nodes are added to and removed from the voters.
     """
     world = RaftCluster(seed=seed, voters=voters, observers=observers, loss=0.05)
     total = voters + observers
@@ -364,8 +364,8 @@ def storm(*, seed: int, voters: int, observers: int = 0, rounds: int = 40) -> Ra
     committed = len(world.committed)
     world.propose()
     world.run(3.0)
-    assert len(world.committed) > committed, "a healed quorum commits"
+    assert len(world.committed) > committed, "a healed quorum must commit"
     for node in world.nodes.values():
-        assert node.entries == world.committed, "after peace every log is the same"
+        assert node.entries == world.committed, "after healing all logs must be equal"
     world.check_logs_match()
     return world

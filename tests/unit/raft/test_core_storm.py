@@ -1,4 +1,4 @@
-"""The core among many voters in a seeded world of faults (invariants 24 to 27, 29)."""
+"""The core among many voters in a seeded cluster with faults (invariants 24 to 27, 29)."""
 
 from dataclasses import replace
 
@@ -16,13 +16,13 @@ from tests.unit.raft.raft_cluster import RaftCluster, storm
 
 @pytest.mark.parametrize("voters", [1, 2, 3, 5])
 @pytest.mark.parametrize("seed", range(12))
-def test_storms_break_no_invariant_and_peace_brings_agreement(seed: int, voters: int) -> None:
+def test_random_faults_violate_no_invariant_and_logs_agree_after_healing(seed: int, voters: int) -> None:
     world = storm(seed=seed, voters=voters)
     assert world.leaders
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_storms_with_lost_disks_observers_and_changes_of_the_voters(seed: int) -> None:
+def test_random_faults_with_lost_disks_observers_and_voter_changes(seed: int) -> None:
     assert storm(seed=seed, voters=3, observers=2).leaders
 
 
@@ -32,19 +32,19 @@ def test_the_rare_states_are_reached() -> None:
     assert sum(world.voter_changes for world in worlds) >= 20
 
 
-def test_a_leader_whose_process_is_gone_is_replaced_within_a_second() -> None:
+def test_a_leader_whose_process_has_exited_is_replaced_within_a_second() -> None:
     for seed in range(20):
         world = RaftCluster(seed=seed, voters=3)
         world.run(5.0)
         leader = world.leader()
         assert leader is not None
         world.crash(leader)
-        world.tell_lost(leader)
+        world.report_lost(leader)
         world.run(0.9)
         assert world.leader() is not None, seed
 
 
-def test_the_same_seed_gives_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     first, second = storm(seed=3, voters=3), storm(seed=3, voters=3)
     assert first.committed == second.committed
     assert first.leaders == second.leaders
@@ -59,7 +59,7 @@ def test_a_quiet_cluster_keeps_its_leader() -> None:
     assert len(world.leaders) == 1
 
 
-def test_a_voter_that_was_cut_off_does_not_depose_the_leader_when_it_is_back() -> None:
+def test_a_voter_that_was_partitioned_off_does_not_depose_the_leader_when_it_returns() -> None:
     world = RaftCluster(seed=1, voters=3)
     world.run(5.0)
     leader = world.leader()
@@ -73,7 +73,7 @@ def test_a_voter_that_was_cut_off_does_not_depose_the_leader_when_it_is_back() -
     assert len(world.leaders) == 1
 
 
-def test_a_leader_without_a_majority_resigns_and_the_others_go_on() -> None:
+def test_a_leader_without_a_majority_resigns_and_the_others_continue() -> None:
     world = RaftCluster(seed=2, voters=3)
     world.run(5.0)
     old = world.leader()
@@ -85,7 +85,7 @@ def test_a_leader_without_a_majority_resigns_and_the_others_go_on() -> None:
     assert new is not None and new is not old
 
 
-def test_a_leader_that_steps_down_is_followed_by_a_voter_with_its_whole_log() -> None:
+def test_a_leader_that_steps_down_is_succeeded_by_a_voter_with_its_whole_log() -> None:
     world = RaftCluster(seed=4, voters=3)
     world.run(5.0)
     old = world.leader()
@@ -99,11 +99,11 @@ def test_a_leader_that_steps_down_is_followed_by_a_voter_with_its_whole_log() ->
         world.run(0.05)
     new = world.leader()
     assert new is not None and new is not old
-    assert world.now - before < 1.0, "nobody waits for a timeout"
+    assert world.now - before < 1.0, "the election must not wait for a timeout"
     assert new.entries[: len(world.committed)] == world.committed
 
 
-def test_a_voter_that_lost_its_place_in_the_log_loads_the_snapshot() -> None:
+def test_a_voter_behind_the_start_of_the_log_loads_the_snapshot() -> None:
     world = RaftCluster(seed=5, voters=3)
     world.run(5.0)
     leader = world.leader()
@@ -129,7 +129,7 @@ def _found(seeds: int = 60, observers: int = 0) -> bool:
     return False
 
 
-def test_the_world_notices_votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_detect_votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     def grants(state: State, source: NodeId, request: VoteRequest) -> bool:
         return request.pre_vote or (state.election.leader is None and state.election.voted in (None, source))
 
@@ -137,23 +137,23 @@ def test_the_world_notices_votes_for_shorter_logs(monkeypatch: pytest.MonkeyPatc
     assert _found()
 
 
-def test_the_world_notices_a_vote_of_a_voter_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = voting._grants
+def test_the_checks_detect_a_vote_of_a_voter_that_lost_its_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    grants_vote = voting._grants
 
     def grants(state: State, source: NodeId, request: VoteRequest) -> bool:
         state.election = replace(state.election, blank=False)
-        return asked(state, source, request)
+        return grants_vote(state, source, request)
 
     monkeypatch.setattr(voting, "_grants", grants)
     assert _found(300, observers=2)
 
 
-def test_the_world_notices_a_mark_that_a_minority_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_detect_a_high_watermark_that_a_minority_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leading, "held_by_majority", max)
     assert _found()
 
 
-def test_the_world_notices_a_mark_that_counts_what_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_detect_a_high_watermark_that_is_not_durable(monkeypatch: pytest.MonkeyPatch) -> None:
     def advance(state: State) -> None:
         if isinstance(state.role, Leader):
             state.log.durable_offset = state.log.end_offset

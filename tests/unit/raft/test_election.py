@@ -1,4 +1,4 @@
-"""Single steps of elections, written out."""
+"""Single steps of elections."""
 
 from random import Random
 
@@ -58,7 +58,7 @@ def vote_request(epoch: int, *, last_epoch: int = 0, end: int = 0, pre_vote: boo
     )
 
 
-def test_a_sole_voter_leads_a_new_epoch_at_once() -> None:
+def test_a_sole_voter_leads_a_new_epoch_after_its_start() -> None:
     alone = core(voters=1, epoch=4, leader=1, voted=1, end=3)
     effects = alone.step(Started(), 0.0)
     assert is_in(alone, Leader)
@@ -77,7 +77,7 @@ def test_a_sole_voter_commits_nothing_before_it_is_durable() -> None:
     assert alone.step(Synced(Offset(2)), 0.0).high_watermark == 2
 
 
-def test_a_voter_asks_before_it_takes_a_new_epoch() -> None:
+def test_a_voter_asks_for_pre_votes_before_it_takes_a_new_epoch() -> None:
     voter = core(epoch=2)
     deadline = voter.step(Started(), 0.0).deadline
     assert is_in(voter, Unattached) and deadline is not None
@@ -112,7 +112,7 @@ def test_a_late_pre_vote_does_not_count_as_a_vote() -> None:
     assert is_in(voter, Candidate)
 
 
-def test_a_vote_is_persisted_with_its_answer_and_given_once() -> None:
+def test_a_vote_is_persisted_with_its_response_and_given_once() -> None:
     voter = core()
     voter.step(Started(), 0.0)
     effects = voter.step(Received(NodeId(2), vote_request(1)), 0.0)
@@ -154,10 +154,10 @@ def test_a_restarted_leader_does_not_lead_its_epoch_again() -> None:
     (send,) = voter.step(Received(NodeId(2), fetch), 0.0).send
     assert isinstance(send.message, FetchResponse)
     assert send.message.error is FetchError.NOT_LEADER
-    assert send.message.leader is None, "nobody is sent back to a leader that has resigned"
+    assert send.message.leader is None, "a resigned leader must not be named"
 
 
-def test_a_follower_that_hears_its_leader_helps_nobody_to_depose_it() -> None:
+def test_a_follower_with_a_live_leader_grants_no_pre_vote() -> None:
     voter = core()
     voter.step(Started(), 0.0)
     effects = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(1))), 0.0)
@@ -171,14 +171,14 @@ def test_a_follower_that_hears_its_leader_helps_nobody_to_depose_it() -> None:
     assert isinstance(send.message, VoteResponse) and not send.message.granted
 
 
-def test_a_stranger_may_be_a_voter_that_is_not_known_here_yet() -> None:
+def test_a_vote_is_granted_to_a_node_that_is_not_a_known_voter() -> None:
     voter = core()
     voter.step(Started(), 0.0)
     effects = voter.step(Received(NodeId(9), vote_request(8)), 0.0)
     assert effects.persist == ElectionState(epoch=LeaderEpoch(8), voted=NodeId(9))
 
 
-def test_the_vote_of_a_stranger_does_not_count() -> None:
+def test_the_vote_of_an_unknown_voter_is_not_counted() -> None:
     voter = core()
     deadline = voter.step(Started(), 0.0).deadline
     assert deadline is not None
@@ -189,7 +189,7 @@ def test_the_vote_of_a_stranger_does_not_count() -> None:
 
 
 def follower(*, voters: int = 3) -> Core:
-    """A voter that has fetched from node 2, the leader of epoch 1."""
+    """Return a voter that has fetched from node 2, the leader of epoch 1."""
     voter = core(voters=voters)
     voter.step(Started(), 0.0)
     (send,) = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(1))), 0.0).send[:1]
@@ -201,23 +201,23 @@ def follower(*, voters: int = 3) -> Core:
     return voter
 
 
-def test_a_follower_stands_soon_when_its_leaders_process_is_gone() -> None:
+def test_a_follower_stands_soon_when_its_leaders_process_has_exited() -> None:
     voter = follower()
     before = voter.step(TimePassed(), 0.0).deadline
     after = voter.step(PeerLost(NodeId(2)), 0.0).deadline
     assert before is not None and before >= 1.0
-    assert after is not None and after <= Timing().gone_pause_max
+    assert after is not None and after <= Timing().lost_peer_pause_max
     voter.step(TimePassed(), after)
     assert is_in(voter, Prospective)
 
 
-def test_the_end_of_another_process_changes_nothing_for_a_follower() -> None:
+def test_the_exit_of_another_process_does_not_affect_a_follower() -> None:
     voter = follower()
     before = voter.step(TimePassed(), 0.0).deadline
     assert voter.step(PeerLost(NodeId(3)), 0.0).deadline == before
 
 
-def test_two_survivors_that_refuse_each_other_try_again_soon_when_the_third_is_gone() -> None:
+def test_two_survivors_that_refuse_each_other_retry_soon_when_the_third_has_exited() -> None:
     voter = follower()
     deadline = voter.step(PeerLost(NodeId(2)), 0.0).deadline
     assert deadline is not None
@@ -225,10 +225,10 @@ def test_two_survivors_that_refuse_each_other_try_again_soon_when_the_third_is_g
     no = VoteResponse(epoch=LeaderEpoch(1), leader=NodeId(2), granted=False, pre_vote=True)
     voter.step(Received(NodeId(3), no), deadline)
     again = voter.step(PeerLost(NodeId(2)), deadline).deadline
-    assert again is not None and again - deadline <= Timing().gone_pause_max
+    assert again is not None and again - deadline <= Timing().lost_peer_pause_max
 
 
-def test_an_observer_asks_a_voter_who_leads_and_never_stands() -> None:
+def test_an_observer_asks_a_voter_for_the_leader_and_never_stands() -> None:
     observer = Core(
         node_id=NodeId(7),
         voters=frozenset({NodeId(1), NodeId(2)}),
@@ -272,13 +272,13 @@ def granted(voter: Core, request: VoteRequest) -> bool:
     return send.message.granted
 
 
-def test_a_blank_voter_helps_only_a_blank_log() -> None:
+def test_a_blank_voter_votes_only_for_an_empty_log() -> None:
     voter = blank()
     voter.step(Started(), 0.0)
     assert not granted(voter, vote_request(5, last_epoch=4, end=9))
     assert not granted(voter, vote_request(5, last_epoch=4, end=9, pre_vote=True))
     assert granted(voter, vote_request(6))
-    assert granted(voter, vote_request(7, last_epoch=6, end=1)), "it was there when the cluster was born"
+    assert granted(voter, vote_request(7, last_epoch=6, end=1)), "it took part in the first election"
 
 
 def test_a_voter_that_is_being_refilled_does_not_stand() -> None:
@@ -289,7 +289,7 @@ def test_a_voter_that_is_being_refilled_does_not_stand() -> None:
     assert is_in(voter, Unattached)
 
 
-def test_a_blank_voter_is_a_full_one_again_once_it_holds_what_its_leader_has_committed() -> None:
+def test_a_blank_voter_is_a_full_one_when_it_has_all_committed_records() -> None:
     voter = blank()
     voter.step(Started(), 0.0)
     (send,) = voter.step(Received(NodeId(2), BeginQuorumEpochRequest(epoch=LeaderEpoch(3))), 0.0).send[:1]

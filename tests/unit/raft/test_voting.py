@@ -1,4 +1,4 @@
-"""Single steps of a node that asks for votes, written out."""
+"""Single steps of a node that asks for votes."""
 
 from penstock.model.ids import LeaderEpoch, NodeId
 from penstock.raft.core import Core
@@ -10,16 +10,16 @@ from tests.unit.raft.test_election import core, vote_request
 
 
 def prospective() -> tuple[Core, Prospective, float]:
-    """Return a voter whose election timeout is over, and the time."""
+    """Return a voter whose election timeout has passed, and the time."""
     node = core(voters=4, timing=Timing(request_timeout=0.1))
     deadline = node.step(Started(), 0.0).deadline
     assert deadline is not None
-    assert asked(node.step(TimePassed(), deadline)) == {2, 3, 4}
+    assert vote_requests(node.step(TimePassed(), deadline)) == {2, 3, 4}
     assert isinstance(node.role, Prospective)
     return node, node.role, deadline
 
 
-def asked(effects: object) -> set[int]:
+def vote_requests(effects: object) -> set[int]:
     return {send.to for send in effects.send if isinstance(send.message, VoteRequest)}  # type: ignore[attr-defined]
 
 
@@ -29,12 +29,12 @@ def test_only_voters_that_have_not_answered_are_asked_again() -> None:
     node.step(Received(NodeId(2), answer), now)
     again = role.retry_at
     assert now < again < role.deadline
-    assert asked(node.step(TimePassed(), again - 0.001)) == set()
-    assert asked(node.step(TimePassed(), again)) == {3, 4}
+    assert vote_requests(node.step(TimePassed(), again - 0.001)) == set()
+    assert vote_requests(node.step(TimePassed(), again)) == {3, 4}
     assert role.retry_at > again
 
 
-def test_a_message_that_a_node_seems_to_have_sent_itself_is_ignored() -> None:
+def test_a_message_from_the_node_itself_is_ignored() -> None:
     node, role, now = prospective()
     effects = node.step(Received(NodeId(1), vote_request(9)), now)
     assert node.role is role

@@ -1,4 +1,4 @@
-"""A shard with a log, a clock, timers and somebody who writes markers, all in memory; checks after every step."""
+"""A shard with an in-memory log, clock, timers and marker writer; invariants are checked after every step."""
 
 from collections.abc import Hashable
 from dataclasses import replace
@@ -40,9 +40,9 @@ class Harness:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.timers: dict[Hashable, int] = {}
         self.jobs: list[Markers] = []
-        """Markers that are to be written."""
+        """Markers to be written."""
         self.decided: list[TransactionRecord] = []
-        """Every Prepare* that was ever written."""
+        """Every Prepare* record ever written."""
         self.next_producer_id = 1_000
         self.has_producer_ids = True
         self.shard = TransactionShard(self.settings)
@@ -67,7 +67,7 @@ class Harness:
     def decide(self, command: Any, ticket: Ticket) -> ShardDecision[TransactionRecord]:
         before = dict(self.shard.transactions), dict(self.shard.volatile)
         decision = self.shard.decide(command, ticket=ticket, now=self.now)
-        assert before == (self.shard.transactions, self.shard.volatile), "deciding changed something"
+        assert before == (self.shard.transactions, self.shard.volatile), "deciding changed the state"
         return decision
 
     def carry_out(self, decision: ShardDecision[TransactionRecord], *, performs: bool = True) -> None:
@@ -98,14 +98,14 @@ class Harness:
         return self.next_producer_id
 
     def write_markers(self) -> list[Markers]:
-        """Finish all that is decided; return what was written."""
+        """Complete all decided transactions; return the markers written."""
         jobs, self.jobs = self.jobs, []
         for markers in jobs:
             assert self.run(MarkersWritten(markers)) is True
         return jobs
 
     def advance(self, delay_ms: int) -> None:
-        """Let time pass; timers fire in order, each at its time."""
+        """Let time pass; timers fire in order, each at its own time."""
         until = self.now + delay_ms
         while due := [(at, key) for key, at in self.timers.items() if at <= until]:
             at, key = min(due, key=lambda each: each[0])
@@ -134,7 +134,7 @@ class Harness:
             assert not self.jobs or all(job.transactional_id != record.transactional_id for job in self.jobs)
 
     def check(self) -> None:
-        """What the log says is what we know; open transactions have a timer, decided ones their markers."""
+        """Check that state equals the log, that open transactions have a timer and decided ones their markers."""
         assert self.replayed().transactions == self.shard.transactions
         for name, value in self.shard.transactions.items():
             volatile = self.shard.volatile.get(name)
@@ -151,7 +151,7 @@ class Harness:
             shard.apply(record)
         return shard
 
-    # -- asking ----------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------
 
     def init(self, *, producer_id: int = -1, epoch: int = -1, timeout_ms: int = TIMEOUT_MS, name: str = ID) -> Any:
         return self.ask(
@@ -196,7 +196,7 @@ class Harness:
         return self.value(name).state
 
     def put(self, value: TransactionValue, name: str = ID) -> None:
-        """Start from a state that it would take long to reach."""
+        """Put the id into a state that would take many requests to reach."""
         record = TransactionRecord(name, value)
         self.log.append(self.shard.encode(record))
         self.restart()

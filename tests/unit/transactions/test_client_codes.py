@@ -1,4 +1,4 @@
-"""What older clients are told."""
+"""Error codes for older clients."""
 
 import pytest
 
@@ -21,12 +21,12 @@ def test_init_producer_id_knows_fenced_from_version_4_on(version: int, code: int
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, OLD_EPOCH), (1, OLD_EPOCH), (2, FENCED), (5, FENCED)])
-def test_the_others_know_it_from_version_2_on(version: int, code: int) -> None:
+def test_other_apis_know_fenced_from_version_2_on(version: int, code: int) -> None:
     assert for_client(FENCED, version=version) == code
     assert for_client(CONCURRENT, version=version) == CONCURRENT
 
 
-def test_versions_say_what_a_write_does() -> None:
+def test_the_version_determines_the_check_of_a_write() -> None:
     assert [of_produce(version) for version in (3, 10, 11, 12, 13)] == [
         Write.VERIFY, Write.VERIFY, Write.VERIFY_ABORTABLE, Write.ADD, Write.ADD,
     ]  # fmt: skip
@@ -49,12 +49,12 @@ def test_versions_say_what_a_write_does() -> None:
         (49, 49, 49, 49),
     ],
 )
-def test_a_refused_write_is_told_what_its_client_knows(error: int, verify: int, abortable: int, add: int) -> None:
-    told = [for_produce(error, write) for write in (Write.VERIFY, Write.VERIFY_ABORTABLE, Write.ADD)]
-    assert told == [verify, abortable, add]
+def test_a_rejected_write_gets_a_code_that_its_client_knows(error: int, verify: int, abortable: int, add: int) -> None:
+    codes = [for_produce(error, write) for write in (Write.VERIFY, Write.VERIFY_ABORTABLE, Write.ADD)]
+    assert codes == [verify, abortable, add]
 
 
-def test_an_offset_commit_is_told_of_the_coordinator() -> None:
+def test_an_offset_commit_gets_coordinator_errors() -> None:
     assert [for_writer(code, Write.VERIFY) for code in (14, 15, 16, CONCURRENT, FENCED, ABORTABLE)] == [
         14, 15, 16, CONCURRENT, OLD_EPOCH, TXN_STATE,
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A transaction's coordinator is asked wherever it is."""
+"""Requests to a transaction's coordinator on this and on other nodes."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ B = TopicPartition(TopicName("b"), PartitionIndex(1))
 
 
 class CoordinatorsOfNode1:
-    """Node 1, and the coordinators that it asks: itself, or the node that leads the only partition of their topic."""
+    """Node 1 and its coordinators: itself, or the node that leads the only partition of the state topic."""
 
     def __init__(self, leader: int) -> None:
         image = led_by(TRANSACTION_STATE, [leader])
@@ -31,7 +31,7 @@ class CoordinatorsOfNode1:
 
     @property
     def requests(self) -> list[tuple[int, Any]]:
-        """The nodes that were asked, each with the transaction."""
+        """Return the nodes that received requests, each with the transaction."""
         return [(node, request.transactions[0]) for node, request in self.peers.asked]
 
     def submit(self, transactional_id: str, command: Any) -> "asyncio.Future[Any]":
@@ -72,14 +72,14 @@ def add() -> AddPartitions:
     return AddPartitions(transactional_id="id", producer_id=5, epoch=1, partitions=frozenset({A, B}), client_version=2)
 
 
-async def test_a_coordinator_on_this_node_is_asked_without_the_network() -> None:
+async def test_a_coordinator_on_this_node_is_called_directly() -> None:
     world = CoordinatorsOfNode1(leader=1)
     assert await world.coordinators.submit(verify()) == "here"
     assert await world.coordinators.add_partitions(add()) == 0
     assert (len(world.submitted), world.requests) == (2, [])
 
 
-async def test_another_node_answers_for_each_partition_in_the_order_of_the_question() -> None:
+async def test_another_node_answers_for_each_partition_in_request_order() -> None:
     world = CoordinatorsOfNode1(leader=2)
     world.codes["b", 1] = 48
     assert await world.coordinators.submit(verify()) == (48, 0)
@@ -87,7 +87,7 @@ async def test_another_node_answers_for_each_partition_in_the_order_of_the_quest
     assert (node, transaction.verify_only, transaction.producer_id) == (2, True, 5)
 
 
-async def test_adding_elsewhere_gives_one_code_for_all() -> None:
+async def test_adding_on_another_node_returns_one_code() -> None:
     world = CoordinatorsOfNode1(leader=2)
     assert await world.coordinators.add_partitions(add()) == 0
     world.codes["b", 1] = 51
@@ -95,7 +95,7 @@ async def test_adding_elsewhere_gives_one_code_for_all() -> None:
     assert not world.requests[0][1].verify_only
 
 
-async def test_a_coordinator_that_cannot_be_reached_is_one_to_come_back_to() -> None:
+async def test_an_unreachable_coordinator_is_a_retriable_error() -> None:
     world = CoordinatorsOfNode1(leader=2)
     world.peers.is_down = True
     with pytest.raises(CoordinatorNotAvailable):

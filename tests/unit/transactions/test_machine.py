@@ -1,4 +1,4 @@
-"""Anything may happen in any order: late and repeated requests, zombies, timeouts, crashes. What must hold, holds."""
+"""Late and repeated requests, zombies, timeouts and crashes in random order, checked against the invariants."""
 
 from random import Random
 from typing import Any
@@ -28,7 +28,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.world = TransactionsModel()
         self.count = 0
         self.writes: list[tuple[Producer, Write, bool]] = []
-        """On their way: the producer, the request, and whether it is the first copy of it."""
+        """In flight: the producer, the request, and whether it is the first copy of it."""
         self.ends: list[tuple[Producer, EndTxn, Token]] = []
 
     @initialize(target=producers, version=st.sampled_from((0, 2, 2)), epoch=st.sampled_from((-1, 0, 32_764, 32_766)))
@@ -36,7 +36,7 @@ class TransactionMachine(RuleBasedStateMachine):
         return self._begin(version, epoch)
 
     def _begin(self, version: int, epoch: int) -> Producer:
-        """Epochs run out, so some worlds begin near the end of them."""
+        """Start some runs near the last epoch, because epochs run out."""
         if epoch >= 0:
             self.world.host.put(
                 TransactionValue(
@@ -54,7 +54,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.count < PRODUCERS_MAX)
     @rule(target=producers, name=IDS, version=st.sampled_from((0, 2)))
     def start_producer(self, name: str, version: int) -> Producer:
-        """Also a second one with the same id: the first is a zombie from then on."""
+        """Start a producer; one with an id in use turns the other into a zombie."""
         return self._producer(name, version)
 
     def _producer(self, name: str, version: int) -> Producer:
@@ -65,7 +65,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(producer=producers, goes_on=st.booleans(), wants=SELDOM)
     def init(self, producer: Producer, goes_on: bool, wants: bool) -> None:
-        """A producer that cannot go on otherwise, or whose process was started again."""
+        """Initialise a producer that must, or whose process was restarted."""
         if producer.ends is not None:
             return
         if wants or not producer.is_ready:
@@ -91,7 +91,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if now:
             self.world.deliver_write(producer, write, is_first=True)
             if write.token == producer.token and producer.unacknowledged and not producer.is_fatal:
-                # It was told to try again.
+                # The producer retries it.
                 self.writes.append((producer, write, True))
         else:
             self.writes.append((producer, write, True))
@@ -123,7 +123,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(producer=producers, wants_commit=st.booleans(), copies=st.integers(1, 3))
     def end(self, producer: Producer, wants_commit: bool, copies: int) -> None:
-        """A producer commits what was acknowledged; one of the old protocol sends nothing twice."""
+        """End a transaction; the producer commits only acknowledged writes, and an old one sends nothing twice."""
         if not producer.is_ready or (producer.version == 0 and not producer.has_written):
             return
         command = EndTxn(
@@ -144,7 +144,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if producer.ends is command and producer.is_fatal:
             producer.ends = None
         elif producer.ends is command:
-            # It was told to try again.
+            # The producer retries it.
             self.ends.append((producer, command, token))
 
     @rule(
@@ -164,7 +164,7 @@ class TransactionMachine(RuleBasedStateMachine):
         copies: int,
         hears_of_it: bool,
     ) -> None:
-        """Most of what can go wrong takes a transaction that went well before."""
+        """Run a whole transaction first, because most failures need an earlier successful one."""
         self.world.finish_markers()
         for partition in partitions:
             self.write(producer, partition, is_sent_twice, True)
@@ -172,7 +172,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if producer.ends is not None and hears_of_it:
             self.deliver_end(len(self.ends) - 1)
 
-    # -- the world -------------------------------------------------------------------------
+    # -- markers, time, crashes ------------------------------------------------------------
 
     @precondition(lambda self: self.world.left)
     @rule(job=WHICH, which=WHICH)
@@ -215,13 +215,13 @@ class TransactionMachine(RuleBasedStateMachine):
         self.world.check()
 
     def teardown(self) -> None:
-        self.world.come_to_rest()
+        self.world.finish_all()
         for token in self.world.committed:
             kinds = self.world.outcomes().get(token)
             assert kinds == {True}, f"{token} was acknowledged as committed and is {kinds}"
         for version in (0, 2):
             self.count += 1
-            self.world.work_on(Producer(self.count, "a", version))
+            self.world.complete_a_transaction(Producer(self.count, "a", version))
 
 
 TransactionMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=50)
@@ -232,8 +232,8 @@ WALKS = 60
 
 
 @pytest.mark.parametrize("seed", range(WALKS))
-def test_long_walks_with_many_transactions(seed: int) -> None:
-    """The same rules by weight: chance alone seldom lets a transaction live long enough to be disturbed."""
+def test_long_runs_with_many_transactions(seed: int) -> None:
+    """Apply the same rules by weight, because unweighted runs seldom have transactions that live long enough."""
     random = Random(seed)
     machine = TransactionMachine()
     producers = [machine._begin(random.choice((0, 2, 2)), random.choice((-1, 0, 32_764, 32_766)))]

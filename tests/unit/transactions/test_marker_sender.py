@@ -1,4 +1,4 @@
-"""A marker goes to whoever leads its partition, together with others for the same node."""
+"""A marker is sent to its partition's leader, together with others for the same node."""
 
 import asyncio
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from tests.unit.client.peers import FakePeers, led_by
 
 
 class SenderOfNode1:
-    """Node 1 of a cluster; topic `t` has partitions led by nodes 1, 2, 2 and nobody."""
+    """Node 1 of a cluster; topic `t` has partitions led by nodes 1, 2, 2 and none."""
 
     def __init__(self) -> None:
         self.image = led_by("t", (1, 2, 2, NO_NODE))
@@ -43,8 +43,8 @@ class SenderOfNode1:
         return SimpleNamespace(markers=[answered] * len(request.markers))
 
     @property
-    def asked(self) -> list[tuple[int, list[int]]]:
-        """The nodes that were asked, each with the partitions that the markers were for."""
+    def requests(self) -> list[tuple[int, list[int]]]:
+        """Return the nodes that received requests, each with the partitions of its markers."""
         return [
             (node, [marker.topics[0].partition_indexes[0] for marker in request.markers])
             for node, request in self.peers.asked
@@ -59,12 +59,12 @@ async def world() -> SenderOfNode1:
     return SenderOfNode1()
 
 
-async def test_a_partition_led_here_is_written_here(world: SenderOfNode1) -> None:
+async def test_a_partition_led_by_this_node_is_written_directly(world: SenderOfNode1) -> None:
     await world.write(0)
-    assert (world.here, world.asked) == ([0], [])
+    assert (world.here, world.requests) == ([0], [])
 
 
-async def test_markers_that_wait_for_one_node_go_together(world: SenderOfNode1) -> None:
+async def test_markers_for_one_node_share_a_request(world: SenderOfNode1) -> None:
     world.peers.gate.clear()
     first = world.write(1)
     await settle()
@@ -72,11 +72,11 @@ async def test_markers_that_wait_for_one_node_go_together(world: SenderOfNode1) 
     await settle()
     world.peers.gate.set()
     await asyncio.gather(first, *rest)
-    assert world.asked == [(2, [1]), (2, [2, 1])]
+    assert world.requests == [(2, [1]), (2, [2, 1])]
 
 
 @pytest.mark.parametrize("refusal", [InvalidProducerEpoch, TransactionCoordinatorFenced, LeaderNotAvailable])
-async def test_what_the_leader_refuses_is_refused_here(world: SenderOfNode1, refusal: type[Refusal]) -> None:
+async def test_errors_of_the_leader_are_raised(world: SenderOfNode1, refusal: type[Refusal]) -> None:
     world.code = refusal.code
     with pytest.raises(Refusal) as caught:
         await world.write(1)
@@ -84,16 +84,16 @@ async def test_what_the_leader_refuses_is_refused_here(world: SenderOfNode1, ref
     assert type(caught.value) is (refusal if known else Refusal)
 
 
-async def test_a_node_that_does_not_answer_is_tried_again_by_the_caller(world: SenderOfNode1) -> None:
+async def test_a_node_that_does_not_answer_is_a_retriable_error(world: SenderOfNode1) -> None:
     world.peers.is_down = True
     with pytest.raises(Refusal, match="5"):
         await world.write(1)
     world.peers.is_down = False
     await world.write(1)
-    assert len(world.asked) == 2
+    assert len(world.requests) == 2
 
 
-async def test_nobody_waits_for_a_node_that_leads_the_partition_no_more(world: SenderOfNode1) -> None:
+async def test_waiting_ends_when_the_node_no_longer_leads_the_partition(world: SenderOfNode1) -> None:
     world.peers.gate.clear()
     sent, queued, other = world.write(1), world.write(1), world.write(2)
     await settle()
@@ -103,27 +103,27 @@ async def test_nobody_waits_for_a_node_that_leads_the_partition_no_more(world: S
     for each in (sent, queued):
         with pytest.raises(Refusal, match="5"):
             await asyncio.wait_for(each, 5)
-    assert not other.done(), "its partition is led there still"
+    assert not other.done(), "its leader has not changed"
     await world.write(1)
     assert world.here == [1]
     world.peers.gate.set()
     await other
 
 
-async def test_an_answer_that_says_nothing_of_a_marker_leaves_nobody_waiting(world: SenderOfNode1) -> None:
+async def test_a_marker_missing_from_the_response_is_a_retriable_error(world: SenderOfNode1) -> None:
     world.is_strange = True
     with pytest.raises(Refusal, match="5"):
         await asyncio.wait_for(world.write(1), 5)
 
 
-async def test_a_partition_without_a_leader_and_an_unknown_one_are_told_apart(world: SenderOfNode1) -> None:
+async def test_a_partition_without_a_leader_and_an_unknown_one_raise_different_errors(world: SenderOfNode1) -> None:
     with pytest.raises(LeaderNotAvailable):
         await world.write(3)
     with pytest.raises(UnknownTopicOrPartition):
         await world.write(0, "other")
 
 
-async def test_a_marker_nobody_wants_any_more_is_not_sent(world: SenderOfNode1) -> None:
+async def test_a_cancelled_marker_is_not_sent(world: SenderOfNode1) -> None:
     world.peers.gate.clear()
     first = world.write(1)
     await settle()
@@ -133,4 +133,4 @@ async def test_a_marker_nobody_wants_any_more_is_not_sent(world: SenderOfNode1) 
     world.peers.gate.set()
     await first
     await settle()
-    assert world.asked == [(2, [1])]
+    assert world.requests == [(2, [1])]

@@ -1,4 +1,4 @@
-"""Markers are written at once, and done when nothing can take them back."""
+"""Markers are appended immediately, and done when they are committed."""
 
 import asyncio
 from typing import Any
@@ -19,7 +19,7 @@ from penstock.transactions.marker_writer import MarkerWriter
 
 
 class MarkedPartition:
-    """A partition that has room for one marker at offset 10."""
+    """A partition that accepts one marker, at offset 10."""
 
     def __init__(self) -> None:
         self.high_watermark = 10
@@ -89,13 +89,13 @@ async def test_a_marker_is_done_when_it_is_below_the_high_watermark(world: Write
     await task
 
 
-async def test_a_marker_that_is_durable_at_once_waits_for_nothing(world: WriterOfOnePartition) -> None:
+async def test_a_marker_that_is_immediately_durable_does_not_wait(world: WriterOfOnePartition) -> None:
     world.partition.high_watermark = 11
     await world.write()
     assert world.partition.waiting == []
 
 
-async def test_the_groups_write_the_markers_of_their_partitions(world: WriterOfOnePartition) -> None:
+async def test_the_group_coordinator_writes_the_markers_of_its_partitions(world: WriterOfOnePartition) -> None:
     await world.write(CONSUMER_OFFSETS)
     assert world.partition.markers == []
     assert world.ended == [
@@ -107,7 +107,7 @@ async def test_the_groups_write_the_markers_of_their_partitions(world: WriterOfO
 
 
 @pytest.mark.parametrize("refusal", [RequestTimedOut, StorageError, UnknownTopicOrPartition])
-async def test_what_ends_the_wait_is_told(world: WriterOfOnePartition, refusal: type[Refusal]) -> None:
+async def test_errors_that_end_the_wait_are_raised(world: WriterOfOnePartition, refusal: type[Refusal]) -> None:
     task = world.write()
     await asyncio.sleep(0)
     world.partition.waiting[0].done(refusal.code)
@@ -115,7 +115,7 @@ async def test_what_ends_the_wait_is_told(world: WriterOfOnePartition, refusal: 
         await task
 
 
-async def test_a_wait_that_ends_strangely_is_refused_too(world: WriterOfOnePartition) -> None:
+async def test_an_unexpected_error_code_is_raised_as_a_refusal(world: WriterOfOnePartition) -> None:
     task = world.write()
     await asyncio.sleep(0)
     world.partition.waiting[0].done(6)
@@ -123,7 +123,7 @@ async def test_a_wait_that_ends_strangely_is_refused_too(world: WriterOfOneParti
         await task
 
 
-async def test_a_writer_that_gave_up_hears_no_more(world: WriterOfOnePartition) -> None:
+async def test_a_cancelled_write_ignores_the_result(world: WriterOfOnePartition) -> None:
     task = world.write()
     await asyncio.sleep(0)
     task.cancel()
@@ -132,7 +132,7 @@ async def test_a_writer_that_gave_up_hears_no_more(world: WriterOfOnePartition) 
     assert task.cancelled()
 
 
-async def test_markers_that_have_no_place_are_refused(world: WriterOfOnePartition) -> None:
+async def test_markers_for_unknown_partitions_are_rejected(world: WriterOfOnePartition) -> None:
     with pytest.raises(UnknownTopicOrPartition):
         await world.write("elsewhere")
     world.partition.refusal = InvalidProducerEpoch()

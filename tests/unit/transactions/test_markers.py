@@ -1,4 +1,4 @@
-"""Every partition gets its marker, whatever fails on the way, and then the transaction is complete."""
+"""Every partition gets its marker despite failures, and then the transaction is completed."""
 
 import asyncio
 import logging
@@ -33,10 +33,10 @@ class Stage:
         self.errors: dict[int, list[Exception]] = {}
         self.completed: list[tuple[int, Markers]] = []
         self.refusals: list[Exception] = []
-        self.gone: set[TopicPartition] = set()
+        self.deleted: set[TopicPartition] = set()
         self.is_held = False
         self.driver = MarkerDriver(
-            write_marker=self.write, complete=self.complete, is_gone=self.gone.__contains__, clock=self.clock
+            write_marker=self.write, complete=self.complete, is_deleted=self.deleted.__contains__, clock=self.clock
         )
 
     async def write(
@@ -87,7 +87,7 @@ async def test_all_partitions_get_the_marker_and_then_the_transaction_is_complet
     assert len(stage.driver) == 0
 
 
-async def test_nothing_to_write_is_complete_at_once(stage: Stage) -> None:
+async def test_a_transaction_without_partitions_completes_immediately(stage: Stage) -> None:
     nothing = Markers("t", 1000, 6, False, (), 2)
     stage.driver.start(0, 1, nothing)
     await stage.settle()
@@ -98,7 +98,7 @@ async def test_nothing_to_write_is_complete_at_once(stage: Stage) -> None:
     "error",
     [NotLeaderOrFollower(), NotEnoughReplicas(), RequestTimedOut(), UnknownTopicOrPartition(), NotCoordinator()],
 )
-async def test_what_fails_is_tried_again_and_the_rest_is_not(stage: Stage, error: Exception) -> None:
+async def test_only_failed_partitions_are_retried(stage: Stage, error: Exception) -> None:
     stage.errors[1] = [error, error]
     stage.driver.start(0, 1, COMMIT)
     await stage.settle()
@@ -110,7 +110,7 @@ async def test_what_fails_is_tried_again_and_the_rest_is_not(stage: Stage, error
     assert len(stage.written) == 3 and len(stage.completed) == 1
 
 
-async def test_a_failure_that_nobody_thought_of_is_tried_again(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_failure_is_retried(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     stage.errors[0] = [ZeroDivisionError("a bug")]
     stage.refusals = [ZeroDivisionError("another")]
     with caplog.at_level(logging.CRITICAL, "penstock.transactions.markers"):
@@ -120,7 +120,7 @@ async def test_a_failure_that_nobody_thought_of_is_tried_again(stage: Stage, cap
     assert len(stage.completed) == 1
 
 
-async def test_pauses_grow_to_a_bound(stage: Stage) -> None:
+async def test_pauses_grow_up_to_a_limit(stage: Stage) -> None:
     stage.errors[0] = [NotEnoughReplicas() for _ in range(12)]
     stage.driver.start(0, 1, Markers("t", 1000, 6, True, (P0,), 2))
     for _ in range(12):
@@ -130,12 +130,12 @@ async def test_pauses_grow_to_a_bound(stage: Stage) -> None:
     assert stage.tries[0] == 13 and len(stage.completed) == 1
 
 
-async def test_a_partition_that_is_gone_is_skipped(stage: Stage) -> None:
-    stage.gone.add(P0)
+async def test_a_deleted_partition_is_skipped(stage: Stage) -> None:
+    stage.deleted.add(P0)
     stage.errors[1] = [UnknownTopicOrPartition()]
     stage.driver.start(0, 1, COMMIT)
     await stage.settle()
-    stage.gone.add(P1)
+    stage.deleted.add(P1)
     await stage.settle(1)
     assert [partition for _, partition, *_ in stage.written] == [2]
     assert len(stage.completed) == 1
@@ -158,8 +158,8 @@ async def test_a_fenced_coordinator_stops_and_completes_nothing(stage: Stage) ->
 
 
 @pytest.mark.parametrize("refusal", [CoordinatorNotAvailable(), NotCoordinator(), CoordinatorLoadInProgress()])
-async def test_completion_is_tried_again_until_it_is_written(stage: Stage, refusal: Exception) -> None:
-    """Also when a full disk has passed for a lost shard: nobody would load it again."""
+async def test_completion_is_retried_until_it_is_written(stage: Stage, refusal: Exception) -> None:
+    """Holds for a full disk too, which looks like a lost shard that would never be loaded again."""
     stage.refusals = [refusal, refusal]
     stage.driver.start(0, 1, COMMIT)
     await stage.settle(0.02)
@@ -189,7 +189,7 @@ async def test_closing_stops_every_job(stage: Stage) -> None:
     assert not stage.completed and len(stage.driver) == 0
 
 
-async def test_a_new_job_of_an_abandoned_shard_is_its_own(stage: Stage) -> None:
+async def test_a_new_job_of_an_abandoned_shard_is_independent(stage: Stage) -> None:
     stage.is_held = True
     stage.driver.start(0, 1, COMMIT)
     await stage.settle()

@@ -1,4 +1,4 @@
-"""Our bytes against those that Kafka 4.3.1's own serializers write for the same values."""
+"""The encoding of records, compared with bytes from Kafka 4.3.1's serializers."""
 
 from contextlib import suppress
 
@@ -72,7 +72,7 @@ WRITTEN: dict[str, tuple[TransactionValue, int, str]] = {
     ),
 }
 READ: dict[str, tuple[TransactionValue, str]] = {
-    # Kafka writes partitions in the order of a hash table.
+    # Kafka writes partitions in hash table order.
     "ongoing": (
         value(State.ONGOING, partitions=ORDERS, client_version=2),
         "000100000000000003e800050000ea600102076f7264657273030000000700000000000000018bcfe568000000018bcfe56418020008"
@@ -145,7 +145,7 @@ VALUES = st.builds(
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=50), VALUES)
-def test_what_is_written_is_read_again(name: str, found: TransactionValue) -> None:
+def test_written_records_are_read_back(name: str, found: TransactionValue) -> None:
     record = TransactionRecord(name, found)
     key, written = encode(record, version=1)
     assert decode(key, written) == record
@@ -188,12 +188,12 @@ def test_a_state_that_is_never_written_is_corruption(number: int) -> None:
         (KEY, "000000000000000003e800060000ea6004ffffffff0000018bcfe568000000018bcfe56418", "no partitions"),
         (KEY, "000000000000000003e800060000ea6001fffffffe0000018bcfe568000000018bcfe56418", "array of -2"),
         (KEY, "000100000000000003e800060000ea60010200", "null"),
-        (KEY + "00", None, "bytes too many"),
+        (KEY + "00", None, "extra bytes"),
         ("0000ffff", None, "null"),
         ("00000002c328", None, "UTF-8"),
         ("00", None, "ends after"),
     ],
 )
-def test_bytes_that_lie_are_corruption(key: str, written: str | None, reason: str) -> None:
+def test_invalid_bytes_are_corruption(key: str, written: str | None, reason: str) -> None:
     with pytest.raises(Corruption, match=reason):
         decode(bytes.fromhex(key), None if written is None else bytes.fromhex(written))

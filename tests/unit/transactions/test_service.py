@@ -1,4 +1,4 @@
-"""The transactions of a node on real logs in memory: from the request to the markers, over restarts and new leaders."""
+"""The transaction coordinator of a node on in-memory logs: from the request to the markers, with restarts."""
 
 from dataclasses import replace
 from typing import Any, Self
@@ -89,7 +89,7 @@ class TransactionsNode(CoordinatorNode[Transactions]):
         return self
 
     def put(self, name: str, value: TransactionValue) -> None:
-        """Write a record behind everybody's back."""
+        """Write a record directly to the log."""
         key, written = encode(TransactionRecord(name, value), version=1)
         batch = encode_batch([Record(timestamp=1, key=key, value=written)])
         self.replicas.partitions[ord(name[0]) % 2].append(memoryview(bytearray(batch)), acks=-1, now_ms=1)
@@ -156,7 +156,7 @@ async def test_a_transaction_from_begin_to_end() -> None:
     assert await node.end(4_001, 0) == EndTxnReply(producer_id=4_001, epoch=1)
 
 
-async def test_a_decided_transaction_is_finished_after_a_restart() -> None:
+async def test_a_decided_transaction_is_completed_after_a_restart() -> None:
     node = await TransactionsNode().start()
     await node.init()
     await node.add(4_001, 0)
@@ -196,11 +196,11 @@ async def test_another_leader_takes_over() -> None:
     with pytest.raises(CoordinatorLoadInProgress):
         await node.init()
     await node.settle()
-    assert {marker[3] for marker in node.markers} == {2}, "markers carry the epoch of the new leader"
+    assert {marker[3] for marker in node.markers} == {2}, "markers must have the epoch of the new leader"
     assert await node.state() == "CompleteCommit"
 
 
-async def test_deleting_the_topic_ends_it_all() -> None:
+async def test_deleting_the_topic_removes_the_coordinator() -> None:
     node = await TransactionsNode().start()
     await node.init()
     node.commit(RemoveTopicRecord(topic_id=STATE_ID))
@@ -208,7 +208,7 @@ async def test_deleting_the_topic_ends_it_all() -> None:
         await node.init()
 
 
-async def test_the_last_epoch_takes_a_producer_id() -> None:
+async def test_the_last_epoch_requires_a_new_producer_id() -> None:
     node = TransactionsNode()
     node.put("a", exhausted(State.ONGOING, node.clock.wall_ms()))
     await node.start()
@@ -242,7 +242,7 @@ async def test_a_new_producer_waits_for_the_abort_of_the_old_one() -> None:
     assert await node.init() == InitProducerIdReply(producer_id=4_001, epoch=2)
 
 
-async def test_lists_are_of_all_shards() -> None:
+async def test_transactions_of_all_shards_are_listed() -> None:
     node = await TransactionsNode().start()
     for name in ("a", "b", "c"):
         await node.init(name)
@@ -262,7 +262,7 @@ async def test_the_finalised_version_reaches_the_shards() -> None:
     assert {marker[5] for marker in node.markers} == {0}
 
 
-async def test_a_bug_costs_one_request_and_no_connection() -> None:
+async def test_an_exception_fails_one_request_and_keeps_the_connection() -> None:
     node = await TransactionsNode().start()
     await node.init()
     with pytest.raises(Refusal, match="AddPartitions failed"):

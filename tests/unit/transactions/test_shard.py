@@ -1,4 +1,4 @@
-"""What each request is answered in each state, as Kafka 4.3.1 answers it."""
+"""The response to each request in each state, as in Kafka 4.3.1."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -78,7 +78,7 @@ MAKE: dict[State, Callable[[int], Harness]] = {
 
 
 def at(state: State, version: int = 2) -> tuple[Harness, int]:
-    """A shard whose id is in the state, and its present epoch."""
+    """Return a shard whose id is in the state, and its current epoch."""
     host = MAKE[state](version)
     assert host.state() is state
     return host, host.value().epoch
@@ -133,7 +133,7 @@ def test_a_new_producer_raises_the_epoch(state: State, version: int) -> None:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_new_producer_aborts_what_is_open_first(level: int) -> None:
+def test_a_new_producer_aborts_the_open_transaction_first(level: int) -> None:
     host = Harness(version=level)
     host.init()
     host.add(PID, 0, P0, P1, version=0)
@@ -146,7 +146,7 @@ def test_a_new_producer_aborts_what_is_open_first(level: int) -> None:
 
 
 @pytest.mark.parametrize("state", sorted(ENDING))
-def test_init_waits_for_the_end_of_the_last_transaction(state: State) -> None:
+def test_init_fails_while_the_last_transaction_is_ending(state: State) -> None:
     host, epoch = at(state)
     assert host.init().error == CONCURRENT
     assert host.init(producer_id=5, epoch=3).error == CONCURRENT
@@ -157,11 +157,11 @@ def test_init_waits_for_the_end_of_the_last_transaction(state: State) -> None:
 @pytest.mark.parametrize(
     ("timeout_ms", "error"), [(0, 50), (-1, 50), (900_001, 50), (2**31 - 1, 50), (1, OK), (900_000, OK)]
 )
-def test_the_timeout_has_bounds(timeout_ms: int, error: int) -> None:
+def test_the_timeout_has_limits(timeout_ms: int, error: int) -> None:
     assert Harness().init(timeout_ms=timeout_ms).error == error
 
 
-def test_malformed_requests_are_told_so() -> None:
+def test_malformed_requests_are_rejected() -> None:
     host = empty()
     assert host.init(name="").error == INVALID_REQUEST
     assert host.init(producer_id=PID).error == INVALID_REQUEST
@@ -172,7 +172,7 @@ def test_malformed_requests_are_told_so() -> None:
     assert host.end(PID, 0, commit=True, name="", version=0).error == INVALID_REQUEST
 
 
-def test_a_producer_goes_on_with_its_epoch_and_may_retry() -> None:
+def test_a_producer_continues_with_its_epoch_and_may_retry() -> None:
     host = empty()
     assert host.init(producer_id=PID, epoch=0) == InitProducerIdReply(producer_id=PID, epoch=1)
     assert host.init(producer_id=PID, epoch=0) == InitProducerIdReply(producer_id=PID, epoch=1)
@@ -180,7 +180,7 @@ def test_a_producer_goes_on_with_its_epoch_and_may_retry() -> None:
     assert host.init(producer_id=PID, epoch=0).error == FENCED
 
 
-def test_a_new_producer_makes_us_forget_the_epoch_before() -> None:
+def test_a_new_producer_invalidates_the_previous_epoch() -> None:
     host = empty()
     host.init(producer_id=PID, epoch=0)
     host.init()
@@ -202,16 +202,16 @@ def test_a_producer_with_another_id_is_fenced() -> None:
     assert ongoing().init(producer_id=PID + 1, epoch=0).error == FENCED
 
 
-def test_an_expired_id_that_goes_on_gets_a_new_producer_id() -> None:
+def test_a_producer_of_an_expired_id_gets_a_new_producer_id() -> None:
     assert unknown().init(producer_id=77, epoch=8) == InitProducerIdReply(producer_id=PID, epoch=0)
 
 
-def test_a_version_2_producer_that_missed_the_end_goes_on_with_the_raised_epoch() -> None:
+def test_a_version_2_producer_that_missed_the_end_continues_with_the_raised_epoch() -> None:
     host = complete(True)
     assert host.init(producer_id=PID, epoch=0) == InitProducerIdReply(producer_id=PID, epoch=1)
 
 
-def test_used_up_epochs_bring_a_new_producer_id() -> None:
+def test_exhausted_epochs_lead_to_a_new_producer_id() -> None:
     host = near_the_end(32_765)
     assert host.init() == InitProducerIdReply(producer_id=900, epoch=32_766)
     assert host.init() == InitProducerIdReply(producer_id=PID, epoch=0)
@@ -219,7 +219,7 @@ def test_used_up_epochs_bring_a_new_producer_id() -> None:
     assert host.add(900, 32_766) == INVALID_PRODUCER_ID_MAPPING
 
 
-def test_a_retry_over_the_change_of_producer_id_is_told_again() -> None:
+def test_a_retry_after_a_change_of_producer_id_gets_the_same_reply() -> None:
     host = near_the_end(32_766)
     assert host.init(producer_id=900, epoch=32_766) == InitProducerIdReply(producer_id=PID, epoch=0)
     assert host.init(producer_id=900, epoch=32_766) == InitProducerIdReply(producer_id=PID, epoch=0)
@@ -228,7 +228,7 @@ def test_a_retry_over_the_change_of_producer_id_is_told_again() -> None:
     assert host.init(producer_id=900, epoch=32_766).error == FENCED
 
 
-def test_a_retry_at_the_last_epoch_is_told_again_and_a_zombie_there_is_fenced() -> None:
+def test_a_retry_at_the_last_epoch_gets_the_same_reply_and_a_zombie_is_fenced() -> None:
     host = near_the_end(32_765)
     assert host.init(producer_id=900, epoch=32_765).epoch == 32_766
     assert host.init(producer_id=900, epoch=32_765) == InitProducerIdReply(producer_id=900, epoch=32_766)
@@ -279,11 +279,11 @@ def test_adding_partitions(state: State, version: int) -> None:
         assert after.partitions == before.partitions | {P2}
 
 
-def test_nobody_adds_to_an_unknown_id() -> None:
+def test_adding_to_an_unknown_id_fails() -> None:
     assert unknown().add(PID, 0) == INVALID_PRODUCER_ID_MAPPING
 
 
-def test_partitions_that_are_in_it_are_not_written_again() -> None:
+def test_partitions_already_in_the_transaction_are_not_written_again() -> None:
     host = ongoing()
     size = len(host.log)
     assert host.add(PID, 0, P1) == OK
@@ -345,7 +345,7 @@ def test_ending_with_the_old_protocol(state: State, commit: bool) -> None:
         assert len(host.log) == size
 
 
-def test_the_end_of_what_never_began_is_refused() -> None:
+def test_ending_an_unknown_transaction_is_rejected() -> None:
     assert unknown().end(PID, 0, commit=True, version=0).error == INVALID_PRODUCER_ID_MAPPING
     assert unknown().end(PID, 0, commit=True, version=2).error == INVALID_PRODUCER_ID_MAPPING
 
@@ -415,7 +415,7 @@ def test_the_last_epoch_ends_with_the_next_producer_id() -> None:
     assert host.ask(command).error == INVALID_PRODUCER_ID_MAPPING
 
 
-def test_an_old_commit_never_touches_the_next_transaction() -> None:
+def test_a_late_commit_does_not_affect_the_next_transaction() -> None:
     host = complete(True)
     host.add(PID, 1, P2)
     for commit in (True, False):
@@ -424,7 +424,7 @@ def test_an_old_commit_never_touches_the_next_transaction() -> None:
 
 
 @pytest.mark.parametrize("commit", [False, True])
-def test_a_zombie_of_version_2_is_not_given_the_epoch_of_an_old_client(commit: bool) -> None:
+def test_a_version_2_zombie_does_not_get_the_epoch_of_an_old_client(commit: bool) -> None:
     host = empty()
     assert host.init() == InitProducerIdReply(producer_id=PID, epoch=1)
     host.add(PID, 1, version=0)
@@ -451,31 +451,31 @@ def test_late_markers_of_one_transaction_do_not_complete_the_next() -> None:
     host.add(PID, 0, P0, P1, version=0)
     host.end(PID, 0, commit=True, version=0)
     (second,) = host.jobs
-    assert first == second, "the old protocol gives both the same producer and epoch"
+    assert first == second, "the old protocol gives both the same producer id and epoch"
     assert host.run(MarkersWritten(first)) is False
     assert host.state() is State.PREPARE_COMMIT
 
 
 @pytest.mark.parametrize("commit", [False, True])
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_decided_transaction_is_told_again_after_a_restart(commit: bool, version: int) -> None:
+def test_markers_of_a_decided_transaction_are_written_again_after_a_restart(commit: bool, version: int) -> None:
     host = prepared(commit, version)
     (before,) = host.jobs
     host.restart()
     assert host.jobs == [before]
-    assert host.run(MarkersWritten(before)) is False, "only the new job counts"
+    assert host.run(MarkersWritten(before)) is False, "only the new job may complete it"
     host.write_markers()
     assert host.state() is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT)
 
 
-def test_markers_of_an_id_that_is_gone_are_ignored() -> None:
+def test_markers_of_an_expired_id_are_ignored() -> None:
     assert unknown().run(MarkersWritten(Markers(ID, PID, 1, True, (P0,), 2))) is False
 
 
 # -- time --------------------------------------------------------------------------------------
 
 
-def test_a_transaction_is_aborted_when_its_time_is_up() -> None:
+def test_a_transaction_is_aborted_when_it_times_out() -> None:
     host = ongoing()
     host.advance(TIMEOUT_MS)
     assert host.state() is State.ONGOING
@@ -495,7 +495,7 @@ def test_an_old_client_is_fenced_by_the_timeout() -> None:
     assert host.init(producer_id=PID, epoch=0) == InitProducerIdReply(producer_id=PID, epoch=1)
 
 
-def test_more_partitions_do_not_give_more_time() -> None:
+def test_adding_partitions_does_not_extend_the_timeout() -> None:
     host = ongoing()
     host.advance(TIMEOUT_MS - 10)
     host.add(PID, 0, P2)
@@ -503,7 +503,7 @@ def test_more_partitions_do_not_give_more_time() -> None:
     assert host.state() is State.PREPARE_ABORT
 
 
-def test_the_next_transaction_has_its_own_time() -> None:
+def test_the_next_transaction_has_its_own_timeout() -> None:
     host = complete(True)
     host.advance(TIMEOUT_MS - 10)
     host.add(PID, 1)
@@ -513,7 +513,7 @@ def test_the_next_transaction_has_its_own_time() -> None:
     assert host.state() is State.PREPARE_ABORT
 
 
-def test_a_timer_that_comes_early_or_for_nothing_does_nothing() -> None:
+def test_a_timer_that_is_early_or_outdated_does_nothing() -> None:
     host = ongoing()
     host.timers.clear()
     timer = Expired(TimerKey(TIMEOUT, ID))
@@ -540,7 +540,7 @@ def test_a_restart_keeps_the_deadline() -> None:
     assert host.state() is State.PREPARE_ABORT
 
 
-def test_a_timeout_that_needs_a_producer_id_asks_until_it_has_one() -> None:
+def test_a_timeout_that_needs_a_producer_id_retries_until_it_has_one() -> None:
     host = near_the_end(32_766, State.ONGOING)
     host.has_producer_ids = False
     host.advance(TIMEOUT_MS + 1)
@@ -554,7 +554,7 @@ def test_a_timeout_that_needs_a_producer_id_asks_until_it_has_one() -> None:
     assert (host.value().producer_id, host.value().epoch) == (PID, 0)
 
 
-def test_a_broken_epoch_can_still_be_aborted() -> None:
+def test_the_maximum_epoch_can_still_be_aborted() -> None:
     host = near_the_end(32_767, State.ONGOING)
     host.advance(TIMEOUT_MS + 1)
     assert [markers.epoch for markers in host.write_markers()] == [32_767]
@@ -578,7 +578,7 @@ def test_only_ids_at_rest_expire(state: State) -> None:
     assert (ID in host.shard.transactions) is (state in (State.ONGOING, *ENDING))
 
 
-def test_an_expired_id_begins_anew() -> None:
+def test_an_expired_id_starts_over() -> None:
     host = complete(True)
     host.advance(8 * DAY_MS)
     assert host.log[-1][1] is None
@@ -587,7 +587,7 @@ def test_an_expired_id_begins_anew() -> None:
     assert host.init() == InitProducerIdReply(producer_id=PID + 1, epoch=0)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- describing and listing ----------------------------------------------------------------------
 
 
 def test_describing() -> None:
@@ -624,7 +624,7 @@ def test_listing_by_state_producer_duration_and_pattern() -> None:
         listed(host, pattern="(")
 
 
-def test_reading_waits_for_nothing_and_writes_nothing() -> None:
+def test_describing_and_listing_write_nothing() -> None:
     host = ongoing()
     size = len(host.log)
     for command in (DescribeTransaction(ID), ListTransactions()):
@@ -633,10 +633,10 @@ def test_reading_waits_for_nothing_and_writes_nothing() -> None:
     assert len(host.log) == size
 
 
-# -- the form of the records ---------------------------------------------------------------------
+# -- record versions ---------------------------------------------------------------------------
 
 
-def test_the_plain_form_is_written_below_version_1() -> None:
+def test_the_plain_encoding_is_written_below_version_1() -> None:
     host = Harness(version=0)
     host.init()
     host.add(PID, 0, version=0)
@@ -647,7 +647,7 @@ def test_the_plain_form_is_written_below_version_1() -> None:
     assert {written[:2] for _, written in complete(True).log if written} == {b"\x00\x01"}
 
 
-def test_the_group_of_offsets_is_a_partition_like_others() -> None:
+def test_an_offsets_partition_is_added_like_others() -> None:
     host = empty()
     offsets = partition(12, "__consumer_offsets")
     assert host.add(PID, 0, offsets, version=0) == OK

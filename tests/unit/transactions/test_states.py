@@ -1,4 +1,4 @@
-"""The table of states against what is said about it."""
+"""The table of states, compared with an independent one."""
 
 import pytest
 
@@ -35,7 +35,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize("before", list(State))
-def test_only_legal_ways_lead_on(before: State) -> None:
+def test_only_legal_transitions_are_allowed(before: State) -> None:
     assert [is_legal(before, after) for after in State] == [cell == "x" for cell in LEGAL[before].split()]
 
 

@@ -1,7 +1,7 @@
-"""Partitions and producers around a shard, enough of each to see whether transactions hold.
+"""Model partitions and producers around a shard, detailed enough to check the guarantees of transactions.
 
-A partition knows what Kafka's log knows of a producer: epoch, next sequence, and whether a transaction is open.
-A producer does what real ones do: it commits only what was acknowledged, and gives up when it is fenced.
+A partition has the producer state of Kafka's log: epoch, next sequence, and whether a transaction is open.
+A producer behaves like real ones: it commits only acknowledged writes, and stops when it is fenced.
 """
 
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ PARTITIONS = tuple(partition(index) for index in range(3))
 
 
 class Token(NamedTuple):
-    """One transaction as its producer sees it."""
+    """A transaction as identified by its producer."""
 
     producer: int
     number: int
@@ -43,7 +43,7 @@ class Partition:
     def __init__(self) -> None:
         self.producers: dict[int, ProducerInLog] = {}
         self.outcomes: dict[Token, set[bool]] = {}
-        """Which kinds of marker have ended writes of a transaction here."""
+        """The kinds of marker that have ended writes of a transaction in this partition."""
 
     def of(self, producer_id: int) -> ProducerInLog:
         return self.producers.setdefault(producer_id, ProducerInLog())
@@ -53,7 +53,7 @@ class Partition:
         return bool(known.open) and known.epoch == epoch
 
     def append(self, producer_id: int, epoch: int, sequence: int, token: Token) -> bool:
-        """False if the write is refused; a duplicate is taken and not written."""
+        """Append a write; return False if it is rejected. A duplicate is accepted but not written."""
         known = self.of(producer_id)
         if epoch < known.epoch:
             return False
@@ -80,7 +80,7 @@ class Partition:
 
 @dataclass
 class Write:
-    """A produce request on its way."""
+    """A produce request in flight."""
 
     partition: TopicPartition
     producer_id: int
@@ -101,7 +101,7 @@ class Producer:
     sequences: dict[TopicPartition, int] = field(default_factory=dict)
     has_written: bool = False
     must_init: bool = False
-    """It has aborted with a write on its way: only a new epoch keeps that one out of the next transaction."""
+    """It aborted with a write in flight: only a new epoch keeps that write out of the next transaction."""
     ends: EndTxn | None = None
     """The EndTxn that it waits for."""
     is_fatal: bool = False
@@ -120,9 +120,9 @@ class TransactionsModel:
         self.host = Harness()
         self.partitions = {name: Partition() for name in PARTITIONS}
         self.left: list[tuple[Markers, set[TopicPartition]]] = []
-        """Which partitions of each decided transaction still lack their marker."""
+        """The partitions of each decided transaction that still lack a marker."""
         self.granted: dict[str, list[tuple[int, int]]] = {}
-        """Producer ids and epochs in the order in which InitProducerId gave them out."""
+        """Producer ids and epochs in the order in which InitProducerId returned them."""
         self.finished: list[Markers] = []
         self.committed: set[Token] = set()
         self.aborted: set[Token] = set()
@@ -142,12 +142,12 @@ class TransactionsModel:
         if reply.error == OK:
             granted = (reply.producer_id, reply.epoch)
             given = self.granted.setdefault(producer.transactional_id, [])
-            assert granted not in given or has_id, "a new producer gets an epoch that nobody had"
+            assert granted not in given or has_id, "a new producer must get an unused epoch"
             given.append(granted)
             producer.must_init = False
             self._start(producer, *granted)
         elif reply.error != CONCURRENT:
-            assert has_id, f"a new producer is refused with {reply.error}"
+            assert has_id, f"a new producer was rejected with {reply.error}"
             producer.is_fatal = True
 
     def _start(self, producer: Producer, producer_id: int, epoch: int) -> None:
@@ -168,7 +168,7 @@ class TransactionsModel:
                 producer.is_fatal = True
 
     def _write(self, producer: Producer, write: Write) -> int:
-        """Verify or add as the handlers do, then append: all in one step, as the log's guard makes it."""
+        """Verify or add as the handlers do, then append, in one step, which the log's verification guard ensures."""
         log = self.partitions[write.partition]
         if not log.has_open(write.producer_id, write.epoch):
             error = self._admit(producer, write)
@@ -202,22 +202,22 @@ class TransactionsModel:
         return verified[0]
 
     def _check_fenced(self, producer: Producer, write: Write) -> None:
-        """Invariant 39: once a newer producer has its epoch, nothing older is written."""
+        """Invariant 39: when a newer producer has its epoch, no older one can write."""
         given = self.granted[producer.transactional_id]
         newest_id, newest_epoch = given[-1]
         if write.producer_id == newest_id:
-            assert write.epoch >= newest_epoch, f"{write} was written after {given[-1]} was given out"
+            assert write.epoch >= newest_epoch, f"{write} was written after {given[-1]} was returned"
         else:
             granted = [epoch for producer_id, epoch in given if producer_id == write.producer_id]
             is_rotated = write.producer_id > newest_id
-            assert is_rotated or not granted, f"{write} was written after {given[-1]} was given out"
+            assert is_rotated or not granted, f"{write} was written after {given[-1]} was returned"
 
     def deliver_end(self, producer: Producer, command: EndTxn, token: Token) -> None:
         before = self.host.shard.transactions[producer.transactional_id]
         reply = self.ask(command)
         after = self.host.shard.transactions[producer.transactional_id]
         if command.client_version == 2 and after.state in ENDING and before.state not in ENDING:
-            # Invariant 40: what it ended is its own, and nobody else's.
+            # Invariant 40: a producer ends only its own transaction.
             assert (before.producer_id, before.epoch) == (command.producer_id, command.epoch)
             for log in self.partitions.values():
                 assert log.of(before.producer_id).open <= {token}
@@ -261,7 +261,7 @@ class TransactionsModel:
             self.write_marker(0, 0)
 
     def repeat_completion(self, which: int) -> None:
-        """A job that did not hear that it was done says so again."""
+        """Repeat the completion of a job whose first reply was lost."""
         assert self.host.run(MarkersWritten(self.finished[which % len(self.finished)])) is False
 
     def advance(self, delay_ms: int) -> None:
@@ -269,13 +269,13 @@ class TransactionsModel:
         self._take_jobs()
 
     def crash(self) -> None:
-        """Everything but the logs is gone."""
+        """Lose everything except the logs."""
         self.left.clear()
         self.host.restart()
         self._take_jobs()
 
     def crash_while(self, command: Any, *, is_committed: bool) -> None:
-        """The node dies after it has decided: before the record is committed, or before anybody hears of it."""
+        """Crash after a decision: before its record is committed, or before its reply is sent."""
         decision = self.host.shard.decide(command, ticket=1, now=self.host.now)  # type: ignore[arg-type]
         if is_committed:
             self.host.carry_out(decision, performs=False)
@@ -287,9 +287,9 @@ class TransactionsModel:
         for name in self.host.shard.transactions:
             jobs = [markers for markers, _ in self.left if markers.transactional_id == name]
             is_ending = self.host.state(name) in ENDING
-            assert len(jobs) == (1 if is_ending else 0), "a decided transaction has one job, and no other has any"
+            assert len(jobs) == (1 if is_ending else 0), "each decided transaction, and no other, must have one job"
         for token, kinds in self.outcomes().items():
-            assert len(kinds) == 1, f"{token} was committed in one place and aborted in another"
+            assert len(kinds) == 1, f"{token} was committed in one partition and aborted in another"
             assert (token not in self.committed) or kinds == {True}
             assert (token not in self.aborted) or kinds == {False}
 
@@ -300,8 +300,8 @@ class TransactionsModel:
                 found.setdefault(token, set()).update(kinds)
         return found
 
-    def come_to_rest(self) -> None:
-        """Invariant 41: whatever is open is decided by its timeout, and then everything is closed."""
+    def finish_all(self) -> None:
+        """Invariant 41: open transactions are decided by their timeout, and then all are completed."""
         for _ in range(3):
             self.advance(TIMEOUT_MS + 1)
             self.finish_markers()
@@ -312,8 +312,8 @@ class TransactionsModel:
             assert not hanging, f"{name} has open transactions of {hanging}"
         self.check()
 
-    def work_on(self, producer: Producer) -> None:
-        """Whatever has happened, a new producer can do its work."""
+    def complete_a_transaction(self, producer: Producer) -> None:
+        """Check that a new producer can always complete a transaction."""
         self.init(producer, goes_on=False)
         assert producer.is_ready
         for sequence, name in enumerate(PARTITIONS):
@@ -330,7 +330,7 @@ class TransactionsModel:
             producer.unacknowledged += 1
             write = Write(name, producer.producer_id, producer.epoch, 0, producer.token)
             self.deliver_write(producer, write, is_first=True)
-            assert producer.unacknowledged == 0, f"write {sequence} of a healthy producer is refused"
+            assert producer.unacknowledged == 0, f"write {sequence} of a healthy producer was rejected"
         token = producer.token
         producer.ends = EndTxn(
             transactional_id=producer.transactional_id,

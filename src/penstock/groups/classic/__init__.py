@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and an assignment by the leader."""
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; the leader assigns partitions."""

@@ -1,9 +1,9 @@
-"""A classic group: its members, its state, and what of it is in the log.
+"""A classic group: its members, its state, and its record in the log.
 
-Empty has no members, perhaps offsets. PreparingRebalance waits for members to join. CompletingRebalance
-has given out a generation and waits for the leader's assignment. Stable has it. Dead is removed.
-Only Empty and Stable are ever in the log: what else a group is dies with its coordinator.
-requests.py and rebalance.py decide on copies; the shard adopts them. Refuses, as Refusals: strangers,
+Empty: no members, perhaps offsets. PreparingRebalance: waits for members to join. CompletingRebalance: has
+a new generation and waits for the leader's assignment. Stable: has an assignment. Dead: removed.
+Only Empty and Stable are ever in the log; the other states are lost with their coordinator.
+requests.py and rebalance.py decide on copies, which the shard adopts. Refuses, as Refusals: unknown members,
 fenced instances, other generations.
 """
 
@@ -42,7 +42,7 @@ class State(Enum):
     DEAD = "Dead"
 
 
-# For what is asked with every commit: looking a member up in its class takes longer than the comparison.
+# Used for every commit: looking a member up in its enum takes longer than the comparison.
 _EMPTY, _COMPLETING = State.EMPTY, State.COMPLETING
 
 TRANSITIONS: dict[State, frozenset[State]] = {
@@ -65,7 +65,7 @@ class ClassicMember:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """Still in its first rebalance: it may not know its id, so its absence shows only in a long timeout."""
+    """Still in its first rebalance. It may not know its id, so a long timeout is the only sign of its absence."""
     join_ticket: Ticket = NO_TICKET
     sync_ticket: Ticket = NO_TICKET
 
@@ -77,7 +77,7 @@ class ClassicMember:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: set[str]) -> str:
-        """The first of the member's protocols that everybody speaks."""
+        """Return the first of the member's protocols that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -112,26 +112,26 @@ class ClassicGroup:
         self.protocol_name: str | None = None
         self.leader: str | None = None
         self.members: dict[str, ClassicMember] = {}
-        """In the order they came; the eldest leads when the leader is lost."""
+        """In the order in which they joined; the oldest becomes the leader when the leader is lost."""
         self.instances: dict[str, str] = {}
-        """The member that each static instance is at present."""
+        """The current member id of each static instance."""
         self.pending: frozenset[str] = frozenset()
-        """Ids that were given out and have not come back yet (KIP-394)."""
+        """Member ids given out whose members have not joined with them yet (KIP-394)."""
         self.unsynced: frozenset[str] = frozenset()
-        """Members that have not fetched their assignment of this generation."""
+        """Members that have not fetched their assignment in this generation."""
         self.subscribed: frozenset[str] | None = None
-        """Topics that the members subscribe to; None if their protocol does not say."""
+        """Topics that the members subscribe to; None if the protocol does not reveal them."""
         self.is_initial = False
-        """The rebalance began with an empty group, so it runs for the whole initial delay."""
+        """The rebalance began with an empty group, so it lasts for the whole initial delay."""
         self.has_new_member = False
         self.initial_delay_left_ms = 0
         self.metadata_size = 0
-        """How many bytes the members have sent to take part."""
+        """The total size of the members' metadata."""
         self._awaiting_join = 0
         self._protocol_counts: dict[str, int] = {}
 
     def copy(self) -> ClassicGroup:
-        """A draft: members are immutable, so a shallow copy is a whole one."""
+        """Return a draft. A shallow copy suffices, because members are immutable."""
         draft = ClassicGroup.__new__(ClassicGroup)
         for name in ClassicGroup.__slots__:
             setattr(draft, name, getattr(self, name))
@@ -144,7 +144,7 @@ class ClassicGroup:
 
     @classmethod
     def restore(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-        """The group as its record says it is."""
+        """Return the group that a record describes."""
         group = cls(group_id, state_timestamp=value.current_state_timestamp)
         group.generation = value.generation
         group.protocol_type = value.protocol_type
@@ -169,10 +169,10 @@ class ClassicGroup:
         return group
 
     def absorb(self, value: GroupMetadataValue) -> ClassicGroup:
-        """The group after its record was appended or replayed.
+        """Return the group after its record was appended or replayed.
 
-        A rebalance under way is not in the log and goes on. The record of the generation that
-        waits for its assignment brings it. Any other record says all there is to say.
+        A rebalance in progress is not in the log and continues. The record of the generation that
+        waits for its assignment contains that assignment. Any other record replaces the whole state.
         """
         if self.state is State.COMPLETING and value.generation == self.generation:
             for kept in value.members:
@@ -184,7 +184,7 @@ class ClassicGroup:
         return ClassicGroup.restore(self.id, value)
 
     def to_value(self) -> GroupMetadataValue:
-        """The record of the group, if Stable or Empty."""
+        """Return the group's record; the group must be Stable or Empty."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -212,7 +212,7 @@ class ClassicGroup:
     # -- changes ---------------------------------------------------------------------------
 
     def move_to(self, state: State, now: int) -> None:
-        assert state in TRANSITIONS[self.state], f"{self.id}: {self.state.value} to {state.value}"
+        assert state in TRANSITIONS[self.state], f"{self.id}: no transition from {self.state.value} to {state.value}"
         self.state = state
         self.state_timestamp = now
 
@@ -227,7 +227,7 @@ class ClassicGroup:
             self.leader = member.id
 
     def update(self, member: ClassicMember) -> None:
-        """Put the member in the place of its older self."""
+        """Replace the member with the same id."""
         self._count(self.members[member.id], -1)
         self.members[member.id] = member
         self._count(member, 1)
@@ -242,11 +242,11 @@ class ClassicGroup:
             self.leader = next(iter(self.members), None)
 
     def rename(self, member_id: str, new_id: str) -> ClassicMember:
-        """Give a static member another id: its older self is fenced from here on."""
+        """Give a static member a new id, which fences the process that used the old one."""
         member = replace(self.members[member_id], id=new_id, is_new=False, join_ticket=NO_TICKET, sync_ticket=NO_TICKET)
         assert member.instance_id is not None
         self._count(self.members[member_id], -1)
-        # In its place, not at the end: the order of the members is the order of their seniority.
+        # Keeps the position, because the order of the members is their seniority.
         self.members = {
             (new_id if name == member_id else name): (member if name == member_id else other)
             for name, other in self.members.items()
@@ -260,7 +260,7 @@ class ClassicGroup:
         return member
 
     def elect_leader(self) -> bool:
-        """Make sure that the leader takes part in this generation; False if nobody does."""
+        """Ensure that the leader takes part in this generation; return False if no member does."""
         if self.leader is not None and self.members[self.leader].awaits_join:
             return True
         self.leader = next((member.id for member in self.members.values() if member.awaits_join), self.leader)
@@ -275,13 +275,13 @@ class ClassicGroup:
 
     def _count(self, member: ClassicMember, change: int) -> None:
         self._awaiting_join += change * member.awaits_join
-        # Once, even if the client names it twice: a protocol is common if it is counted as often as there are members.
+        # Once per member, even if the client repeats a name: a common protocol is counted once for each member.
         for name in dict(member.protocols):
             self._protocol_counts[name] = self._protocol_counts.get(name, 0) + change
         for _, metadata in member.protocols:
             self.metadata_size += change * len(metadata)
 
-    # -- questions -------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------
 
     @property
     def type(self) -> str:
@@ -312,14 +312,14 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def speaks(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols could take part."""
+        """Return whether a member with these protocols could join."""
         if self.state is State.EMPTY:
             return bool(protocol_type and protocols)
         counts, size = self._protocol_counts, len(self.members)
         return protocol_type == self.protocol_type and any(counts.get(name, 0) == size for name, _ in protocols)
 
     def choose_protocol(self) -> str:
-        """Each member votes for the first of its protocols that everybody speaks; most votes win."""
+        """Return the protocol with most votes; members vote for the first of theirs that all support."""
         size = len(self.members)
         candidates = {name for name, count in self._protocol_counts.items() if count == size}
         votes: dict[str, int] = {}
@@ -329,7 +329,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told, to assign from."""
+        """Return the members and their subscriptions, from which the leader computes the assignment."""
         return tuple(
             JoinedMember(
                 member_id=member.id,
@@ -341,10 +341,10 @@ class ClassicGroup:
 
     def check_member(self, member_id: str, instance_id: str | None) -> None:
         if instance_id is not None:
-            present = self.instances.get(instance_id)
-            if present is None:
+            current = self.instances.get(instance_id)
+            if current is None:
                 raise UnknownMemberId
-            if present != member_id:
+            if current != member_id:
                 raise FencedInstanceId
         if member_id not in self.members:
             raise UnknownMemberId
@@ -358,14 +358,14 @@ class ClassicGroup:
         knows_epochs: bool = True,
         is_transactional: bool = False,
     ) -> None:
-        """A member of the generation may commit for any partition: the coordinator cannot read assignments."""
+        """Allow any member of the generation to commit any partition: the coordinator cannot read assignments."""
         if generation < 0 and self.state is _EMPTY:
             return
         if generation < 0 and not member_id and instance_id is None:
             if is_transactional:
-                # Before TxnOffsetCommit 3 producers could not say for whom they commit: fencing is up to their epoch.
+                # Before TxnOffsetCommit 3 producers did not name the member; only the producer epoch fences them.
                 return
-            # An outsider would overwrite what the members are working on.
+            # Another process would overwrite the offsets that the members rely on.
             raise UnknownMemberId
         self.check_member(member_id, instance_id)
         if generation != self.generation:
@@ -374,10 +374,10 @@ class ClassicGroup:
             raise RebalanceInProgress
 
     def check_fetch(self, *, member_id: str | None, member_epoch: int) -> None:
-        """Anybody may read the offsets of a classic group."""
+        """Allow every fetch: anyone may read the offsets of a classic group."""
 
     def check_offset_delete(self) -> None:
-        # Members of the consumer protocol tell what they subscribe to; of others nothing is known.
+        # Only the subscriptions of the consumer protocol can be read.
         if self.state is not State.EMPTY and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             raise NonEmptyGroup
 
@@ -394,7 +394,7 @@ class ClassicGroup:
         if not self.protocol_type:
             return committed.commit_timestamp
         if self.state is State.EMPTY:
-            # Records from before KIP-211 do not tell since when the group has been empty.
+            # Records from before KIP-211 do not contain the time at which the group became empty.
             return committed.commit_timestamp if self.state_timestamp < 0 else self.state_timestamp
         if self.state is State.STABLE and self.subscribed is not None:
             return committed.commit_timestamp

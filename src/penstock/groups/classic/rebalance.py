@@ -1,7 +1,7 @@
-"""The two phases of a classic rebalance: members join, then the leader's assignment is fetched.
+"""The two phases of a classic rebalance: members join, then they fetch the leader's assignment.
 
-Works on a draft of the group and writes what follows into the turn. requests.py calls it for
-requests, `expire` is called for timers. Whoever is removed while it waits is answered.
+Changes a draft of the group and adds the consequences to the turn. requests.py calls it for
+requests; `expire` handles timers. The waiting requests of a removed member are answered.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ def keep_session(group: ClassicGroup, member: ClassicMember, turn: Turn) -> None
 
 
 def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """Remove the member and answer whatever it waits for, so that it joins anew if it is alive."""
+    """Remove the member and answer its waiting requests, so that it rejoins if it is alive."""
     member = group.members[member_id]
     turn.reply(member.join_ticket, JoinReply(error=UnknownMemberId.code, member_id=NO_MEMBER_ID))
     turn.reply(member.sync_ticket, SyncReply(error=UnknownMemberId.code))
@@ -37,7 +37,7 @@ def drop_member(group: ClassicGroup, member_id: str, turn: Turn) -> None:
 
 
 def rebalance_or_complete(group: ClassicGroup, turn: Turn) -> None:
-    """Something changed that the present assignment does not know of."""
+    """Begin a rebalance after a change that invalidates the assignment, or complete the current one if possible."""
     if group.state is State.PREPARING:
         complete_if_all_joined(group, turn)
     else:
@@ -45,13 +45,13 @@ def rebalance_or_complete(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_if_all_joined(group: ClassicGroup, turn: Turn) -> None:
-    # The initial delay runs to its end: others are expected to start at about the same time.
+    # The initial delay is not cut short: more members are expected to start at about the same time.
     if group.state is State.PREPARING and not group.is_initial and group.all_joined:
         complete_join(group, turn)
 
 
 def prepare(group: ClassicGroup, turn: Turn) -> None:
-    """Begin a rebalance: from now on members are told to join again."""
+    """Begin a rebalance: members are asked to join again."""
     if group.state is State.COMPLETING:
         _cancel_syncs(group, turn)
     group.unsynced = frozenset()
@@ -70,7 +70,7 @@ def prepare(group: ClassicGroup, turn: Turn) -> None:
 
 
 def _cancel_syncs(group: ClassicGroup, turn: Turn) -> None:
-    """The generation is given up before its assignment came."""
+    """Fail the waiting SyncGroup requests of a generation that is abandoned without an assignment."""
     for member in list(group.members.values()):
         if member.sync_ticket != NO_TICKET:
             turn.reply(member.sync_ticket, SyncReply(error=RebalanceInProgress.code))
@@ -79,9 +79,9 @@ def _cancel_syncs(group: ClassicGroup, turn: Turn) -> None:
 
 
 def complete_join(group: ClassicGroup, turn: Turn) -> None:
-    """End the joining phase with those who are there; begin the next generation."""
+    """End the joining phase with the members that have joined, and begin the next generation."""
     for member in list(group.members.values()):
-        # A static member is given until its session ends: it may be restarting.
+        # A static member stays until its session expires, because it may be restarting.
         if not member.awaits_join and member.instance_id is None:
             drop_member(group, member.id, turn)
     if group.members and not group.elect_leader():
@@ -121,7 +121,7 @@ def joined(
     leader: str | None = None,
     skip_assignment: bool = False,
 ) -> JoinReply:
-    """What a member is told of the present generation."""
+    """Return the reply that describes the current generation to a member."""
     return JoinReply(
         member_id=member.id,
         generation=group.generation,
@@ -137,14 +137,14 @@ def joined(
 
 
 def note_sync(group: ClassicGroup, member_id: str, turn: Turn) -> None:
-    """The member has asked for its assignment; once all have, nobody is late any more."""
+    """Record that the member has fetched its assignment, and cancel the timer when all have."""
     group.unsynced -= {member_id}
     if not group.unsynced:
         turn.cancel_timer(TimerKey(SYNC, group.id))
 
 
 def assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> None:
-    """The leader's word. The record moves the group to Stable; the answers leave after it is committed."""
+    """Write the leader's assignment. The record moves the group to Stable; replies are sent when it is committed."""
     value = group.to_value()
     kept = tuple(replace(member, assignment=assignments.get(member.member_id, b"")) for member in value.members)
     turn.write(GroupRecord(GroupMetadataKey(group.id), replace(value, members=kept, current_state_timestamp=turn.now)))
@@ -153,7 +153,7 @@ def assign(group: ClassicGroup, assignments: dict[str, bytes], turn: Turn) -> No
             continue
         turn.reply(member.sync_ticket, synced(group, assignments.get(member.id, b"")))
         group.update(replace(member, sync_ticket=NO_TICKET))
-        # Its session may have run out while it waited, which was overlooked then.
+        # Its session may have expired while it waited, which is ignored at that time.
         keep_session(group, member, turn)
 
 
@@ -187,7 +187,7 @@ def _expire_session(group: ClassicGroup, member_id: str, turn: Turn) -> None:
         return
     waits = member.awaits_join or member.sync_ticket != NO_TICKET
     if waits and not member.is_new:
-        # It cannot send heartbeats while it waits for us. Its session goes on with the answer.
+        # It cannot send heartbeats while it waits for the coordinator. Its session continues with the reply.
         return
     drop_member(group, member_id, turn)
     if group.state is not State.PREPARING:

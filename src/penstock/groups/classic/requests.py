@@ -1,7 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat and LeaveGroup of the classic protocol.
 
-Each function takes the group as it is, answers or parks the request in the turn, and returns
-the group as it will be, or None if nothing changes. Goes to rebalance.py for the phases.
+Each function takes the current group, answers or parks the request in the turn, and returns
+the changed group, or None if nothing changes. Calls rebalance.py for the phases.
 Every refusal is a reply with Kafka's code; see docs/internals/groups.md for the table.
 """
 
@@ -46,14 +46,14 @@ NAME_LENGTH_MAX: Final = 4096
 def join(group: ClassicGroup | None, command: JoinGroup, turn: Turn) -> ClassicGroup | None:
     error = _request_error(group, command, turn)
     if error == NO_ERROR and group is not None and not _has_room(group, command.member_id, turn.settings.size_max):
-        return _turn_away(group.copy(), command.member_id, turn)
+        return _reject_member(group.copy(), command.member_id, turn)
     draft = ClassicGroup(command.group_id, state_timestamp=turn.now) if group is None else group.copy()
     error = error or _membership_error(draft, command)
     if error != NO_ERROR:
         turn.answer(JoinReply(error=error, member_id=command.member_id))
         return None
     if group is None:
-        # In the log from its first member on: a restart does not lose a group that has been listed.
+        # Logged from its first member on, so that a restart does not lose a group that has been listed.
         turn.write(GroupRecord(GroupMetadataKey(draft.id), draft.to_value()))
     if not command.member_id:
         _join_new(draft, command, turn)
@@ -77,7 +77,7 @@ def _membership_error(group: ClassicGroup, command: JoinGroup) -> int:
     if not group.speaks(command.protocol_type, command.protocols):
         return InconsistentGroupProtocol.code
     if command.member_id in group.pending:
-        # A static member is never asked to come back with an id, so this one is confused.
+        # The coordinator never requires a static member to join with a given id, so this request is invalid.
         return NO_ERROR if command.instance_id is None else UnknownMemberId.code
     if command.member_id:
         try:
@@ -92,12 +92,12 @@ def _has_room(group: ClassicGroup, member_id: str, size_max: int) -> bool:
         return True
     member = group.members.get(member_id)
     if group.state is State.PREPARING:
-        # Those who wait are counted, not all: if the bound was lowered, the last to rejoin have to go.
+        # Only waiting members count: if group.max.size was lowered, the last members to rejoin are rejected.
         return (member is not None and member.awaits_join) or group.awaiting_join_count < size_max
     return member is not None or len(group.members) < size_max
 
 
-def _turn_away(group: ClassicGroup, member_id: str, turn: Turn) -> ClassicGroup:
+def _reject_member(group: ClassicGroup, member_id: str, turn: Turn) -> ClassicGroup:
     turn.answer(JoinReply(error=GroupMaxSizeReached.code, member_id=NO_MEMBER_ID))
     if member_id in group.members:
         rebalance.drop_member(group, member_id, turn)
@@ -111,7 +111,7 @@ def _turn_away(group: ClassicGroup, member_id: str, turn: Turn) -> ClassicGroup:
 def _join_new(group: ClassicGroup, command: JoinGroup, turn: Turn) -> None:
     instance_id = command.instance_id
     name = command.client_id if instance_id is None else instance_id
-    # As in Kafka, but for names that would not leave room for the rest.
+    # As in Kafka, but long names are cut so that the whole id fits into a string.
     member_id = f"{name[:NAME_LENGTH_MAX]}-{command.fresh_id}"
     if instance_id is not None and instance_id in group.instances:
         _replace_static(group, command, group.instances[instance_id], member_id, turn)
@@ -140,7 +140,7 @@ def _add(group: ClassicGroup, command: JoinGroup, member_id: str, turn: Turn) ->
         )
     )
     group.has_new_member = True
-    # Nothing else would ever end the wait of a client that went away and came back as somebody else.
+    # A client that disconnects and returns as a new member leaves this one waiting; only this timer removes it.
     turn.set_timer(TimerKey(SESSION, group.id, member_id), turn.settings.new_member_join_timeout_ms)
     rebalance.rebalance_or_complete(group, turn)
 
@@ -149,19 +149,19 @@ def _rejoin(group: ClassicGroup, command: JoinGroup, member: ClassicMember, turn
     is_leader = member.id == group.leader
     is_same = member.protocols == command.protocols
     if group.state is State.COMPLETING and is_same:
-        # It may not have received the answer of this generation.
+        # The member may not have received the reply of this generation.
         turn.answer(rebalance.joined(group, member, members=group.joined_members() if is_leader else ()))
     elif group.state is State.STABLE and is_same and not is_leader:
         turn.answer(rebalance.joined(group, member))
     else:
-        # A leader joins a stable group again because it has seen a change, of partitions say, that
-        # the subscriptions do not show.
+        # The leader of a stable group joins again because it has seen a change that the subscriptions
+        # do not show, for example of the number of partitions.
         _update(group, command, member, turn)
         rebalance.rebalance_or_complete(group, turn)
 
 
 def _update(group: ClassicGroup, command: JoinGroup, member: ClassicMember, turn: Turn) -> ClassicMember:
-    # A second request of one member: the first is from a connection that is gone.
+    # A second request of the same member: the connection of the first one is gone.
     turn.reply(member.join_ticket, JoinReply(error=RebalanceInProgress.code, member_id=member.id))
     updated = replace(
         member,
@@ -179,7 +179,7 @@ def _rebalance_timeout(command: JoinGroup) -> int:
 
 
 def _replace_static(group: ClassicGroup, command: JoinGroup, old_id: str, new_id: str, turn: Turn) -> None:
-    """A static instance came back: it takes its old self's place, which is fenced."""
+    """Replace a returning static instance's old member id with the new one, which fences the old one."""
     old = group.members[old_id]
     old_leader = group.leader
     turn.reply(old.join_ticket, JoinReply(error=FencedInstanceId.code, member_id=old_id))
@@ -190,19 +190,19 @@ def _replace_static(group: ClassicGroup, command: JoinGroup, old_id: str, new_id
     if group.state is State.STABLE and group.choose_protocol() == group.protocol_name:
         _keep_assignment(group, command, member, old_leader, turn)
     else:
-        # In CompletingRebalance too: the leader is assigning to the old id.
+        # In CompletingRebalance too, because the leader is computing an assignment for the old id.
         rebalance.rebalance_or_complete(group, turn)
 
 
 def _keep_assignment(
     group: ClassicGroup, command: JoinGroup, member: ClassicMember, old_leader: str | None, turn: Turn
 ) -> None:
-    """No rebalance: the group goes on as it is, with the new id in the log."""
+    """Keep the assignment without a rebalance, and write the new member id to the log."""
     group.update(replace(member, join_ticket=NO_TICKET))
     group.update_subscribed()
     turn.write(GroupRecord(GroupMetadataKey(group.id), group.to_value()))
     if not command.can_skip_assignment:
-        # Were an older client told that it leads, it would assign; so it is shown its former self as leader.
+        # An older client would compute an assignment if it saw itself as leader, so it is given its old id as leader.
         turn.answer(rebalance.joined(group, member, leader=old_leader))
     elif member.id == group.leader:
         turn.answer(rebalance.joined(group, member, members=group.joined_members(), skip_assignment=True))
@@ -257,7 +257,7 @@ def _park_sync(group: ClassicGroup, member: ClassicMember, ticket: Ticket, turn:
 
 
 def heartbeat(group: ClassicGroup | None, command: Heartbeat, turn: Turn) -> None:
-    """Keeps the session; changes nothing else, so it makes no draft."""
+    """Extend the session. Nothing else changes, so no draft is made."""
     turn.answer(HeartbeatReply(_heartbeat_error(group, command, turn)))
 
 
@@ -301,7 +301,7 @@ def leave(group: ClassicGroup | None, command: LeaveGroup, turn: Turn) -> Classi
 def _leave_one(group: ClassicGroup, leaving: LeavingMember, turn: Turn) -> int:
     member_id = leaving.member_id
     if member_id == NO_MEMBER_ID:
-        # An administrator removes a static member, whoever it is at present.
+        # An administrator removes a static member, whatever its current member id.
         member_id = group.instances.get(leaving.instance_id or "", NO_MEMBER_ID)
         if member_id == NO_MEMBER_ID:
             return UnknownMemberId.code

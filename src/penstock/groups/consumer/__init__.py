@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848): heartbeats, and an assignment by the coordinator."""
+"""The consumer group protocol (KIP-848): members send heartbeats; the coordinator assigns partitions."""

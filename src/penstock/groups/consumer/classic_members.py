@@ -1,9 +1,9 @@
-"""Members of the classic protocol inside of a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-A group that changes protocol online (KIP-848) has both kinds. To a classic member its epoch is the
-generation and the coordinator is the leader: it joins whenever its target changes and fetches
-what it may own by syncing. Goes to update.py; the last other member replaced, the group
-becomes classic: migration.py. Refuses: what ../classic/requests.py refuses, with the same codes.
+A group that changes protocol online (KIP-848) has members of both. To a classic member its epoch is the
+generation and the coordinator is the leader: it joins whenever its target changes and fetches its
+partitions with SyncGroup. Calls update.py. When the last member of the consumer protocol is replaced, the group
+becomes classic: migration.py. Refuses: the same as ../classic/requests.py, with the same codes.
 """
 
 from dataclasses import replace
@@ -58,7 +58,7 @@ def join(update: Update, command: JoinGroup) -> JoinReply:
     old = _find(update, command, member_id)
     new = _changed(old, command, subscription)
     has_new_names = update.write_subscription(old, new)
-    # A static member that changes over from the other protocol may leave a regular expression behind.
+    # A static member that switches from the consumer protocol may have subscribed with a regular expression.
     regex = update.update_regex(old, new, None)
     must_bump = has_new_names or regex is not RegexChange.NONE
     epoch = group.epoch
@@ -75,7 +75,7 @@ def join(update: Update, command: JoinGroup) -> JoinReply:
 
 
 def _subscription(command: JoinGroup) -> Subscription:
-    """All protocols of a member carry the same subscription; the first will do."""
+    """Return the subscription of the first protocol; all protocols of a member carry the same one."""
     try:
         return read_subscription(command.protocols[0][1])
     except Malformed:
@@ -83,7 +83,7 @@ def _subscription(command: JoinGroup) -> Subscription:
 
 
 def _owned(update: Update, subscription: Subscription) -> Assignment:
-    # A client from before version 1 does not say what it owns: it has given up everything before it joined.
+    # A client from before version 1 does not report owned partitions: it revokes all of them before it joins.
     by_name = update.topics.by_name
     return {topic.id: part for name, part in subscription.owned.items() if (topic := by_name.get(name))}
 
@@ -94,11 +94,11 @@ def _find(update: Update, command: JoinGroup, member_id: str) -> ConsumerMember:
         return group.members.get(member_id) or ConsumerMember(id=member_id)
     if command.member_id != NO_MEMBER_ID:
         return known_instance(group, member_id, command.instance_id)
-    present = group.static_member(command.instance_id)
-    if present is None:
+    current = group.static_member(command.instance_id)
+    if current is None:
         return ConsumerMember(id=member_id)
-    cancel_timers(update, present.id)
-    return update.replace_static(present, member_id)
+    cancel_timers(update, current.id)
+    return update.replace_static(current, member_id)
 
 
 def _changed(member: ConsumerMember, command: JoinGroup, subscription: Subscription) -> ConsumerMember:
@@ -125,7 +125,7 @@ def _rebalance_timeout(command: JoinGroup) -> int:
 
 
 def _watch_sync(update: Update, command: JoinGroup, member: ConsumerMember) -> None:
-    """It has joined; now it must fetch its assignment."""
+    """Set the timer for the SyncGroup of a member that has joined."""
     group_id, turn = update.group.id, update.turn
     cancel_timers(update, member.id)
     turn.set_timer(session_timer(group_id, member.id), command.session_timeout_ms)
@@ -133,7 +133,7 @@ def _watch_sync(update: Update, command: JoinGroup, member: ConsumerMember) -> N
 
 
 def _joined(member_id: str, generation: int, command: JoinGroup) -> JoinReply:
-    # No leader is named, so nobody assigns: the coordinator has.
+    # No leader is named, because the coordinator itself has computed the assignment.
     return JoinReply(
         member_id=member_id,
         generation=generation,
@@ -145,12 +145,12 @@ def _joined(member_id: str, generation: int, command: JoinGroup) -> JoinReply:
 def _join_and_downgrade(
     update: Update, command: JoinGroup, subscription: Subscription, replaced: ConsumerMember, member_id: str
 ) -> JoinReply:
-    """The last member of the consumer protocol comes back as a classic one."""
+    """Replace the last member of the consumer protocol, which rejoins as a classic one, and downgrade the group."""
     group = update.group
     if command.member_id != NO_MEMBER_ID:
         known_instance(group, command.member_id, replaced.instance_id or "")
     joining = _changed(replace(replaced, id=member_id), command, subscription)
-    metadata_hash = update.topics.hash_of(group.subscribed_names(but=(replaced,), and_also=joining))
+    metadata_hash = update.topics.hash_of(group.subscribed_names(without=(replaced,), including=joining))
     must_rebalance = (
         group.assignment_epoch < group.epoch
         or joining.topic_names != replaced.topic_names
@@ -172,7 +172,7 @@ def sync(update: Update, command: SyncGroup) -> SyncReply:
     if is_other_type or command.protocol_name not in (None, protocol.name):
         raise InconsistentGroupProtocol
     group, turn = update.group, update.turn
-    # A member that is giving up partitions has joined already: it goes on with that first.
+    # A member that is revoking partitions has joined already and must finish the revocation first.
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _watch_rejoin(update, member)
         return SyncReply(error=RebalanceInProgress.code)
@@ -194,7 +194,7 @@ def sync(update: Update, command: SyncGroup) -> SyncReply:
 
 
 def heartbeat(update: Update, command: Heartbeat) -> int:
-    """Keep the session, and tell the member to join again when that gets it further."""
+    """Extend the session, and ask the member to rejoin if that lets it progress."""
     member, metadata = _classic_member(update, command.member_id, command.instance_id)
     _check_generation(member, command.generation)
     group = update.group
@@ -207,7 +207,7 @@ def heartbeat(update: Update, command: Heartbeat) -> int:
 
 
 def _watch_rejoin(update: Update, member: ConsumerMember) -> None:
-    """The member is told to join again: from the first time on its time is running."""
+    """Set the timer for a member that is asked to rejoin, unless it is already running."""
     if member.id not in update.volatile.rejoining:
         update.volatile = replace(update.volatile, rejoining=update.volatile.rejoining | {member.id})
         update.turn.set_timer(join_timer(update.group.id, member.id), member.rebalance_timeout_ms)
@@ -232,7 +232,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def leave(update: Update, command: LeaveGroup) -> LeaveReply:
-    """Members of either protocol can be removed, also by an administrator who knows only the instance."""
+    """Remove members of either protocol; an administrator may name only the instance id."""
     leaving: dict[str, ConsumerMember] = {}
     errors = []
     for identity in command.members:
@@ -253,7 +253,7 @@ def _leaving_member(update: Update, identity: LeavingMember) -> ConsumerMember:
         return group.member(identity.member_id)
     if identity.member_id != NO_MEMBER_ID:
         return known_instance(group, identity.member_id, identity.instance_id)
-    present = group.static_member(identity.instance_id)
-    if present is None:
+    current = group.static_member(identity.instance_id)
+    if current is None:
         raise UnknownMemberId(f"Instance id {identity.instance_id} is unknown.")
-    return present
+    return current

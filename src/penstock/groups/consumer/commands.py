@@ -1,4 +1,4 @@
-"""What a group of the consumer protocol is asked, what it answers and what it is set to. Only values."""
+"""Commands to consumer groups, their replies and the groups' settings, as plain values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ STATIC_LEAVE_EPOCH: Final = -2
 CONSUMER_TYPE: Final = "Consumer"
 
 CONSUMER_SESSION: Final = "consumer-session"
-"""A member has not been heard of for its session timeout."""
+"""A member has not sent a heartbeat within its session timeout."""
 CONSUMER_REVOKE: Final = "consumer-revoke"
-"""The time that a member has to give up partitions is over."""
+"""The time for a member to revoke partitions has elapsed."""
 CONSUMER_JOIN: Final = "consumer-join"
-"""The time that a classic member has to join again is over."""
+"""The time for a classic member to rejoin has elapsed."""
 CONSUMER_SYNC: Final = "consumer-sync"
-"""The time that a classic member has to fetch its assignment is over."""
+"""The time for a classic member to fetch its assignment has elapsed."""
 CONSUMER_REGEX: Final = "consumer-regex"
-"""Look up which topics the group's regular expressions match; set without delay, off the heartbeat's path."""
+"""Match the group's regular expressions against the topics; set without delay, outside the heartbeat's path."""
 CONSUMER_TIMERS: Final = frozenset({CONSUMER_SESSION, CONSUMER_REVOKE, CONSUMER_JOIN, CONSUMER_SYNC, CONSUMER_REGEX})
 
 Describable = Callable[[frozenset[str]], frozenset[str]]
-"""Which of these topics the member's principal may describe."""
+"""Returns those of the given topics that the member's principal may describe."""
 
 
 def session_timer(group_id: str, member_id: str) -> TimerKey:
@@ -54,7 +54,7 @@ def regex_timer(group_id: str) -> TimerKey:
 
 
 class MigrationPolicy(Enum):
-    """Which way groups may move online between the classic and the consumer protocol."""
+    """The directions in which groups may migrate online between the classic and the consumer protocol."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -72,24 +72,24 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """The broker's settings, with those of the group in front of them where it has its own."""
+    """The settings of one group: its own where set, the broker's otherwise."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
-    """The first is the default. Those that the server does not have are passed over."""
+    """The first is the default. Names that the server does not know are skipped."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    """The least time between two target assignments (KIP-1263)."""
+    """The minimum time between two target assignments (KIP-1263)."""
     size_max: int = 2**31 - 1
     regex_refresh_interval_ms: int = 600_000
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     classic_size_max: int = 1_000
-    """group.max.size: a group with more members is not turned into a classic one."""
+    """group.max.size: a larger group is not converted to a classic one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupHeartbeat:
-    """A null field means: as I said before."""
+    """A heartbeat of a member; a null field has not changed since the last one."""
 
     group_id: str
     member_id: str
@@ -101,14 +101,14 @@ class ConsumerGroupHeartbeat:
     subscribed_topic_regex: str | None = None
     server_assignor: str | None = None
     topic_partitions: Assignment | None = None
-    """What the member owns at present."""
+    """The partitions that the member owns now."""
     client_id: str = ""
     client_host: str = ""
     version: int = 1
     fresh_id: UUID = ZERO_UUID
     """Random; becomes the member id if the request has none (version 0)."""
     describable: Describable | None = None
-    """None if the member may describe every topic."""
+    """None if the member's principal may describe every topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,12 +119,12 @@ class ConsumerGroupHeartbeatReply:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
-    """None: as before."""
+    """None if it has not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupDescribe:
-    """Answered with a tuple of DescribedConsumerGroup, one for each group."""
+    """A request for descriptions, answered with a tuple of DescribedConsumerGroup, one for each group."""
 
     group_ids: tuple[str, ...]
 
@@ -147,10 +147,10 @@ class DescribedConsumerMember:
     subscribed_topic_names: tuple[str, ...]
     subscribed_topic_regex: str
     assignment: tuple[DescribedPartitions, ...]
-    """With the partitions that the member has still to give up."""
+    """Includes the partitions that the member has yet to revoke."""
     target_assignment: tuple[DescribedPartitions, ...]
     member_type: int
-    """0 for a member that speaks the classic protocol, 1 for the consumer protocol."""
+    """0 for a member of the classic protocol, 1 for the consumer protocol."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,18 +167,18 @@ class DescribedConsumerGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volatile:
-    """What a group remembers outside of the log. A restart forgets it and loses nothing but a little work."""
+    """State of a group that is not in the log. A restart loses it, which costs only a little extra work."""
 
     checked_topics_version: int = -1
-    """The topics that the metadata hash was last compared with."""
+    """The version of the topics that the metadata hash was last compared with."""
     checked_group_epoch: int = 0
-    """The group epoch that came of it; below it the records were lost and the comparison counts for nothing."""
+    """The group epoch after that comparison. A smaller group epoch means that its records were lost: compare again."""
     rejoining: frozenset[str] = frozenset()
-    """The classic members whose time to join again is running: it is not to be started anew."""
+    """The classic members whose rejoin timer is running; it must not be restarted."""
     is_resolving: bool = False
-    """Whether regular expressions are about to be looked up."""
+    """Whether a match of the regular expressions is scheduled."""
     describable: Describable | None = None
-    """Which topics they may match."""
+    """The topics that they may match."""
 
 
 FRESH: Final = Volatile()

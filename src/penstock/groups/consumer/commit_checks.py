@@ -1,8 +1,8 @@
-"""Whether a member may commit: the rules for its epoch, as a whole and for each partition.
+"""The member epochs with which a member may commit, in general and for each partition.
 
-The present epoch may commit anything. An older one may commit a partition that the member has
-owned since then (KIP-1251): the reply with the newer epoch may not have reached it yet, and
-nobody else can have touched the partition. Refuses: IllegalGeneration to members of the classic
+A commit with the current epoch may contain any partition. One with an older epoch may contain partitions
+that the member has owned since then (KIP-1251): the reply with the newer epoch may not have arrived yet, and
+no other member can have used the partition. Refuses: IllegalGeneration to members of the classic
 protocol, StaleMemberEpoch to the others.
 """
 
@@ -19,7 +19,7 @@ CommitCheck = Callable[[UUID, int], None]
 
 
 def commit_check(member: ConsumerMember, generation: int) -> CommitCheck | None:
-    """Check the epoch of a commit; give back what each partition has to be checked with, if needed."""
+    """Check the epoch of a commit; return a check to call for each partition, or None if none is needed."""
     if generation == member.epoch:
         return None
     if generation > member.epoch:
@@ -36,4 +36,4 @@ def commit_check(member: ConsumerMember, generation: int) -> CommitCheck | None:
 def stale(member: ConsumerMember, generation: int) -> Refusal:
     if member.classic is not None:
         return IllegalGeneration(f"Generation {generation} is not the member's epoch {member.epoch}.")
-    return StaleMemberEpoch(f"ConsumerMember epoch {generation} is not the member's epoch {member.epoch}.")
+    return StaleMemberEpoch(f"Member epoch {generation} is not the member's current epoch {member.epoch}.")

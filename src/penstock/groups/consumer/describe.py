@@ -1,4 +1,4 @@
-"""What ConsumerGroupDescribe shows of a group."""
+"""The description of a group for ConsumerGroupDescribe."""
 
 from collections.abc import Iterable, Mapping
 from uuid import UUID
@@ -26,7 +26,7 @@ def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Des
 
 
 def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> DescribedConsumerMember:
-    # It is responsible for what it has still to give up.
+    # Includes partitions that the member has yet to revoke, because it still owns them.
     owned: dict[UUID, set[int]] = {}
     for epochs in (member.assigned, member.revoking):
         for topic, partitions in epochs.items():
@@ -47,7 +47,7 @@ def _describe_member(group: ConsumerGroup, member: ConsumerMember, topics: Topic
 
 
 def _describe_partitions(partitions: Mapping[UUID, Iterable[int]], topics: Topics) -> tuple[DescribedPartitions, ...]:
-    """By topic; a topic that was deleted meanwhile is left out."""
+    """Return the partitions by topic, without topics that have been deleted."""
     return tuple(
         DescribedPartitions(topic_id=topic_id, topic_name=topic.name, partitions=tuple(sorted(numbers)))
         for topic_id, numbers in sorted(partitions.items())

@@ -1,8 +1,8 @@
-"""The consumer protocol inside of the classic one: what clients tell each other through the coordinator.
+"""The consumer protocol embedded in the classic one, which clients exchange through the coordinator.
 
-A subscription (versions 0-3) names topics and, later, owned partitions and the rack; an assignment
-names partitions. The coordinator reads and writes them only for members that it serves in a
-consumer group. Later versions are read as version 3. Refuses bytes that lie: Malformed.
+A subscription (versions 0-3) contains topics and, later, owned partitions and the rack; an assignment
+contains partitions. The coordinator reads and writes them only for classic members of a
+consumer group. Later versions are read as version 3. Refuses inconsistent bytes: Malformed.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Malformed(Exception):
-    """Says what is wrong, for the end of a sentence."""
+    """The bytes cannot be read. The message completes a sentence of the caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class _Cursor:
 
     def array(self, element: Callable[[], T]) -> tuple[T, ...]:
         count = self.number(_INT32)
-        # Every element takes a byte at least, so a lying count is caught before anything is made.
+        # Every element takes at least one byte, so an invalid count is detected before memory is allocated.
         if not 0 <= count <= len(self._data) - self._position:
             raise Malformed("the embedded consumer protocol is malformed")
         return tuple([element() for _ in range(count)])
@@ -78,12 +78,12 @@ def read_subscription(data: bytes) -> Subscription:
 
 
 def read_assignment(data: bytes) -> dict[str, frozenset[int]]:
-    """Partitions by topic name. No bytes at all are what a member has before its first assignment."""
+    """Return the partitions by topic name. A member without an assignment has no bytes at all."""
     return _reading(data, _assignment) if data else {}
 
 
 def write_assignment(partitions: Mapping[str, frozenset[int]], *, like: bytes) -> bytes:
-    """The assignment in the version of the member's subscription."""
+    """Return the assignment in the version of the member's subscription."""
     out = bytearray(_INT16.pack(_reading(like, lambda cursor, version: version)))
     out += _INT32.pack(len(partitions))
     for topic, numbers in sorted(partitions.items()):
@@ -91,7 +91,7 @@ def write_assignment(partitions: Mapping[str, frozenset[int]], *, like: bytes) -
         out += _INT16.pack(len(name)) + name + _INT32.pack(len(numbers))
         for number in sorted(numbers):
             out += _INT32.pack(number)
-    # There is no user data; that is null, not nothing.
+    # The user data is null.
     return bytes(out + _INT32.pack(-1))
 
 
@@ -100,7 +100,7 @@ def _subscription(cursor: _Cursor, version: int) -> Subscription:
     cursor.nullable_bytes()
     owned = cursor.partitions() if version >= 1 else {}
     if version >= 2:
-        # The generation in which they were owned.
+        # Skip the generation in which the partitions were owned.
         cursor.number(_INT32)
     rack_id = cursor.nullable_text() if version >= 3 else None
     return Subscription(topics=topics, owned=owned, rack_id=rack_id)

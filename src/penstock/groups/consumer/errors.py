@@ -1,4 +1,4 @@
-"""What only groups of the consumer protocol (KIP-848) refuse, with Kafka's codes."""
+"""Errors that only groups of the consumer protocol (KIP-848) return, with Kafka's codes."""
 
 from penstock.model.errors import Refusal
 
@@ -15,7 +15,7 @@ class UnreleasedInstanceId(Refusal):
 
 class UnsupportedAssignor(Refusal):
     code = 112
-    meaning = "The assignor is not among those of the server."
+    meaning = "The server does not support the assignor."
 
 
 class StaleMemberEpoch(Refusal):

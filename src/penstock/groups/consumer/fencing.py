@@ -1,7 +1,7 @@
-"""Members go: they left, were removed, or were not heard of in time.
+"""Removal of members that left, were removed, or did not send a heartbeat in time.
 
-Their partitions are free at once and the group epoch rises. When only members of the classic
-protocol are left, the group becomes a classic one again: migration.py.
+Their partitions become free immediately and the group epoch rises. If only members of the classic
+protocol remain, the group becomes classic again: migration.py.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from penstock.groups.turn import TimerKey
 
 
 def fence(update: Update, members: Sequence[ConsumerMember]) -> None:
-    """Remove these members."""
+    """Remove the members."""
     if not members:
         return
     group, turn = update.group, update.turn
@@ -34,11 +34,11 @@ def fence(update: Update, members: Sequence[ConsumerMember]) -> None:
         return
     for member in members:
         turn.decision.records += member_tombstones(group.id, member.id)
-    gone = Counter(member.topic_regex for member in members if member.topic_regex)
-    for regex, count in gone.items():
+    regexes = Counter(member.topic_regex for member in members if member.topic_regex)
+    for regex, count in regexes.items():
         if group.regexes[regex] == count:
             turn.write(group.regex_record(regex, None))
-    update.bump(update.topics.hash_of(group.subscribed_names(but=members)))
+    update.bump(update.topics.hash_of(group.subscribed_names(without=members)))
 
 
 def cancel_timers(update: Update, member_id: str) -> None:
@@ -49,13 +49,13 @@ def cancel_timers(update: Update, member_id: str) -> None:
 
 
 def expire(update: Update, timer: TimerKey) -> None:
-    """A member's time is over."""
+    """Fence the member whose timer has fired, if it still applies."""
     if timer.kind == CONSUMER_JOIN:
         update.volatile = replace(update.volatile, rejoining=update.volatile.rejoining - {timer.member_id})
     member = update.group.members.get(timer.member_id)
     if member is None:
         return
-    # A static member that left for a while has given up everything already.
+    # A static member that left temporarily has revoked everything already.
     is_late = member.state is MemberState.UNREVOKED_PARTITIONS and member.epoch >= 0
     if timer.kind != CONSUMER_REVOKE or is_late:
         fence(update, [member])

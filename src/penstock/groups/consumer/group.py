@@ -1,10 +1,10 @@
-"""A group of the consumer protocol (KIP-848) as its records say it is.
+"""A group of the consumer protocol (KIP-848), as described by its records.
 
-`apply` takes over one record, live and replayed alike; nothing else changes the group. What
-follows from the members (who owns what, who subscribes to what) is kept up with each record.
-update.py and its callers decide. Empty has no members; Assigning has a newer epoch than
-its target assignment; Reconciling has members on their way to the target; Stable has none.
-Refuses, as Refusals: strangers, stale epochs, the deletion of a group that has members.
+`apply` applies one record, live or replayed; nothing else changes the group. State derived
+from the members (owners of partitions, subscriptions) is updated with each record.
+update.py and its callers decide. Empty: no members. Assigning: the group epoch is newer than
+its target assignment. Reconciling: some members have not reached the target. Stable: all have.
+Refuses, as Refusals: unknown members, stale epochs, the deletion of a group that has members.
 """
 
 from collections import Counter
@@ -34,12 +34,12 @@ from penstock.groups.subscription import CONSUMER_PROTOCOL_TYPE
 from penstock.model.errors import UnsupportedVersion
 
 FIRST_EPOCH = 1
-"""Of a group and of its target before either has a record."""
+"""The epoch of a group and of its target assignment before either has a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRegex:
-    """The topics that a regular expression matched, in the metadata of that version, at that time."""
+    """The topics that a regular expression matched, with the metadata version and the time of the match."""
 
     topics: frozenset[str]
     version: int
@@ -77,11 +77,11 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False
-        """A record of an earlier release lies in the log; the next epoch buries it."""
+        """The log has a record of an earlier release, which the next epoch removes with a tombstone."""
         self.instances: dict[str, str] = {}
-        """The member that each static instance is at present."""
+        """The current member id of each static instance."""
         self.owners: dict[UUID, dict[int, str]] = {}
-        """Who owns each partition, including those it has still to give up."""
+        """The owner of each partition, including partitions that it has yet to revoke."""
         self.subscriptions: Counter[frozenset[str]] = Counter()
         self.regexes: Counter[str] = Counter()
         self.assignors: Counter[str] = Counter()
@@ -90,7 +90,7 @@ class ConsumerGroup:
         self.volatile = FRESH
 
     def draft(self, volatile: Volatile) -> "ConsumerGroup":
-        """The group with other things to remember. Takes the old one's place and shares all else with it."""
+        """Return a group with another volatile state that replaces this one and shares the rest with it."""
         draft = ConsumerGroup.__new__(ConsumerGroup)
         for name in ConsumerGroup.__slots__:
             setattr(draft, name, getattr(self, name))
@@ -100,7 +100,7 @@ class ConsumerGroup:
     # -- the log -----------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:
-        """Take over any record of the group but the tombstone of the group itself, which removes it."""
+        """Apply any record of the group except the group's own tombstone, which removes it."""
         key, value = record
         if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey):
             member = self.members.get(key.member_id)
@@ -157,9 +157,9 @@ class ConsumerGroup:
         self._forget(self.members.pop(member_id))
 
     def _forget(self, member: ConsumerMember) -> None:
-        """Take back all that was noted because of the member."""
+        """Remove everything that was derived from the member."""
         self._count(member, -1)
-        # Another member may have taken over the instance or a partition, if compaction left records in an odd order.
+        # Another member may own the instance or a partition by now, if compaction has changed the order of records.
         if member.instance_id is not None and self.instances.get(member.instance_id) == member.id:
             del self.instances[member.instance_id]
         for epochs in (member.assigned, member.revoking):
@@ -194,11 +194,11 @@ class ConsumerGroup:
         return GroupRecord(ConsumerGroupRegularExpressionKey(self.id, regex), value)
 
     def tombstones(self) -> list[GroupRecord]:
-        """The records that remove the group, without its offsets."""
+        """Return the records that delete the group, without its offsets."""
         return self.tombstones_of(self.members)
 
     def tombstones_of(self, member_ids: Iterable[str]) -> list[GroupRecord]:
-        """The same for a group whose members by now are these."""
+        """Return the same for a group whose current members are these."""
         assignments, targets, subscriptions = [], [], []
         for member_id in member_ids:
             assignment, target, subscription = member_tombstones(self.id, member_id)
@@ -215,7 +215,7 @@ class ConsumerGroup:
             GroupRecord(ConsumerGroupMetadataKey(self.id), None),
         ]
 
-    # -- questions ---------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------
 
     @property
     def type(self) -> str:
@@ -242,7 +242,7 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
-            raise UnknownMemberId(f"ConsumerMember {member_id} is not a member of group {self.id}.")
+            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -250,30 +250,30 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def target_of(self, member_id: str, instance_id: str | None) -> Assignment:
-        """What the member should own. One that takes over an instance should own what its older self should."""
+        """Return the member's target assignment; a new member of a static instance inherits it."""
         if instance_id is not None:
             member_id = self.instances.get(instance_id, member_id)
         return self.targets.get(member_id, NOTHING)
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """What the member subscribes to, by name and by pattern. A pattern not looked up yet matches nothing."""
+        """Return the topics the member subscribes to by name and by regex; an unresolved regex matches none."""
         resolved = self.resolved.get(member.topic_regex) if member.topic_regex else None
         return member.topic_names | resolved.topics if resolved and resolved.topics else member.topic_names
 
     def subscribed_names(
-        self, *, but: Iterable[ConsumerMember] = (), and_also: ConsumerMember | None = None
+        self, *, without: Iterable[ConsumerMember] = (), including: ConsumerMember | None = None
     ) -> set[str]:
-        """Every topic that some member subscribes to, as if these members were gone and that one were there."""
+        """Return every topic that a member subscribes to, without some members and with another one."""
         subscriptions, regexes = self.subscriptions, self.regexes
-        gone = list(but)
-        if gone or and_also is not None:
+        removed = list(without)
+        if removed or including is not None:
             subscriptions, regexes = subscriptions.copy(), regexes.copy()
-            for member in gone:
+            for member in removed:
                 _add(subscriptions, member.topic_names, -1)
                 _add(regexes, member.topic_regex, -1)
-            if and_also is not None:
-                _add(subscriptions, and_also.topic_names, 1)
-                _add(regexes, and_also.topic_regex, 1)
+            if including is not None:
+                _add(subscriptions, including.topic_names, 1)
+                _add(regexes, including.topic_regex, 1)
         names: set[str] = set().union(*subscriptions)
         for regex, resolved in self.resolved.items():
             if regexes.get(regex):
@@ -281,7 +281,7 @@ class ConsumerGroup:
         return names
 
     def speaks(self, protocol_type: str, protocols: Iterable[str]) -> bool:
-        """Whether a classic member with these protocols could take part."""
+        """Return whether a classic member with these protocols could join."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE:
             return False
         names = list(protocols)
@@ -290,7 +290,7 @@ class ConsumerGroup:
         return any(self._classic_protocols.get(name, 0) == self.classic_count for name in names)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether something that the member should own is still owned by another."""
+        """Return whether another member still owns a partition of the member's target."""
         for topic, partitions in self.targets.get(member.id, NOTHING).items():
             owned = member.assigned.get(topic, {})
             owners = self.owners.get(topic, {})
@@ -299,7 +299,7 @@ class ConsumerGroup:
         return False
 
     def is_subscribed_to(self, topic: str) -> bool:
-        # Asked for each of the group's offsets: the names are not put together anew each time.
+        # Called for each of the group's offsets, so the set of names is not built each time.
         return any(topic in names for names in self.subscriptions) or any(
             topic in resolved.topics for regex, resolved in self.resolved.items() if regex in self.regexes
         )
@@ -315,7 +315,7 @@ class ConsumerGroup:
         knows_epochs: bool = True,
         is_transactional: bool = False,
     ) -> CommitCheck | None:
-        """Check a commit. What is given back, if anything, is to be asked for each partition too."""
+        """Check a commit. The returned check, if any, must then be called for each partition."""
         if generation < 0 and not self.members:
             return None
         if is_transactional and generation == -1 and not member_id and instance_id is None:
@@ -333,7 +333,7 @@ class ConsumerGroup:
             raise stale(member, member_epoch)
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody subscribes to may go at any time."""
+        """Allow it at any time: the caller skips topics that members subscribe to."""
 
     def check_delete(self) -> None:
         if self.members:
@@ -345,11 +345,11 @@ class ConsumerGroup:
     # -- for tests and simulators ------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
-        """All that the records say, to compare two groups by."""
+        """Return all state from the records, to compare two groups."""
         return {name: getattr(self, name) for name in self.__slots__ if name != "volatile"}
 
     def validate(self) -> None:
-        """Assert what must be true between any two commands."""
+        """Assert the invariants that hold between two commands."""
         owners: dict[UUID, dict[int, str]] = {}
         for member in self.members.values():
             for epochs in (member.assigned, member.revoking):
@@ -358,8 +358,8 @@ class ConsumerGroup:
                     assert other == member.id, f"{topic}-{partition} is owned by {other} and {member.id}"
             assert member.epoch <= self.assignment_epoch <= self.epoch, member
         assert owners == self.owners
-        targets = [place for target in self.targets.values() for place in _each(target)]
-        assert len(targets) == len(set(targets)), "a partition is meant for two members"
+        targets = [partition for target in self.targets.values() for partition in _each(target)]
+        assert len(targets) == len(set(targets)), "a partition is assigned to two members"
         assert self.classic_count == sum(member.classic is not None for member in self.members.values())
 
 

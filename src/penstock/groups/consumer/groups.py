@@ -1,8 +1,8 @@
-"""The consumer groups of a shard, behind one door: commands, timers and records of KIP-848.
+"""The consumer groups of a shard: commands, timers and records of KIP-848.
 
-Stands beside the classic groups in the map of the shard, which hands over what concerns these:
-see `ConsumerGroups`. Decides on the groups as they are and changes nothing; `apply` and the
-adoption of drafts do. Refusals become replies here, and whatever was decided before them is void.
+Shares the shard's map with the classic groups; the shard passes on what concerns consumer
+groups. Decides without changing the groups; `apply` and the adoption of drafts change them.
+A Refusal becomes a reply here, and discards what the turn had decided before.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ from penstock.model.errors import Refusal
 
 
 class ConsumerGroups:
-    """Shares the shard's map of groups; `topics` and `settings_of` are replaced as they change."""
+    """The consumer groups in the shard's map. `topics` and `settings_of` are replaced as they change."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ConsumerGroups:
         self.topics = topics or Topics()
 
     def find(self, group_id: str) -> ConsumerGroup | None:
-        """The group, if it is one of these."""
+        """Return the group if it is a consumer group."""
         group = self._groups.get(group_id)
         return group if isinstance(group, ConsumerGroup) else None
 
@@ -74,7 +74,7 @@ class ConsumerGroups:
     # -- commands ----------------------------------------------------------------------------
 
     def heartbeat(self, command: ConsumerGroupHeartbeat, turn: Turn) -> None:
-        """Any ConsumerGroupHeartbeat, to whatever type of group."""
+        """Handle a ConsumerGroupHeartbeat to a group of any type."""
         try:
             heartbeat.check(command, self.settings_of(command.group_id))
             update = self._open(command, turn)
@@ -87,7 +87,7 @@ class ConsumerGroups:
         turn.answer(reply)
 
     def _open(self, command: ConsumerGroupHeartbeat, turn: Turn) -> Update:
-        """Find the group of a heartbeat; only a join makes one, or makes one of a classic group."""
+        """Find the group of a heartbeat; a join creates it or upgrades a classic group."""
         group = self._groups.get(command.group_id)
         if isinstance(group, ConsumerGroup):
             return self._update(group, turn)
@@ -103,7 +103,7 @@ class ConsumerGroups:
         raise GroupIdNotFound(f"Group {command.group_id} is not a consumer group.")
 
     def join(self, group: ConsumerGroup, command: JoinGroup, turn: Turn) -> None:
-        """A JoinGroup to a consumer group that has members. An empty one makes way for a classic group."""
+        """Handle a JoinGroup to a consumer group that has members. A classic group replaces an empty one."""
         update = self._update(group, turn)
         try:
             least, most = turn.settings.session_timeout_ms_min, turn.settings.session_timeout_ms_max
@@ -116,8 +116,8 @@ class ConsumerGroups:
             reply = JoinReply(error=refusal.code, member_id=command.member_id)
         turn.answer(reply)
 
-    def make_way(self, group: ConsumerGroup, turn: Turn) -> None:
-        """An empty consumer group is buried under the classic group that was just decided on."""
+    def remove_empty(self, group: ConsumerGroup, turn: Turn) -> None:
+        """Write the tombstones of an empty consumer group before the records of its classic successor."""
         assert group.is_empty
         turn.decision.records[:0] = group.tombstones()
 
@@ -162,7 +162,7 @@ class ConsumerGroups:
     # -- timers ------------------------------------------------------------------------------
 
     def expire(self, timer: TimerKey, turn: Turn) -> None:
-        """A timer of one of the kinds in CONSUMER_TIMERS has fired."""
+        """Handle a timer of one of the kinds in CONSUMER_TIMERS."""
         group = self.find(timer.group_id)
         if group is None:
             return
@@ -174,7 +174,7 @@ class ConsumerGroups:
         update.finish()
 
     def _resolve(self, update: Update) -> None:
-        """Look up which topics the group's regular expressions match, and rebalance if they are others now."""
+        """Match the group's regular expressions against the topics, and rebalance if the result has changed."""
         group, describable = update.group, update.volatile.describable
         update.volatile = replace(update.volatile, is_resolving=False, describable=None)
         names = self.topics.by_name.keys()
@@ -194,7 +194,7 @@ class ConsumerGroups:
             update.note_topics_checked(update.bump(metadata_hash))
 
     def loaded(self, turn: Turn) -> None:
-        """Give every member a new session: nobody could send a heartbeat while the log was read."""
+        """Give every member a new session, as none could send a heartbeat while the log was being loaded."""
         for group in self._groups.values():
             if not isinstance(group, ConsumerGroup):
                 continue
@@ -207,7 +207,7 @@ class ConsumerGroups:
     # -- the log -----------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord) -> None:
-        """Take over a record of one of the types in records.py."""
+        """Apply a record of one of the types in records.py."""
         key, value = record
         group = self.find(key.group_id)
         if value is None and isinstance(key, ConsumerGroupMetadataKey):
@@ -215,16 +215,16 @@ class ConsumerGroups:
                 self._forget(group)
             return
         if group is None:
-            # Tombstones of a group that is gone, or that is a classic one by now, have nothing left to bury.
+            # Tombstones of a group that is deleted or has become classic have no effect.
             if value is None:
                 return
-            # A classic group under the name holds only offsets: any other was buried before this.
+            # A classic group with this id has only offsets: any other was removed by a tombstone before.
             group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
         group.apply(record)
 
     def _forget(self, group: ConsumerGroup) -> None:
         if self._has_offsets(group.id):
-            # They outlive it and must be found when they expire, as those of a group that only commits.
+            # The offsets outlive the group's record and still expire, as in a group that only commits.
             self._groups[group.id] = ClassicGroup(group.id)
         else:
             del self._groups[group.id]

@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat, versions 0-1: a member joins (epoch 0), goes on, or leaves (-1, and -2 for a while).
+"""ConsumerGroupHeartbeat, versions 0-1: a member joins (epoch 0), continues, or leaves (-1, temporarily -2).
 
-A heartbeat says what the member owns and, if it changed, what it wants; the reply says what it
-may own. A null assignment means: as before. Goes to update.py; leaving to fencing.py.
+A heartbeat contains the partitions the member owns and, if changed, its subscription; the reply
+contains its assignment, null if unchanged. Calls update.py, and fencing.py for members that leave.
 Refuses: InvalidRequest, UnsupportedAssignor, GroupIdNotFound, GroupMaxSizeReached, UnknownMemberId,
 FencedMemberEpoch, FencedInstanceId, UnreleasedInstanceId, InvalidRegularExpression.
 """
@@ -28,14 +28,14 @@ from penstock.groups.consumer.update import RegexChange, Update
 from penstock.groups.errors import FencedInstanceId, GroupMaxSizeReached, UnknownMemberId
 from penstock.model.errors import InvalidRequest
 
-_MEMBER_MAKES_ITS_ID = 1
-"""From this version on the member id comes with the first request."""
+_CLIENT_GENERATES_ID = 1
+"""From this version on the client generates the member id."""
 
 
 def check(command: ConsumerGroupHeartbeat, settings: ConsumerSettings) -> None:
-    """Refuse what makes no sense whatever the group is like."""
+    """Reject a request that is invalid for any group."""
     epoch = command.member_epoch
-    if command.version >= _MEMBER_MAKES_ITS_ID or epoch > 0 or epoch == LEAVE_EPOCH:
+    if command.version >= _CLIENT_GENERATES_ID or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_text(command.member_id, "MemberId can't be empty.")
     _check_text(command.group_id, "GroupId can't be empty.")
     _check_text(command.instance_id, "InstanceId can't be empty.")
@@ -66,7 +66,7 @@ def _check_text(text: str | None, message: str) -> None:
         raise InvalidRequest(message)
 
 
-# -- joining and going on --------------------------------------------------------------------
+# -- joining and continuing -----------------------------------------------------------------
 
 
 def heartbeat(update: Update, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeartbeatReply:
@@ -106,18 +106,18 @@ def check_size(update: Update, member_id: str, instance_id: str | None) -> None:
 
 
 def kafka_id(fresh: UUID) -> str:
-    """A random id in the form in which Kafka writes them."""
+    """Encode a random id as Kafka does."""
     return urlsafe_b64encode(fresh.bytes).rstrip(b"=").decode()
 
 
 def _is_full(command: ConsumerGroupHeartbeat) -> bool:
-    """A member says all it knows when it joins, and after an error: then it must be told all too."""
+    """Return whether the member sent all fields, as when it joins or after an error; the reply is then full too."""
     has_subscription = command.subscribed_topic_names is not None or command.subscribed_topic_regex is not None
     return command.rebalance_timeout_ms != -1 and has_subscription and command.topic_partitions is not None
 
 
 def _find(update: Update, command: ConsumerGroupHeartbeat, member_id: str) -> ConsumerMember:
-    """The member as it was, or as it begins."""
+    """Return the member as it is, or a new one."""
     group, is_joining = update.group, command.member_epoch == JOIN_EPOCH
     if command.instance_id is not None:
         return _find_static(update, command, member_id, command.instance_id)
@@ -130,39 +130,39 @@ def _find(update: Update, command: ConsumerGroupHeartbeat, member_id: str) -> Co
 
 def _find_static(update: Update, command: ConsumerGroupHeartbeat, member_id: str, instance_id: str) -> ConsumerMember:
     group = update.group
-    present = group.static_member(instance_id)
+    current = group.static_member(instance_id)
     if command.member_epoch != JOIN_EPOCH:
-        present = known_instance(group, member_id, instance_id)
-        _check_epoch(present, command.member_epoch, command.topic_partitions)
-        return present
-    if present is None:
+        current = known_instance(group, member_id, instance_id)
+        _check_epoch(current, command.member_epoch, command.topic_partitions)
+        return current
+    if current is None:
         return group.members.get(member_id) or ConsumerMember(id=member_id)
-    # A member that changes over from the classic protocol did not say that it would leave: it cannot.
-    if present.classic is None and present.epoch != STATIC_LEAVE_EPOCH:
+    # A member that switches from the classic protocol cannot announce that it leaves.
+    if current.classic is None and current.epoch != STATIC_LEAVE_EPOCH:
         raise UnreleasedInstanceId(
             f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
-            f"instance id is owned by {present.id} member."
+            f"instance id is owned by {current.id} member."
         )
-    cancel_timers(update, present.id)
-    return update.replace_static(present, member_id)
+    cancel_timers(update, current.id)
+    return update.replace_static(current, member_id)
 
 
 def known_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member, which must be the one that the instance is at present."""
-    present = group.static_member(instance_id)
-    if present is None:
+    """Return the static member; raise if the instance id is unknown or now belongs to another member."""
+    current = group.static_member(instance_id)
+    if current is None:
         raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
-    if present.id != member_id:
+    if current.id != member_id:
         raise FencedInstanceId(
-            f"Static member {member_id} with instance id {instance_id} was fenced by member {present.id}."
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {current.id}."
         )
-    return present
+    return current
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Assignment | None) -> None:
     if epoch == member.epoch:
         return
-    # The reply with the new epoch may be lost. The member is believed if it owns nothing that it should not.
+    # The reply with the new epoch may have been lost. Accept the old one if the member owns only what it was assigned.
     if epoch == member.previous_epoch and epoch < member.epoch and _is_within(owned, member.assigned):
         return
     word = "greater" if epoch > member.epoch else "smaller"
@@ -179,9 +179,9 @@ def _is_within(owned: Assignment | None, assigned: Epochs) -> bool:
 
 
 def _changed(member: ConsumerMember, command: ConsumerGroupHeartbeat) -> ConsumerMember:
-    """The member with what the request says; the very same if that is nothing new."""
+    """Return the member with the fields of the request; the same object if nothing has changed."""
     names = command.subscribed_topic_names
-    said = (
+    requested = (
         member.instance_id if command.instance_id is None else command.instance_id,
         member.rack_id if command.rack_id is None else command.rack_id,
         member.rebalance_timeout_ms if command.rebalance_timeout_ms == -1 else command.rebalance_timeout_ms,
@@ -192,7 +192,7 @@ def _changed(member: ConsumerMember, command: ConsumerGroupHeartbeat) -> Consume
         command.client_host,
         None,
     )
-    known = (
+    current = (
         member.instance_id,
         member.rack_id,
         member.rebalance_timeout_ms,
@@ -203,9 +203,9 @@ def _changed(member: ConsumerMember, command: ConsumerGroupHeartbeat) -> Consume
         member.client_host,
         member.classic,
     )
-    if said == known:
+    if requested == current:
         return member
-    instance_id, rack_id, timeout_ms, assignor, topic_names, regex, client_id, client_host, classic = said
+    instance_id, rack_id, timeout_ms, assignor, topic_names, regex, client_id, client_host, classic = requested
     return replace(
         member,
         instance_id=instance_id,
@@ -230,14 +230,14 @@ def leave(update: Update, command: ConsumerGroupHeartbeat) -> ConsumerGroupHeart
     else:
         member = known_instance(group, command.member_id, command.instance_id)
         if command.member_epoch == STATIC_LEAVE_EPOCH:
-            return _leave_for_a_while(update, member)
+            return _leave_temporarily(update, member)
     fence(update, [member])
     return ConsumerGroupHeartbeatReply(member_id=command.member_id, member_epoch=command.member_epoch)
 
 
-def _leave_for_a_while(update: Update, member: ConsumerMember) -> ConsumerGroupHeartbeatReply:
-    """A static member restarts: its partitions wait for it until its session ends."""
-    # Given at epoch 0: whoever comes back under the instance id may commit from its first epoch on.
+def _leave_temporarily(update: Update, member: ConsumerMember) -> ConsumerGroupHeartbeatReply:
+    """Let a static member restart: it keeps its partitions until its session expires."""
+    # The partitions get epoch 0, so that the next member of the instance may commit from its first epoch on.
     left = replace(
         member,
         epoch=STATIC_LEAVE_EPOCH,

@@ -1,8 +1,8 @@
 """A member of a consumer group, immutable, and its two records in the log.
 
-STABLE has all of its target. UNREVOKED_PARTITIONS has still to give up partitions, and stays at
-its epoch until it has. UNRELEASED_PARTITIONS is at the target's epoch but waits for partitions
-that others have still to give up. UNKNOWN was written by a later release.
+STABLE: owns all of its target. UNREVOKED_PARTITIONS: has yet to revoke partitions, and stays at
+its epoch until it has. UNRELEASED_PARTITIONS: is at the target's epoch but waits for partitions
+that other members have yet to revoke. UNKNOWN: written by a later release.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ from penstock.groups.consumer.records import (
 from penstock.groups.records import GroupRecord
 
 Epochs = Mapping[UUID, Mapping[int, int]]
-"""Partitions by topic id, each with the epoch at which it was given to the member (KIP-1251)."""
+"""Partitions by topic id, each with the epoch in which the member received it (KIP-1251)."""
 
 NO_PARTITIONS: Final[Epochs] = MappingProxyType({})
 
@@ -49,7 +49,7 @@ class ConsumerMember:
     id: str
     epoch: int = 0
     previous_epoch: int = -1
-    """Accepted once more: the reply that brought the present epoch may be lost."""
+    """Still accepted, because the reply with the current epoch may have been lost."""
     state: MemberState = MemberState.STABLE
     instance_id: str | None = None
     rack_id: str | None = None
@@ -61,15 +61,15 @@ class ConsumerMember:
     server_assignor: str | None = None
     assigned: Epochs = field(default_factory=lambda: NO_PARTITIONS)
     revoking: Epochs = field(default_factory=lambda: NO_PARTITIONS)
-    """Owned until the member no longer reports them."""
+    """Partitions being revoked: owned until the member no longer reports them."""
     classic: ClassicMemberMetadata | None = None
-    """Set for a member that speaks the classic protocol."""
+    """Set for a member of the classic protocol."""
 
     def is_reconciled_to(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def at(self, epoch: int, state: MemberState, assigned: Epochs, revoking: Epochs) -> "ConsumerMember":
-        """The member after a step of its reconciliation."""
+        """Return the member after a step of its reconciliation."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, revoking=revoking)
 
     # -- the log -----------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class ConsumerMember:
         )
 
     def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue | None) -> "ConsumerMember":
-        """The member after its record, or after the tombstone that comes before its own removal."""
+        """Return the member after its record, or after the tombstone that precedes the member's removal."""
         if value is None:
             return replace(
                 self, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NO_PARTITIONS, revoking=NO_PARTITIONS
@@ -153,7 +153,7 @@ def target_record(group_id: str, member_id: str, target: Assignment) -> GroupRec
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
-    """Remove the member. The order matters: what it owns is released before it is forgotten."""
+    """Return the tombstones of the member. The order matters: its partitions are released before it is removed."""
     return [
         GroupRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         GroupRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -173,7 +173,7 @@ def _to_records(epochs: Epochs) -> tuple[AssignedPartitions, ...]:
 
 
 def _from_records(records: Iterable[AssignedPartitions], member_epoch: int) -> Epochs:
-    # Records from before KIP-1251 have no epochs: the member's stands in, but not the one of having left.
+    # Records from before KIP-1251 have no assignment epochs: use the member's, unless it has left.
     stand_in = max(member_epoch, 0)
     epochs: dict[UUID, Mapping[int, int]] = {}
     for record in records:

@@ -1,9 +1,9 @@
-"""Groups change protocol while they run (KIP-848): classic to consumer, and back.
+"""Online migration of groups (KIP-848) from the classic to the consumer protocol, and back.
 
 A classic group becomes a consumer group when the first member of the consumer protocol joins;
-the others stay, served by classic_members.py. It becomes a classic group again when the last of
-them leaves. Either way the records of the one are buried and those of the other written in one
-batch, so there is no moment without the group. Refuses: GroupIdNotFound.
+classic_members.py serves the others. It becomes a classic group again when the last of those
+leaves. In both directions the tombstones of the old group and the records of the new one are in one
+batch, so that the group always exists. Refuses: GroupIdNotFound.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ from penstock.groups.turn import JOIN, SESSION, SYNC, TimerKey, Turn
 
 
 def upgrade(classic: ClassicGroup, turn: Turn, settings: ConsumerSettings, topics: Topics) -> ConsumerGroup:
-    """Write the change of protocol, and return the group as it will be, for the join that causes it."""
+    """Write the records of the upgrade, and return the consumer group for the join that causes it."""
     if classic.is_empty:
         turn.decision.records += classic.tombstones()
         return ConsumerGroup(classic.id)
@@ -52,7 +52,7 @@ def upgrade(classic: ClassicGroup, turn: Turn, settings: ConsumerSettings, topic
         members = _to_members(classic, topics)
     except Malformed as error:
         raise GroupIdNotFound(f"Cannot upgrade classic group {classic.id} to consumer group because {error}.") from None
-    _dismiss(classic, turn)
+    _answer_waiting(classic, turn)
     records = _group_records(classic, members, topics)
     group = ConsumerGroup(classic.id)
     for record in records:
@@ -77,16 +77,16 @@ def _check_upgrade(classic: ClassicGroup, settings: ConsumerSettings) -> None:
 
 
 def _to_members(classic: ClassicGroup, topics: Topics) -> list[ConsumerMember]:
-    """Everybody with what it may own. A rebalance under way is begun anew by the join that comes."""
+    """Return all members with their owned partitions. The coming join restarts a rebalance in progress."""
     taken: set[tuple[UUID, int]] = set()
     members = []
-    # What was assigned goes before what is only claimed.
+    # Assigned partitions take precedence over those that a member only claims to own.
     for member in sorted(classic.members.values(), key=lambda member: not member.assignment):
         subscription = read_subscription(member.subscription(classic.protocol_name) or member.protocols[0][1])
-        # The assignment is taken back when a rebalance is given up half-way, but a cooperative member still has
-        # what it said it had when it joined.
+        # A member has no assignment after a rebalance was abandoned, but a cooperative member still owns
+        # the partitions that it reported when it joined.
         owned = read_assignment(member.assignment) if member.assignment else subscription.owned
-        assigned = _untaken(_to_ids(owned, topics), taken)
+        assigned = _not_taken(_to_ids(owned, topics), taken)
         members.append(
             ConsumerMember(
                 id=member.id,
@@ -114,14 +114,14 @@ def _to_ids(assignment: dict[str, frozenset[int]], topics: Topics) -> Assignment
     return {topic.id: partitions for name, partitions in assignment.items() if (topic := topics.by_name.get(name))}
 
 
-def _untaken(assignment: Assignment, taken: set[tuple[UUID, int]]) -> Assignment:
-    """Without what a member before it has: clients assign among themselves, and nobody checks them."""
-    left = {
+def _not_taken(assignment: Assignment, taken: set[tuple[UUID, int]]) -> Assignment:
+    """Return the partitions that no earlier member has: clients assign them, and may assign one twice."""
+    remaining = {
         topic: frozenset(partition for partition in partitions if (topic, partition) not in taken)
         for topic, partitions in assignment.items()
     }
-    taken.update((topic, partition) for topic, partitions in left.items() for partition in partitions)
-    return {topic: partitions for topic, partitions in left.items() if partitions}
+    taken.update((topic, partition) for topic, partitions in remaining.items() for partition in partitions)
+    return {topic: partitions for topic, partitions in remaining.items() if partitions}
 
 
 def _group_records(classic: ClassicGroup, members: list[ConsumerMember], topics: Topics) -> list[GroupRecord]:
@@ -141,8 +141,8 @@ def _group_records(classic: ClassicGroup, members: list[ConsumerMember], topics:
     ]
 
 
-def _dismiss(classic: ClassicGroup, turn: Turn) -> None:
-    """Answer whoever waits: a rebalance is beginning, and whoever joins again is in the new group."""
+def _answer_waiting(classic: ClassicGroup, turn: Turn) -> None:
+    """Answer waiting requests with REBALANCE_IN_PROGRESS: the members then join the consumer group."""
     for member in classic.members.values():
         turn.reply(member.join_ticket, JoinReply(error=RebalanceInProgress.code, member_id=member.id))
         turn.reply(member.sync_ticket, SyncReply(error=RebalanceInProgress.code))
@@ -156,7 +156,7 @@ def _dismiss(classic: ClassicGroup, turn: Turn) -> None:
 
 
 def becomes_classic(update: Update, leaving: Sequence[ConsumerMember]) -> bool:
-    """Whether those who stay all speak the classic protocol, and may become a group of their own."""
+    """Return whether all remaining members use the classic protocol and the group may be downgraded."""
     group = update.group
     left_count = len(group.members) - len(leaving)
     classic_count = group.classic_count - sum(member.classic is not None for member in leaving)
@@ -164,7 +164,7 @@ def becomes_classic(update: Update, leaving: Sequence[ConsumerMember]) -> bool:
 
 
 def becomes_classic_with(update: Update, replaced: ConsumerMember) -> bool:
-    """The same if the member is replaced by one that speaks the classic protocol."""
+    """Return the same for the case that a classic member replaces this one."""
     group = update.group
     is_last = replaced.classic is None and group.classic_count == len(group.members) - 1
     return is_last and _may_downgrade(update, len(group.members))
@@ -178,13 +178,13 @@ def _may_downgrade(update: Update, member_count: int) -> bool:
 def downgrade(
     update: Update, *, leaving: Sequence[ConsumerMember], joining: ConsumerMember | None = None, must_rebalance: bool
 ) -> ClassicGroup:
-    """Write the change of protocol, and have the classic group adopted."""
+    """Write the records of the downgrade, and add the classic group as a draft."""
     group, turn = update.group, update.turn
-    gone = {member.id for member in leaving}
-    staying = [member for member in group.members.values() if member.id not in gone]
+    leaving_ids = {member.id for member in leaving}
+    staying = [member for member in group.members.values() if member.id not in leaving_ids]
     if joining is not None:
         staying.append(joining)
-    # The members stop waiting for each other, so they begin anew unless each of them has all that it should.
+    # Members no longer wait for each other, so a rebalance is needed unless each of them has reached its target.
     must_rebalance = must_rebalance or not all(_has_target(group, member) for member in staying)
     classic = ClassicGroup(group.id, state_timestamp=turn.now)
     classic.generation = group.epoch
@@ -198,7 +198,7 @@ def downgrade(
         _give_assignment(classic, member, update.topics)
     value = classic.to_value()
     if must_rebalance:
-        # The rebalance is not in the log. A group without a leader is how a coordinator that loads it can tell.
+        # The rebalance is not in the log. The missing leader tells the next coordinator to start it.
         value = replace(value, leader=None)
     turn.decision.records += [*group.tombstones(), GroupRecord(GroupMetadataKey(group.id), value)]
     turn.decision.drafts[group.id] = classic
@@ -231,7 +231,7 @@ def _to_classic(member: ConsumerMember) -> ClassicMember:
 
 
 def _give_assignment(classic: ClassicGroup, member: ConsumerMember, topics: Topics) -> None:
-    """The member is assigned what it owns, given up or not, in the version of the protocol that it speaks."""
+    """Assign the member the partitions that it owns, including those being revoked, in its protocol version."""
     owned: dict[str, frozenset[int]] = {}
     for epochs in (member.assigned, member.revoking):
         for topic_id, partitions in epochs.items():

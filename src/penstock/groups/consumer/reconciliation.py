@@ -1,8 +1,8 @@
-"""One step of a member towards its target assignment: give up first, take afterwards.
+"""One step of a member towards its target assignment: revoke first, assign afterwards.
 
-Pure: a member in, the member after the step out; the same object if there is nothing to do.
-A partition is taken only once nobody owns it, and given up only once the member no longer
-reports it: so it never has two owners. The states are explained in member.py.
+Pure: takes a member and returns it after the step; the same object if there is nothing to do.
+A partition is assigned only when it has no owner, and released only when its owner no longer
+reports it, so that it never has two owners. member.py explains the states.
 Refuses: FencedMemberEpoch to a member in a state that this release does not know.
 """
 
@@ -17,19 +17,19 @@ from penstock.groups.consumer.member import NO_PARTITIONS, ConsumerMember, Epoch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What the step depends on beside the member."""
+    """The inputs of a step, except the member."""
 
     target_epoch: int
     target: Assignment
     subscribed: frozenset[UUID]
-    """The topics that the member subscribes to now; the target may be older."""
+    """The topics that the member subscribes to now; the target may be based on older ones."""
     has_new_subscription: bool
     owned: Assignment | None
-    """What the member reports to own; None if it did not say."""
+    """The partitions that the member reports; None if it did not report any."""
     owners: Mapping[UUID, Mapping[int, str]]
 
     def reports_any(self, partitions: Epochs) -> bool:
-        """Whether the member still owns one of these, as far as is known."""
+        """Return whether the member may still own one of the partitions."""
         if self.owned is None:
             return True
         return any(not numbers.isdisjoint(partitions.get(topic, ())) for topic, numbers in self.owned.items())
@@ -55,7 +55,7 @@ def reconcile(member: ConsumerMember, step: Step) -> ConsumerMember:
 
 
 def _drop_unsubscribed(member: ConsumerMember, step: Step) -> ConsumerMember:
-    """Stay where the member is, but have it give up what it no longer subscribes to."""
+    """Keep the epoch, but revoke partitions of topics that the member no longer subscribes to."""
     dropped = {topic: epochs for topic, epochs in member.assigned.items() if topic not in step.subscribed}
     if not dropped:
         return member
@@ -69,7 +69,7 @@ def _drop_unsubscribed(member: ConsumerMember, step: Step) -> ConsumerMember:
 
 
 def _advance(member: ConsumerMember, step: Step, *, epoch: int | None = None) -> ConsumerMember:
-    """Compare what the member has with what it should have, and go as far as others allow."""
+    """Move the member as close to its target as the other members allow."""
     assigned: dict[UUID, dict[int, int]] = {}
     revoking: dict[UUID, dict[int, int]] = {}
     taken: dict[UUID, list[int]] = {}
@@ -83,7 +83,7 @@ def _advance(member: ConsumerMember, step: Step, *, epoch: int | None = None) ->
             part = assigned if partition in target else revoking
             part.setdefault(topic, {})[partition] = given_at
         for partition in target.difference(current):
-            # What the member itself was giving up is free for it to take back.
+            # The member may take back a partition that it was revoking itself.
             if partition in owners and partition not in own:
                 is_waiting = True
             else:

@@ -1,7 +1,7 @@
 """The records of KIP-848 groups in `__consumer_offsets`: types 3 to 8 and 16.
 
-Only values and their schemas; records.py turns them into bytes. Every value has one
-version, 0, in the flexible form: what was added later came as tagged fields.
+Only values and their schemas; ../records.py encodes them. Every value has one
+version, 0, in the flexible encoding; later additions are tagged fields.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ConsumerGroupMetadataKey(NamedTuple):
 class ConsumerGroupMetadataValue:
     epoch: int
     metadata_hash: int = 0
-    """Over the subscribed topics, so that a change of them is seen after a restart too (KIP-1101)."""
+    """Hash of the subscribed topics, so that changes are also detected after a restart (KIP-1101)."""
 
 
 class ConsumerGroupPartitionMetadataKey(NamedTuple):
@@ -53,7 +53,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupPartitionMetadataValue:
-    """Written by releases from before the metadata hash; read, and then buried with a tombstone."""
+    """A record of releases from before the metadata hash; read, and then removed with a tombstone."""
 
     topics: tuple[TopicMetadata, ...]
 
@@ -71,7 +71,7 @@ class ClassicProtocol:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMemberMetadata:
-    """What a member that still speaks the classic protocol said when it joined."""
+    """The fields of the JoinGroup with which a classic member joined."""
 
     session_timeout_ms: int
     supported_protocols: tuple[ClassicProtocol, ...]
@@ -126,7 +126,7 @@ class AssignedPartitions:
     topic_id: UUID
     partitions: tuple[int, ...]
     assignment_epochs: tuple[int, ...] | None = ()
-    """The epoch at which each partition was given, in the order of the partitions (KIP-1251)."""
+    """The epoch in which each partition was assigned, in the order of the partitions (KIP-1251)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class ConsumerGroupRegularExpressionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupRegularExpressionValue:
-    """Which topics the expression matched in the metadata of that version."""
+    """The topics that the expression matched, and the metadata version of the match."""
 
     topics: tuple[str, ...]
     version: int

@@ -1,7 +1,7 @@
-"""Subscriptions by regular expression: checked when they arrive, matched against whole topic names.
+"""Subscriptions by regular expression: checked on arrival, matched against whole topic names.
 
-The expressions are RE2's, as in Kafka: they run in time linear in the name, so no member can
-stall the coordinator with one. Refuses: InvalidRegularExpression.
+The syntax is RE2's, as in Kafka. RE2 matches in linear time, so no member can stall the
+coordinator with an expression. Refuses: InvalidRegularExpression.
 """
 
 from collections.abc import Iterable
@@ -25,11 +25,11 @@ def check_regex(regex: str) -> None:
 
 
 def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
-    """The names that the expression matches from end to end."""
+    """Return the names that the whole expression matches."""
     try:
         matches = _compile(regex).fullmatch
     except re2.error:
-        # It was accepted by a release with other rules. It matches nothing until the member brings another.
+        # Accepted by a release with other rules. It matches nothing until the member sends another one.
         return frozenset()
     return frozenset(name for name in names if matches(name))
 
@@ -37,6 +37,6 @@ def matching(regex: str, names: Iterable[str]) -> frozenset[str]:
 @lru_cache(maxsize=256)
 def _compile(regex: str) -> Any:
     options = re2.Options()
-    # The library would write about each bad expression to the standard error output.
+    # Otherwise the library logs each invalid expression to stderr.
     options.log_errors = False
     return re2.compile(regex, options)

@@ -1,8 +1,8 @@
-"""The topics as groups see them: ids, partition counts, and a hash that tells when either changed.
+"""The topics as seen by groups: ids, partition counts, and a hash that shows changes of either.
 
-Immutable, taken from the metadata image and renewed with its deltas; a change that does not
-matter to groups (a leader, an ISR) gives back the very same view. The hashes are Kafka's
-(KIP-1101), which it keeps in the group's record: a group moved from Kafka does not rebalance.
+Immutable; built from the metadata image and updated with its deltas. A change that is irrelevant
+to groups (a leader, an ISR) returns the same object. The hashes are Kafka's (KIP-1101), which are
+in the group's record, so that a group moved from Kafka does not rebalance.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,13 +38,13 @@ class Topics:
     by_name: Mapping[str, Topic] = field(default_factory=lambda: _NONE)
     by_id: Mapping[UUID, Topic] = field(default_factory=lambda: _NONE)
     version: int = 0
-    """The offset in the metadata log of the last change to any of them."""
+    """The metadata offset of the last change to any topic."""
     created_version: int = 0
-    """The same for the last one that was created: only then can a regular expression match more."""
+    """The metadata offset of the last creation: only a new topic can make a regular expression match more."""
 
     @staticmethod
     def of(image: Image) -> "Topics":
-        """The view of a whole image, when there is none yet to renew."""
+        """Build the view of a whole image."""
         topics = [describe(topic, image.brokers) for topic in image.topics.values()]
         return Topics(
             by_name={topic.name: topic for topic in topics},
@@ -54,7 +54,7 @@ class Topics:
         )
 
     def renewed(self, delta: Delta, image: Image) -> "Topics":
-        """The view after a delta; this very one if nothing changed that groups care for."""
+        """Return the view after a delta; the same object if nothing relevant to groups has changed."""
         changed = [describe(topic, image.brokers) for topic in (*delta.topics_created, *delta.topics_changed)]
         changed = [topic for topic in changed if self.by_id.get(topic.id) != topic]
         if not changed and not delta.topics_deleted:
@@ -64,14 +64,14 @@ class Topics:
             by_id.pop(deleted.id, None)
             by_name.pop(deleted.name, None)
         for topic in changed:
-            # Created and deleted again before this delta was cut: the image is right.
+            # A topic may be created and deleted in the same delta, so the image decides.
             if topic.id in image.topics_by_id:
                 by_name[topic.name] = by_id[topic.id] = topic
         created = image.offset if delta.topics_created else self.created_version
         return Topics(by_name=by_name, by_id=by_id, version=image.offset, created_version=created)
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """The hash of all these topics that exist; 0 if none does."""
+        """Return the hash of those of the topics that exist; 0 if none does."""
         found = [topic.hash for name in sorted(names) if (topic := self.by_name.get(name))]
         return _hash(b"".join(map(_LONG, found))) if found else 0
 
@@ -80,7 +80,7 @@ class Topics:
 
 
 def describe(topic: TopicImage, brokers: Mapping[NodeId, BrokerImage]) -> Topic:
-    """A topic with its hash: over its id, name, partitions, and the racks of each partition's replicas."""
+    """Return a topic with its hash over its id, name, partitions, and the racks of their replicas."""
     high, low = divmod(topic.id.int, 1 << 64)
     parts = [_MAGIC, _UNSIGNED(high), _UNSIGNED(low), _text(topic.name), _INT(len(topic.partitions))]
     for index, partition in enumerate(topic.partitions):
@@ -98,7 +98,7 @@ def _text(text: str) -> bytes:
 
 
 def _java_order(text: str) -> bytes:
-    """Sorts as Java does, by UTF-16 units: another order only beyond the basic plane."""
+    """Return a sort key for Java's order, by UTF-16 code units; it differs only beyond the basic plane."""
     return text.encode("utf-16-be")
 
 

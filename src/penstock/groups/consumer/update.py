@@ -1,8 +1,8 @@
-"""A change to one consumer group, step by step: the member, the epoch, the target, the member's own step.
+"""A change to one consumer group, in steps: the member, the group epoch, the target, the reconciliation.
 
-Shared by heartbeat.py and classic_members.py, whose members differ only in how they
-are spoken to. Writes records into the turn and changes nothing itself: what later steps need
-of earlier ones is handed from step to step. Calls go to assignors and reconciliation.py.
+Used by heartbeat.py and classic_members.py, whose members differ only in their
+requests. Adds records to the turn and changes no state: the results of earlier steps are
+passed to later ones. Calls the assignors and reconciliation.py.
 """
 
 from dataclasses import replace
@@ -31,13 +31,13 @@ from penstock.groups.records import GroupRecord
 from penstock.groups.turn import Turn
 
 REGEX_REFRESH_INTERVAL_MS_MIN: Final = 10_000
-"""Expressions are looked up together, and not more often, so that they cause one rebalance and not many."""
+"""The minimum time between two matches, which cover all expressions, so that they cause a single rebalance."""
 
 
 class RegexChange(Enum):
     NONE = auto()
     UNRESOLVED = auto()
-    """Another one, whose topics are not known yet: the rebalance comes when they are."""
+    """A new expression that has not been matched yet; the rebalance follows the match."""
     RESOLVED = auto()
 
 
@@ -65,15 +65,15 @@ class Update:
         self.topics = topics
         self.volatile = group.volatile
         self.is_new = is_new
-        """The group is in no map yet: applying the records is what makes it."""
+        """The group does not exist yet: applying the records creates it."""
         self.was_rebalancing = was_rebalancing
-        """The group was a classic one up to now, in the middle of a rebalance that has to begin anew."""
+        """The group was a classic one until now, with a rebalance in progress that must be restarted."""
 
     def finish(self) -> None:
-        """Have what the group remembers adopted, if it changed."""
+        """Add a draft of the group if its volatile state has changed."""
         drafts = self.turn.decision.drafts
         if self.group.id in drafts:
-            # It has become a classic group.
+            # The group has become a classic one.
             return
         if self.is_new:
             drafts[self.group.id] = ConsumerGroup(self.group.id).draft(self.volatile)
@@ -83,7 +83,7 @@ class Update:
     # -- the member --------------------------------------------------------------------------
 
     def replace_static(self, old: ConsumerMember, new_id: str) -> ConsumerMember:
-        """Write the member down under another id, with all that its older self has."""
+        """Write a static member under a new id, with the state of the old one."""
         new = replace(old, id=new_id, epoch=0, previous_epoch=0)
         group_id = self.group.id
         self.turn.decision.records += member_tombstones(group_id, old.id)
@@ -93,14 +93,14 @@ class Update:
         return new
 
     def write_subscription(self, old: ConsumerMember, new: ConsumerMember) -> bool:
-        """Write the member down if it changed; return whether its topic names did."""
+        """Write the member's subscription if it changed; return whether its topic names did."""
         if new is old or new == old:
             return False
         self.turn.write(new.subscription_record(self.group.id))
         return new.topic_names != old.topic_names
 
     def update_regex(self, old: ConsumerMember, new: ConsumerMember, describable: Describable | None) -> RegexChange:
-        """Follow the member to another regular expression, and have expressions looked up if it is time."""
+        """Record a change of the member's regular expression, and schedule a match if it is due."""
         group, change = self.group, RegexChange.NONE
         must_resolve = False
         if new.topic_regex != old.topic_regex:
@@ -144,14 +144,14 @@ class Update:
 
     @property
     def topics_changed(self) -> bool:
-        """Whether topics may have changed in a way that the group has not looked at yet."""
+        """Return whether topics may have changed since the group last compared them."""
         checked = self.volatile
         return checked.checked_topics_version != self.topics.version or self.group.epoch < checked.checked_group_epoch
 
     def update_epoch(self, old: ConsumerMember, new: ConsumerMember, *, must_bump: bool) -> int:
-        """Raise the group epoch if it must be, or if the subscribed topics are not what they were."""
+        """Raise the group epoch if required by the caller or if the subscribed topics have changed."""
         group = self.group
-        metadata_hash = self.topics.hash_of(group.subscribed_names(but=(old,), and_also=new))
+        metadata_hash = self.topics.hash_of(group.subscribed_names(without=(old,), including=new))
         epoch = group.epoch
         if must_bump or metadata_hash != group.metadata_hash:
             epoch = self.bump(metadata_hash)
@@ -171,7 +171,7 @@ class Update:
     # -- the target assignment ---------------------------------------------------------------
 
     def update_target(self, group_epoch: int, old: ConsumerMember, new: ConsumerMember) -> Target:
-        """Compute a new target if the group epoch is ahead of it and the last one is not too fresh."""
+        """Compute a new target if the group epoch is newer and the minimum interval has passed."""
         group = self.group
         if group.assignment_epoch >= group_epoch or not self._may_assign:
             return Target(group.assignment_epoch, group.target_of(new.id, new.instance_id))
@@ -198,11 +198,11 @@ class Update:
     @property
     def _may_assign(self) -> bool:
         last, interval = self.group.assignment_timestamp, self.settings.assignment_interval_ms
-        # An interval of 0 is the way out should the wall clock be set back far.
+        # An interval of 0 is the workaround after the wall clock was set back far.
         return last == 0 or interval == 0 or self.turn.now >= last + interval
 
     def _assignor(self, old: ConsumerMember, new: ConsumerMember) -> str:
-        """The one that most members ask for; the default if none does."""
+        """Return the assignor that most members request, or the default if none does."""
         votes = self.group.assignors.copy()
         if old.server_assignor is not None:
             votes[old.server_assignor] -= 1
@@ -214,7 +214,7 @@ class Update:
     def _assignable(
         self, members: dict[str, ConsumerMember], new: ConsumerMember
     ) -> tuple[dict[str, MemberSubscription], dict[UUID, int]]:
-        """Members and topics as assignors see them."""
+        """Return the members and topics as inputs for an assignor."""
         group = self.group
         ids: dict[tuple[frozenset[str], str], frozenset[UUID]] = {}
         subscriptions: dict[str, MemberSubscription] = {}
@@ -234,7 +234,7 @@ class Update:
     def reconcile(
         self, member: ConsumerMember, target: Target, *, has_new_subscription: bool, owned: Assignment | None
     ) -> ConsumerMember:
-        """Take the member a step towards its target, and watch that it gives up in time what it must."""
+        """Move the member a step towards its target, and set the timer for its revocations."""
         if not has_new_subscription and member.is_reconciled_to(target.epoch):
             return member
         group = self.group
@@ -250,7 +250,7 @@ class Update:
         if after is member or after == member:
             return member
         self.turn.write(after.assignment_record(group.id))
-        # Members of the classic protocol are watched while they join and sync.
+        # Classic members have their own timers for joining and syncing.
         if after.classic is None:
             if after.state is MemberState.UNREVOKED_PARTITIONS:
                 self.turn.set_timer(revoke_timer(group.id, after.id), after.rebalance_timeout_ms)

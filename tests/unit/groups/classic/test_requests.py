@@ -30,7 +30,7 @@ def host() -> Harness:
 
 
 def in_state(host: Harness, state: State) -> list[str]:
-    """Bring the group of two into a state; return the members, the leader first."""
+    """Bring a group of two members into the state; return the members, the leader first."""
     if state is State.EMPTY:
         ids = host.stable(2)
         host.leave(*ids)
@@ -45,7 +45,7 @@ def in_state(host: Harness, state: State) -> list[str]:
     return ids
 
 
-def test_every_state_but_dead_can_die_and_dead_is_the_end() -> None:
+def test_every_other_state_can_become_dead_and_dead_is_final() -> None:
     assert TRANSITIONS.keys() == set(State)
     assert all((State.DEAD in TRANSITIONS[state]) == (state is not State.DEAD) for state in State)
     assert not TRANSITIONS[State.DEAD]
@@ -54,7 +54,7 @@ def test_every_state_but_dead_can_die_and_dead_is_the_end() -> None:
 # -- JoinGroup -----------------------------------------------------------------------------
 
 
-def test_a_new_member_is_given_an_id_and_must_come_back_with_it(host: Harness) -> None:
+def test_a_new_member_receives_an_id_and_must_join_with_it(host: Harness) -> None:
     reply = host.replies[host.join(client_id="app")]
     assert reply.error == MEMBER_ID_REQUIRED
     assert reply.member_id.startswith("app-")
@@ -63,7 +63,7 @@ def test_a_new_member_is_given_an_id_and_must_come_back_with_it(host: Harness) -
     assert host.state == "PreparingRebalance"
 
 
-def test_before_version_4_a_new_member_joins_at_once(host: Harness) -> None:
+def test_before_version_4_a_new_member_joins_with_one_request(host: Harness) -> None:
     ticket = host.join(must_know_member_id=False)
     host.advance(3_000)
     assert host.replies[ticket].error == OK
@@ -77,7 +77,7 @@ def test_the_first_rebalance_waits_for_the_initial_delay(host: Harness) -> None:
     assert host.replies[ticket].generation == 1
 
 
-def test_each_newcomer_prolongs_the_initial_delay_up_to_the_rebalance_timeout(host: Harness) -> None:
+def test_each_new_member_extends_the_initial_delay_up_to_the_rebalance_timeout(host: Harness) -> None:
     host.begin_join(rebalance_timeout_ms=10_000)
     for _ in range(3):
         host.advance(2_000)
@@ -89,7 +89,7 @@ def test_each_newcomer_prolongs_the_initial_delay_up_to_the_rebalance_timeout(ho
     assert len(host.group.members) == 4
 
 
-def test_the_leader_alone_is_told_of_the_members(host: Harness) -> None:
+def test_only_the_leader_receives_the_members(host: Harness) -> None:
     (first, one), (second, two) = host.begin_join(), host.begin_join()
     host.advance(6_000)
     leader, follower = host.replies[one], host.replies[two]
@@ -126,7 +126,7 @@ def test_a_protocol_that_a_member_names_twice_counts_once(host: Harness) -> None
         ({"member_id": "stranger"}, UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_join_to_a_new_group_is_refused_and_makes_no_group(host: Harness, change: Any, error: int) -> None:
+def test_a_rejected_join_creates_no_group(host: Harness, change: Any, error: int) -> None:
     reply = host.ask(host.join_command(**change))
     assert reply.error == error
     assert reply.member_id == change.get("member_id", "")
@@ -143,7 +143,7 @@ def test_a_join_to_a_new_group_is_refused_and_makes_no_group(host: Harness, chan
     ],
 )
 @pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING, State.STABLE])
-def test_a_join_that_does_not_fit_changes_nothing(host: Harness, state: State, change: Any, error: int) -> None:
+def test_an_invalid_join_changes_nothing(host: Harness, state: State, change: Any, error: int) -> None:
     in_state(host, state)
     assert host.ask(host.join_command(**change)).error == error
     assert host.group.state is state
@@ -154,7 +154,7 @@ def test_a_member_of_an_empty_group_is_unknown(host: Harness) -> None:
     assert host.ask(host.join_command(member_id=ids[0])).error == UNKNOWN_MEMBER_ID
 
 
-def test_a_newcomer_to_a_stable_group_makes_everybody_rejoin(host: Harness) -> None:
+def test_a_new_member_of_a_stable_group_makes_all_members_rejoin(host: Harness) -> None:
     ids = host.stable(2)
     newcomer, ticket = host.begin_join()
     assert host.state == "PreparingRebalance"
@@ -164,7 +164,7 @@ def test_a_newcomer_to_a_stable_group_makes_everybody_rejoin(host: Harness) -> N
     assert host.replies[ticket].leader == ids[0] != newcomer
 
 
-def test_members_that_do_not_rejoin_in_time_are_out(host: Harness) -> None:
+def test_members_that_do_not_rejoin_in_time_are_removed(host: Harness) -> None:
     ids = host.stable(3)
     ticket = host.join(ids[1], protocols=BOTH)
     for _ in range(12):
@@ -183,7 +183,7 @@ def test_a_leader_that_rejoins_a_stable_group_starts_a_rebalance(host: Harness) 
     assert host.state == "PreparingRebalance"
 
 
-def test_a_follower_that_rejoins_unchanged_is_told_the_present_generation(host: Harness) -> None:
+def test_a_follower_that_rejoins_unchanged_receives_the_current_generation(host: Harness) -> None:
     ids = host.stable(2)
     reply = host.ask(host.join_command(member_id=ids[1]))
     assert (reply.error, reply.generation, reply.members) == (OK, 1, ())
@@ -197,7 +197,7 @@ def test_a_follower_that_rejoins_with_another_subscription_starts_a_rebalance(ho
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_a_lost_join_reply_is_given_again_while_the_assignment_is_awaited(host: Harness, who: int) -> None:
+def test_a_lost_join_reply_is_repeated_while_the_assignment_is_awaited(host: Harness, who: int) -> None:
     ids = in_state(host, State.COMPLETING)
     reply = host.ask(host.join_command(member_id=ids[who]))
     assert (reply.error, reply.generation) == (OK, 2)
@@ -220,7 +220,7 @@ def test_a_second_join_of_a_waiting_member_answers_the_first(host: Harness) -> N
     assert host.replies[first].error == REBALANCE_IN_PROGRESS
 
 
-def test_a_full_group_turns_a_newcomer_away() -> None:
+def test_a_full_group_rejects_a_new_member() -> None:
     host = Harness(size_max=2)
     host.stable(2)
     reply = host.ask(host.join_command())
@@ -228,7 +228,7 @@ def test_a_full_group_turns_a_newcomer_away() -> None:
     assert host.state == "Stable"
 
 
-def test_a_group_that_is_over_a_lowered_bound_rebalances_after_a_restart_and_sheds_the_last() -> None:
+def test_a_group_above_a_lowered_size_limit_rebalances_after_a_restart_and_rejects_the_last() -> None:
     host = Harness()
     ids = host.stable(3)
     host.settings = type(host.settings)(size_max=2)
@@ -239,7 +239,7 @@ def test_a_group_that_is_over_a_lowered_bound_rebalances_after_a_restart_and_she
     assert [host.replies[ticket].generation for ticket in tickets[:2]] == [2, 2]
 
 
-def test_a_pending_member_holds_up_the_rebalance_until_its_session_ends(host: Harness) -> None:
+def test_a_pending_member_delays_the_rebalance_until_its_session_expires(host: Harness) -> None:
     ids = host.stable(1)
     pending = host.replies[host.join(session_timeout_ms=6_000)].member_id
     ticket = host.join(ids[0])
@@ -249,7 +249,7 @@ def test_a_pending_member_holds_up_the_rebalance_until_its_session_ends(host: Ha
     assert host.ask(host.join_command(member_id=pending)).error == UNKNOWN_MEMBER_ID
 
 
-def test_a_newcomer_that_never_gets_its_answer_is_out_after_five_minutes(host: Harness) -> None:
+def test_a_new_member_that_waits_for_five_minutes_is_removed(host: Harness) -> None:
     ids = host.stable(1)
     _, ticket = host.begin_join(rebalance_timeout_ms=600_000)
     for _ in range(60):
@@ -279,7 +279,7 @@ def test_a_late_follower_gets_the_assignment_from_the_stable_group(host: Harness
     assert host.group.members[ids[0]].assignment == b""
 
 
-def test_members_that_do_not_fetch_their_assignment_are_out(host: Harness) -> None:
+def test_members_that_do_not_fetch_their_assignment_are_removed(host: Harness) -> None:
     ids = in_state(host, State.COMPLETING)
     host.sync(ids[0], assignments=host.own_ids())
     for _ in range(12):
@@ -301,7 +301,7 @@ def test_members_that_do_not_fetch_their_assignment_are_out(host: Harness) -> No
         ({"instance_id": "nobody"}, UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_sync_that_does_not_fit_is_refused(host: Harness, change: Any, error: int) -> None:
+def test_an_invalid_sync_is_rejected(host: Harness, change: Any, error: int) -> None:
     ids = in_state(host, State.COMPLETING)
     assert host.replies[host.sync(**({"member_id": ids[0]} | change))].error == error
 
@@ -309,7 +309,7 @@ def test_a_sync_that_does_not_fit_is_refused(host: Harness, change: Any, error: 
 @pytest.mark.parametrize(
     ("state", "error"), [(State.EMPTY, UNKNOWN_MEMBER_ID), (State.PREPARING, REBALANCE_IN_PROGRESS)]
 )
-def test_there_is_nothing_to_sync(host: Harness, state: State, error: int) -> None:
+def test_a_sync_is_rejected_in_states_without_an_assignment(host: Harness, state: State, error: int) -> None:
     ids = in_state(host, state)
     assert host.replies[host.sync(ids[1])].error == error
 
@@ -333,19 +333,19 @@ def test_a_second_sync_of_a_waiting_member_answers_the_first(host: Harness) -> N
         (State.STABLE, OK),
     ],
 )
-def test_a_heartbeat_tells_how_the_group_is(host: Harness, state: State, error: int) -> None:
+def test_a_heartbeat_is_answered_by_the_state_of_the_group(host: Harness, state: State, error: int) -> None:
     ids = in_state(host, state)
     assert host.heartbeat(ids[1]) == error
 
 
 @pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING, State.STABLE])
-def test_a_heartbeat_of_another_generation_or_of_a_stranger_is_refused(host: Harness, state: State) -> None:
+def test_a_heartbeat_of_another_generation_or_an_unknown_member_is_rejected(host: Harness, state: State) -> None:
     ids = in_state(host, state)
     assert host.heartbeat(ids[1], generation=99) == ILLEGAL_GENERATION
     assert host.heartbeat("stranger") == UNKNOWN_MEMBER_ID
 
 
-def test_a_member_without_heartbeats_is_out_after_its_session(host: Harness) -> None:
+def test_a_member_without_heartbeats_is_removed_after_its_session_timeout(host: Harness) -> None:
     ids = host.stable(2)
     for _ in range(3):
         host.advance(SESSION_MS // 2)
@@ -364,7 +364,7 @@ def test_a_member_that_waits_for_the_others_needs_no_heartbeats(host: Harness) -
     assert ids[0] in host.group.members
 
 
-def test_when_all_members_vanish_the_group_is_empty_and_says_so_in_the_log(host: Harness) -> None:
+def test_when_all_members_expire_the_group_is_written_as_empty(host: Harness) -> None:
     host.stable(3)
     host.advance(3 * REBALANCE_MS)
     assert host.state == "Empty"
@@ -375,20 +375,20 @@ def test_when_all_members_vanish_the_group_is_empty_and_says_so_in_the_log(host:
 # -- LeaveGroup ----------------------------------------------------------------------------
 
 
-def test_whoever_leaves_makes_the_rest_rebalance(host: Harness) -> None:
+def test_a_member_that_leaves_makes_the_others_rebalance(host: Harness) -> None:
     ids = host.stable(2)
     assert host.leave(ids[0]) == (OK,)
     assert host.state == "PreparingRebalance"
     assert host.replies[host.join(ids[1])].leader == ids[1]
 
 
-def test_the_last_to_leave_empties_the_group_at_once(host: Harness) -> None:
+def test_the_group_is_empty_when_the_last_member_leaves(host: Harness) -> None:
     ids = host.stable(2)
     assert host.leave(*ids) == (OK, OK)
     assert (host.state, host.group.generation, host.group.protocol_type) == ("Empty", 2, "consumer")
 
 
-def test_each_member_of_a_batch_has_its_own_answer(host: Harness) -> None:
+def test_each_member_of_a_leave_request_has_its_own_error(host: Harness) -> None:
     ids = host.stable(2)
     assert host.leave(ids[0], "stranger", LeavingMember(instance_id="nobody")) == (
         OK,
@@ -397,7 +397,7 @@ def test_each_member_of_a_batch_has_its_own_answer(host: Harness) -> None:
     )
 
 
-def test_leaving_an_unknown_group_is_refused_for_each_member(host: Harness) -> None:
+def test_leaving_an_unknown_group_fails_for_each_member(host: Harness) -> None:
     assert host.leave("a", "b") == (UNKNOWN_MEMBER_ID,) * 2
     assert host.ask(LeaveGroup(group_id="", members=())).error == INVALID_GROUP_ID
 
@@ -429,7 +429,7 @@ def test_a_member_that_is_removed_while_it_waits_is_answered(host: Harness) -> N
 
 
 def static_pair(host: Harness) -> tuple[str, str]:
-    """A stable group of the instances a, who leads, and b."""
+    """Return a stable group of the instances a, which leads, and b."""
     tickets = [host.join(instance_id=name) for name in ("a", "b")]
     host.advance(6_000)
     one, two = (host.replies[ticket].member_id for ticket in tickets)
@@ -438,7 +438,7 @@ def static_pair(host: Harness) -> tuple[str, str]:
     return one, two
 
 
-def test_a_static_member_joins_without_being_asked_to_come_back(host: Harness) -> None:
+def test_a_static_member_joins_with_one_request(host: Harness) -> None:
     one, _ = static_pair(host)
     assert one.startswith("a-")
     assert host.state == "Stable"
@@ -453,7 +453,7 @@ def test_a_static_follower_that_restarts_keeps_its_assignment_without_a_rebalanc
     assert host.replies[host.sync(reply.member_id, instance_id="b")].assignment == two.encode()
 
 
-def test_a_static_leader_that_restarts_is_told_to_skip_the_assignment(host: Harness) -> None:
+def test_a_restarted_static_leader_is_asked_to_skip_the_assignment(host: Harness) -> None:
     one, two = static_pair(host)
     reply = host.ask(host.join_command(instance_id="a"))
     assert (reply.error, reply.leader, reply.skip_assignment) == (OK, reply.member_id, True)
@@ -461,13 +461,13 @@ def test_a_static_leader_that_restarts_is_told_to_skip_the_assignment(host: Harn
     assert reply.member_id != one
 
 
-def test_before_version_9_a_static_leader_that_restarts_is_shown_its_old_id_as_leader(host: Harness) -> None:
+def test_before_version_9_a_restarted_static_leader_receives_its_old_id_as_leader(host: Harness) -> None:
     one, _ = static_pair(host)
     reply = host.ask(host.join_command(instance_id="a", can_skip_assignment=False))
     assert (reply.leader, reply.skip_assignment, reply.members) == (one, False, ())
 
 
-def test_the_older_self_of_a_static_member_is_fenced(host: Harness) -> None:
+def test_the_replaced_static_member_is_fenced(host: Harness) -> None:
     _, two = static_pair(host)
     host.join(instance_id="b")
     assert host.heartbeat(two, instance_id="b") == FENCED_INSTANCE_ID
@@ -495,7 +495,7 @@ def test_a_static_member_that_restarts_during_the_assignment_restarts_the_rebala
     assert host.state == "PreparingRebalance"
 
 
-def test_a_static_member_that_comes_back_with_other_protocols_starts_a_rebalance_if_the_choice_changes(
+def test_a_static_member_that_returns_with_other_protocols_starts_a_rebalance_if_the_choice_changes(
     host: Harness,
 ) -> None:
     tickets = [host.join(instance_id=name, protocols=BOTH) for name in ("a", "b")]
@@ -524,7 +524,7 @@ def test_a_static_member_that_does_not_rejoin_is_kept_until_it_misses_the_sync(h
     assert two in host.group.members
 
 
-# -- what is told of groups ----------------------------------------------------------------
+# -- descriptions --------------------------------------------------------------------------
 
 
 def test_a_stable_group_is_described_with_subscriptions_and_assignments(host: Harness) -> None:
@@ -575,7 +575,7 @@ def test_a_restart_keeps_members_and_generation_and_gives_new_sessions(host: Har
 
 
 @pytest.mark.parametrize("state", [State.PREPARING, State.COMPLETING])
-def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(host: Harness, state: State) -> None:
+def test_a_restart_during_a_rebalance_returns_to_the_previous_generation(host: Harness, state: State) -> None:
     ids = in_state(host, state)
     host.restart()
     assert (host.state, host.group.generation) == ("Stable", 1)
@@ -586,14 +586,14 @@ def test_a_restart_during_a_rebalance_goes_back_to_the_generation_before(host: H
 # -- memory --------------------------------------------------------------------------------
 
 
-def test_metadata_that_no_record_could_hold_is_refused_before_it_is_kept(host: Harness) -> None:
+def test_metadata_too_large_for_a_record_is_rejected(host: Harness) -> None:
     too_large = bytes(host.shard.settings.metadata_size_max + 1)
     reply = host.replies[host.join(protocols=(("range", too_large),))]
     assert reply.error == UNKNOWN_SERVER_ERROR
     assert host.shard.metadata_size == 0
 
 
-def test_a_group_knows_how_much_its_members_have_sent(host: Harness) -> None:
+def test_a_group_tracks_the_size_of_its_members_metadata(host: Harness) -> None:
     first = host.replies[host.join(protocols=(("range", bytes(100)), ("roundrobin", bytes(50))))].member_id
     assert host.shard.metadata_size == 0
     host.join(first, protocols=(("range", bytes(100)), ("roundrobin", bytes(50))))
@@ -602,7 +602,7 @@ def test_a_group_knows_how_much_its_members_have_sent(host: Harness) -> None:
     assert host.shard.metadata_size == 0
 
 
-def test_an_id_has_room_for_the_longest_names(host: Harness) -> None:
+def test_a_member_id_fits_with_the_longest_names(host: Harness) -> None:
     reply = host.replies[host.join(client_id="\N{EURO SIGN}" * 10_000)]
     assert reply.error == MEMBER_ID_REQUIRED
     assert len(reply.member_id.encode()) < 32_767

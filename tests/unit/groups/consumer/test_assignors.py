@@ -1,4 +1,4 @@
-"""The server's assignors: complete, balanced, sticky, the same every time, and quick."""
+"""The server's assignors: complete, balanced, sticky, deterministic, and fast."""
 
 import time
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def sizes(assignment: Mapping[str, Assignment]) -> dict[str, int]:
 
 
 def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> int:
-    """How many partitions have another owner than before, of those that had one who is still there."""
+    """Return how many partitions changed owner although their previous owner is still a member."""
     owner = {
         (topic, partition): member_id
         for member_id, given in after.items()
@@ -50,7 +50,7 @@ def moved(before: Mapping[str, Assignment], after: Mapping[str, Assignment]) -> 
     )
 
 
-# -- all of them -----------------------------------------------------------------------------
+# -- all assignors ---------------------------------------------------------------------------
 
 counts_strategy = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12), max_size=5)
 group_strategy = st.dictionaries(
@@ -92,7 +92,7 @@ def test_every_partition_has_one_subscriber_after_any_change(
 @pytest.mark.parametrize("name", ASSIGNORS)
 @pytest.mark.parametrize("topic_count", [1, 100])
 @pytest.mark.parametrize("is_mixed", [False, True])
-def test_a_thousand_members_and_ten_thousand_partitions_take_well_under_a_second(
+def test_a_thousand_members_and_ten_thousand_partitions_take_less_than_a_second(
     name: str, topic_count: int, is_mixed: bool
 ) -> None:
     counts = {UUID(int=number + 1): 10_000 // topic_count for number in range(topic_count)}
@@ -106,7 +106,7 @@ def test_a_thousand_members_and_ten_thousand_partitions_take_well_under_a_second
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
-def test_no_members_get_nothing(name: str) -> None:
+def test_a_group_without_members_has_no_assignment(name: str) -> None:
     assert ASSIGNORS[name]({}, {A: 3}) == {}
 
 
@@ -120,28 +120,30 @@ def test_uniform_gives_shares_that_differ_by_one_at_most() -> None:
 
 @settings(max_examples=100)
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 40))
-def test_uniform_moves_only_what_balance_asks_for(old_count: int, new_count: int, partition_count: int) -> None:
+def test_uniform_moves_only_partitions_that_balance_requires(
+    old_count: int, new_count: int, partition_count: int
+) -> None:
     assign = ASSIGNORS["uniform"]
     counts = {A: partition_count}
     before = assign(members(*[[A]] * old_count), counts)
     group = with_targets(members(*[[A]] * new_count), before)
     after = assign(group, counts)
     assert max(sizes(after).values()) - min(sizes(after).values()) <= 1
-    # Whoever stays gives up no more than what is over the largest share, and a larger share only if too many have one.
+    # A remaining member gives up only what exceeds the largest share, and a larger share only if too many have one.
     least, larger_count = divmod(partition_count, new_count)
     kept = sorted((sizes(before).get(key, 0) for key in group), reverse=True)
     needed = sum(max(size - least - (index < larger_count), 0) for index, size in enumerate(kept))
     assert moved(before, after) == needed
 
 
-def test_uniform_keeps_everything_when_nothing_changed() -> None:
+def test_uniform_moves_nothing_when_nothing_changed() -> None:
     group = members([A, B], [A, B])
     before = ASSIGNORS["uniform"](group, {A: 4, B: 3})
     after = ASSIGNORS["uniform"](with_targets(group, before), {A: 4, B: 3})
     assert all(after[key] is before[key] for key in after)
 
 
-def test_uniform_takes_back_what_a_member_no_longer_subscribes_to() -> None:
+def test_uniform_revokes_topics_that_a_member_no_longer_subscribes_to() -> None:
     group = {
         "m0": MemberSubscription(topics=frozenset([A]), target={A: frozenset([0]), B: frozenset([0, 1])}),
         "m1": MemberSubscription(topics=frozenset([A, B]), target={A: frozenset([1])}),
@@ -170,7 +172,7 @@ def test_uniform_moves_partitions_off_a_full_member_when_subscriptions_differ() 
 # -- range -----------------------------------------------------------------------------------
 
 
-def test_range_cuts_topics_alike_so_that_members_can_join_them() -> None:
+def test_range_splits_topics_of_equal_size_in_the_same_way() -> None:
     given = ASSIGNORS["range"](members([A, B], [A, B]), {A: 3, B: 3})
     assert given == {
         "m0": {A: frozenset([0, 1]), B: frozenset([0, 1])},
@@ -178,7 +180,7 @@ def test_range_cuts_topics_alike_so_that_members_can_join_them() -> None:
     }
 
 
-def test_range_cuts_each_topic_among_its_own_subscribers() -> None:
+def test_range_splits_each_topic_among_its_subscribers() -> None:
     given = ASSIGNORS["range"](members([A, B], [B], [A]), {A: 4, B: 2})
     assert given == {
         "m0": {A: frozenset([0, 1]), B: frozenset([0])},
@@ -187,7 +189,7 @@ def test_range_cuts_each_topic_among_its_own_subscribers() -> None:
     }
 
 
-def test_range_leaves_members_without_when_there_are_too_few_partitions() -> None:
+def test_range_leaves_members_without_partitions_when_there_are_too_few() -> None:
     given = ASSIGNORS["range"](members([A], [A], [A]), {A: 2})
     assert given == {"m0": {A: frozenset([0])}, "m1": {A: frozenset([1])}, "m2": {}}
 

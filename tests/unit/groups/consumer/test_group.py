@@ -1,4 +1,4 @@
-"""What a consumer group answers to commits, fetches, deletion and description; and its hash of the topics."""
+"""Commits, fetches, deletion and description of a consumer group, and its hash of the topics."""
 
 from uuid import UUID
 
@@ -16,14 +16,14 @@ from tests.unit.groups.groups_model import GROUP, GroupsModel, topic_id
 
 FOO = topic_id("foo")
 
-# Computed by the library that Kafka computes them with.
+# Computed by the library that Kafka uses.
 KAFKAS_HASH = 4104591724184854349
 KAFKAS_HASH_WITHOUT_RACKS = 3814827245516331936
 KAFKAS_GROUP_HASH = 4875436936000347299
 
 
 def shared() -> GroupsModel:
-    """Two members with two of four partitions each, at epoch 3; `a` had all of them at epoch 2."""
+    """Return a group of two members with two of four partitions each, at epoch 3; `a` had all of them at epoch 2."""
     world = GroupsModel({"foo": 4})
     world.join("a", "foo")
     world.join("b", "foo")
@@ -32,12 +32,12 @@ def shared() -> GroupsModel:
     return world
 
 
-def test_a_commit_with_the_present_epoch_is_accepted() -> None:
+def test_a_commit_with_the_current_epoch_is_accepted() -> None:
     group = shared().group
     assert group.commit_check(member_id="a", instance_id=None, generation=3) is None
 
 
-def test_a_commit_with_an_older_epoch_counts_for_partitions_owned_since_then() -> None:
+def test_a_commit_with_an_older_epoch_is_accepted_for_partitions_owned_since_then() -> None:
     check = shared().group.commit_check(member_id="a", instance_id=None, generation=2)
     assert check is not None
     check(FOO, 0)
@@ -50,18 +50,18 @@ def test_a_commit_with_an_older_epoch_counts_for_partitions_owned_since_then() -
 
 
 @pytest.mark.parametrize(("member_id", "generation"), [("a", 4), ("x", 3), ("", -1)])
-def test_other_commits_are_refused(member_id: str, generation: int) -> None:
+def test_other_commits_are_rejected(member_id: str, generation: int) -> None:
     with pytest.raises((StaleMemberEpoch, UnknownMemberId)):
         shared().group.commit_check(member_id=member_id, instance_id=None, generation=generation)
 
 
-def test_anybody_may_commit_to_an_empty_group_and_a_transaction_need_not_name_its_member() -> None:
+def test_commits_to_an_empty_group_and_in_transactions_need_no_member() -> None:
     assert ConsumerGroup(GROUP).commit_check(member_id="", instance_id=None, generation=-1) is None
     group = shared().group
     assert group.commit_check(member_id="", instance_id=None, generation=-1, is_transactional=True) is None
 
 
-def test_partitions_being_given_up_may_still_be_committed() -> None:
+def test_partitions_being_revoked_may_still_be_committed() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     world.join("b", "foo")
@@ -70,7 +70,7 @@ def test_partitions_being_given_up_may_still_be_committed() -> None:
     assert world.group.commit_check(member_id="a", instance_id=None, generation=2) is None
 
 
-def test_a_fetch_of_offsets_names_the_present_epoch_or_nobody() -> None:
+def test_a_fetch_of_offsets_needs_the_current_epoch_or_no_member() -> None:
     group = shared().group
     group.check_fetch(member_id=None, member_epoch=-1)
     group.check_fetch(member_id="a", member_epoch=3)
@@ -80,7 +80,7 @@ def test_a_fetch_of_offsets_names_the_present_epoch_or_nobody() -> None:
         group.check_fetch(member_id="x", member_epoch=3)
 
 
-def test_only_an_empty_group_may_be_deleted_and_then_nothing_is_left() -> None:
+def test_only_an_empty_group_may_be_deleted_and_leaves_no_records() -> None:
     world = shared()
     with pytest.raises(NonEmptyGroup):
         world.group.check_delete()
@@ -88,20 +88,20 @@ def test_only_an_empty_group_may_be_deleted_and_then_nothing_is_left() -> None:
     world.beat("b", -1)
     world.group.check_delete()
     for record in world.group.tombstones():
-        world.shelf.apply(record)
-    assert world.shelf.groups == {}
+        world.shard.apply(record)
+    assert world.shard.groups == {}
 
 
-def test_a_removed_group_whose_offsets_remain_becomes_one_that_only_commits() -> None:
+def test_a_deleted_group_with_offsets_becomes_a_group_with_offsets_only() -> None:
     world = shared()
-    world.shelf.with_offsets.add(GROUP)
+    world.shard.with_offsets.add(GROUP)
     for record in world.group.tombstones():
-        world.shelf.apply(record)
-    assert world.shelf.groups[GROUP].type == "Classic"
-    assert world.shelf.groups[GROUP].is_empty
+        world.shard.apply(record)
+    assert world.shard.groups[GROUP].type == "Classic"
+    assert world.shard.groups[GROUP].is_empty
 
 
-def test_a_group_is_described_with_what_its_members_own_and_should_own() -> None:
+def test_a_group_is_described_with_current_and_target_assignments() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo", client_id="c", client_host="/h", rack_id="r")
     world.join("b", "foo", instance_id="i", server_assignor="range")
@@ -159,14 +159,14 @@ def test_the_hash_is_the_one_that_kafka_4_3_computes() -> None:
     assert topics.hash_of(["none"]) == 0
 
 
-def test_a_change_that_does_not_matter_gives_the_same_view() -> None:
+def test_an_irrelevant_change_gives_the_same_view() -> None:
     topics = Topics.of(image_of(topic("t", 2)))
     moved = topic("t", 2, leader=2)
     delta = Delta(before=image_of(topic("t", 2)), topics_changed=(moved,), partitions_changed={})
     assert topics.renewed(delta, image_of(moved, offset=2)) is topics
 
 
-def test_more_partitions_a_new_topic_and_a_deleted_one_each_make_a_new_view() -> None:
+def test_new_partitions_and_new_or_deleted_topics_give_a_new_view() -> None:
     one = topic("t", 2)
     topics = Topics.of(image_of(one))
     more = topic("t", 3)

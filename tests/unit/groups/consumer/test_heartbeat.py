@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: joining, reconciling, leaving, and what is refused, step by step."""
+"""ConsumerGroupHeartbeat: joining, reconciling, leaving, and its errors, step by step."""
 
 from dataclasses import replace
 from typing import Any
@@ -40,7 +40,7 @@ def parts(*numbers: int) -> frozenset[int]:
 # -- joining ---------------------------------------------------------------------------------
 
 
-def test_the_first_member_gets_everything_at_epoch_two_and_the_records_are_kafkas() -> None:
+def test_the_first_member_gets_all_partitions_at_epoch_2_with_kafkas_records() -> None:
     world = GroupsModel({"foo": 3})
     reply = world.join("a", "foo", client_id="c", client_host="/h")
     assert (reply.error, reply.member_id, reply.member_epoch) == (0, "a", 2)
@@ -56,7 +56,7 @@ def test_the_first_member_gets_everything_at_epoch_two_and_the_records_are_kafka
     assert world.group.state_name == "Stable"
 
 
-def test_a_heartbeat_with_nothing_new_writes_nothing_and_keeps_the_session() -> None:
+def test_a_heartbeat_without_changes_writes_nothing_and_extends_the_session() -> None:
     world = GroupsModel({"foo": 3})
     world.join("a", "foo")
     world.advance(SESSION_MS - 1)
@@ -68,25 +68,25 @@ def test_a_heartbeat_with_nothing_new_writes_nothing_and_keeps_the_session() -> 
     assert world.group.state_name == "Empty"
 
 
-def test_a_second_member_waits_until_the_first_has_given_up_its_share() -> None:
+def test_a_second_member_waits_until_the_first_has_revoked_its_share() -> None:
     world = GroupsModel({"foo": 4})
     world.join("a", "foo")
     assert (joined := world.join("b", "foo")).assignment == {}
     assert joined.member_epoch == 3
     assert world.group.members["b"].state is MemberState.UNRELEASED_PARTITIONS
     assert world.group.state_name == "Reconciling"
-    asked = world.beat("a", 2, owned={FOO: parts(0, 1, 2, 3)})
-    assert (asked.member_epoch, asked.assignment) == (2, {FOO: parts(0, 1)})
+    reply = world.beat("a", 2, owned={FOO: parts(0, 1, 2, 3)})
+    assert (reply.member_epoch, reply.assignment) == (2, {FOO: parts(0, 1)})
     assert world.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
     assert world.beat("b", 3).assignment is None
-    assert world.beat("a", 2).member_epoch == 2, "nothing was said about what it owns"
+    assert world.beat("a", 2).member_epoch == 2, "the heartbeat does not report owned partitions"
     assert world.beat("a", 2, owned={FOO: parts(0, 1, 2)}).member_epoch == 2
     assert world.beat("a", 2, owned={FOO: parts(0, 1)}).member_epoch == 3
     assert world.beat("b", 3).assignment == {FOO: parts(2, 3)}
     assert world.group.state_name == "Stable"
 
 
-def test_a_member_that_says_everything_is_told_everything() -> None:
+def test_a_full_heartbeat_gets_a_full_reply() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     full = world.beat(
@@ -103,7 +103,7 @@ def test_a_member_without_an_id_gets_one_in_version_0() -> None:
     assert list(world.group.members) == [reply.member_id]
 
 
-def test_a_fenced_member_joins_again_under_its_id_and_takes_up_where_it_was() -> None:
+def test_a_fenced_member_rejoins_with_its_id_and_keeps_its_partitions() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     again = world.join("a", "foo")
@@ -111,7 +111,7 @@ def test_a_fenced_member_joins_again_under_its_id_and_takes_up_where_it_was() ->
     assert world.last == []
 
 
-def test_the_interval_between_assignments_lets_many_joins_cause_one() -> None:
+def test_many_joins_within_the_assignment_interval_cause_one_assignment() -> None:
     world = GroupsModel({"foo": 4}, assignment_interval_ms=1_000)
     world.join("a", "foo")
     assert world.join("b", "foo").member_epoch == 2
@@ -123,7 +123,7 @@ def test_the_interval_between_assignments_lets_many_joins_cause_one() -> None:
     assert world.group.assignment_epoch == 4
 
 
-def test_an_older_record_of_partition_metadata_is_buried() -> None:
+def test_an_old_record_of_partition_metadata_gets_a_tombstone() -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     old = GroupRecord(ConsumerGroupPartitionMetadataKey(GROUP), ConsumerGroupPartitionMetadataValue(topics=()))
@@ -137,7 +137,7 @@ def test_an_older_record_of_partition_metadata_is_buried() -> None:
 @pytest.mark.parametrize(
     ("votes", "winner"), [([], "uniform"), (["range"], "range"), (["range", "uniform"], "uniform")]
 )
-def test_the_assignor_that_most_members_ask_for_is_used(votes: list[str], winner: str) -> None:
+def test_the_assignor_that_most_members_request_is_used(votes: list[str], winner: str) -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     for index, vote in enumerate(votes or [""]):
         world.join(f"m{index}", "foo", "bar", server_assignor=vote or None)
@@ -188,7 +188,7 @@ JOIN = ConsumerGroupHeartbeat(
         ({"member_id": "a"}, 0),
     ],
 )
-def test_what_makes_no_sense_or_comes_from_nobody_is_refused(change: dict[str, Any], error: int) -> None:
+def test_invalid_heartbeats_and_unknown_members_are_rejected(change: dict[str, Any], error: int) -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     before = len(world.log)
@@ -198,7 +198,7 @@ def test_what_makes_no_sense_or_comes_from_nobody_is_refused(change: dict[str, A
     assert error == 0 or len(world.log) == before
 
 
-def test_a_full_group_takes_nobody_new_but_knows_its_own() -> None:
+def test_a_full_group_rejects_new_members_but_not_its_own() -> None:
     world = GroupsModel({"foo": 1}, size_max=1)
     world.join("a", "foo")
     assert world.join("b", "foo").error == GROUP_MAX_SIZE_REACHED
@@ -220,7 +220,7 @@ def test_a_full_group_takes_nobody_new_but_knows_its_own() -> None:
         (0, {}, 0),
     ],
 )
-def test_only_the_present_epoch_counts_and_the_one_before_if_its_reply_may_be_lost(
+def test_only_the_current_epoch_and_the_previous_one_after_a_lost_reply_are_accepted(
     epoch: int, owned: dict[UUID, frozenset[int]] | None, error: int
 ) -> None:
     world = GroupsModel({"foo": 4})
@@ -235,10 +235,10 @@ def test_only_the_present_epoch_counts_and_the_one_before_if_its_reply_may_be_lo
     assert world.beat("a", epoch, owned=owned, **more).error == error
 
 
-# -- leaving and being late ------------------------------------------------------------------
+# -- leaving and timeouts --------------------------------------------------------------------
 
 
-def test_what_a_member_leaves_behind_is_there_for_the_others_at_once() -> None:
+def test_partitions_of_a_member_that_leaves_are_immediately_available() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo")
     world.join("b", "foo")
@@ -249,7 +249,7 @@ def test_what_a_member_leaves_behind_is_there_for_the_others_at_once() -> None:
     assert not [key for key in world.timers if "a" in key]  # type: ignore[operator]
 
 
-def test_a_member_that_does_not_give_up_partitions_in_time_is_out() -> None:
+def test_a_member_that_does_not_revoke_partitions_in_time_is_removed() -> None:
     world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
@@ -262,7 +262,7 @@ def test_a_member_that_does_not_give_up_partitions_in_time_is_out() -> None:
     assert world.beat("b", 3).assignment == {FOO: parts(0, 1)}
 
 
-def test_a_member_that_gave_up_in_time_stays() -> None:
+def test_a_member_that_revokes_partitions_in_time_stays() -> None:
     world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
@@ -272,7 +272,7 @@ def test_a_member_that_gave_up_in_time_stays() -> None:
     assert list(world.group.members) == ["a", "b"]
 
 
-def test_after_a_restart_sessions_and_revocations_are_watched_again() -> None:
+def test_a_restart_sets_the_timers_of_sessions_and_revocations() -> None:
     world = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     world.join("a", "foo", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
@@ -287,7 +287,7 @@ def test_after_a_restart_sessions_and_revocations_are_watched_again() -> None:
 # -- static members --------------------------------------------------------------------------
 
 
-def test_a_static_member_comes_back_under_another_id_and_nobody_else_notices() -> None:
+def test_a_static_member_that_returns_with_another_id_does_not_affect_others() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     world.join("b", "foo")
@@ -306,7 +306,7 @@ def test_a_static_member_comes_back_under_another_id_and_nobody_else_notices() -
     assert world.beat("b", 3).assignment is None
 
 
-def test_an_instance_id_in_use_is_not_given_to_another() -> None:
+def test_an_instance_id_in_use_cannot_be_used_by_another_member() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     assert world.join("a2", "foo", instance_id="i").error == UNRELEASED_INSTANCE_ID
@@ -314,7 +314,7 @@ def test_an_instance_id_in_use_is_not_given_to_another() -> None:
     assert world.beat("a2", -1, instance_id="i").error == FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_does_not_come_back_is_out_when_its_session_ends() -> None:
+def test_a_static_member_that_does_not_return_is_removed_when_its_session_expires() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i")
     world.join("b", "foo")
@@ -327,7 +327,7 @@ def test_a_static_member_that_does_not_come_back_is_out_when_its_session_ends() 
     assert world.beat("b", 3).assignment == {FOO: parts(0, 1)}
 
 
-def test_a_static_member_that_left_while_it_had_to_give_up_partitions_gives_them_up_by_leaving() -> None:
+def test_a_static_member_that_leaves_during_a_revocation_releases_the_partitions() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", "foo", instance_id="i", rebalance_timeout_ms=5_000)
     world.join("b", "foo")
@@ -335,12 +335,12 @@ def test_a_static_member_that_left_while_it_had_to_give_up_partitions_gives_them
     world.beat("a", -2, instance_id="i")
     assert world.beat("b", 3).assignment == {FOO: parts(1)}
     world.advance(6_000)
-    assert "a" in world.group.members, "the time to give up is not the time to come back"
+    assert "a" in world.group.members, "the revocation timer does not apply to a member that has left"
     back = world.join("a2", "foo", instance_id="i")
     assert back.assignment == {FOO: parts(0)}
 
 
-def test_a_static_member_may_come_back_to_a_full_group_with_another_subscription() -> None:
+def test_a_static_member_may_return_to_a_full_group_with_another_subscription() -> None:
     world = GroupsModel({"foo": 1, "bar": 1}, size_max=1)
     world.join("a", "foo", instance_id="i")
     world.beat("a", -2, instance_id="i")
@@ -363,44 +363,44 @@ def test_new_partitions_and_new_topics_reach_the_members() -> None:
     assert world.last == []
 
 
-def test_partitions_of_a_deleted_topic_are_given_up() -> None:
+def test_partitions_of_a_deleted_topic_are_revoked() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo", "bar")
     world.set_topics(bar=0)
-    asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)})
-    assert (asked.member_epoch, asked.assignment) == (2, {FOO: parts(0)})
+    reply = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)})
+    assert (reply.member_epoch, reply.assignment) == (2, {FOO: parts(0)})
     assert world.beat("a", 2, owned={FOO: parts(0)}).member_epoch == 3
 
 
-def test_a_topic_made_again_is_another_topic() -> None:
+def test_a_topic_created_again_is_another_topic() -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     world.set_topics(foo=0)
     world.set_topics(foo=1)
-    asked = world.beat("a", 2, owned={FOO: parts(0)})
-    assert asked.assignment == {}
+    reply = world.beat("a", 2, owned={FOO: parts(0)})
+    assert reply.assignment == {}
     assert world.beat("a", 2, owned={}).assignment == {topic_id("foo", 1): parts(0)}
 
 
-def test_another_subscription_takes_effect_at_once() -> None:
+def test_another_subscription_takes_effect_with_the_same_heartbeat() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", "foo")
-    asked = world.beat("a", 2, owned={FOO: parts(0)}, subscribed_topic_names=("bar",))
-    assert (asked.member_epoch, asked.assignment) == (2, {})
+    reply = world.beat("a", 2, owned={FOO: parts(0)}, subscribed_topic_names=("bar",))
+    assert (reply.member_epoch, reply.assignment) == (2, {})
     after = world.beat("a", 2, owned={})
     assert (after.member_epoch, after.assignment) == (3, {BAR: parts(0)})
 
 
-def test_what_is_no_longer_subscribed_to_is_taken_back_even_before_a_new_target() -> None:
+def test_unsubscribed_topics_are_revoked_even_before_a_new_target() -> None:
     world = GroupsModel({"foo": 1, "bar": 1}, assignment_interval_ms=10_000)
     world.join("a", "foo", "bar")
-    asked = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)}, subscribed_topic_names=("bar",))
-    assert (asked.member_epoch, asked.assignment) == (2, {BAR: parts(0)})
+    reply = world.beat("a", 2, owned={FOO: parts(0), BAR: parts(0)}, subscribed_topic_names=("bar",))
+    assert (reply.member_epoch, reply.assignment) == (2, {BAR: parts(0)})
     assert world.group.assignment_epoch == 2
     assert world.group.members["a"].state is MemberState.UNREVOKED_PARTITIONS
 
 
-def test_a_changed_rack_or_client_is_written_down_without_a_rebalance() -> None:
+def test_a_changed_rack_or_client_is_written_without_a_rebalance() -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", "foo")
     world.beat("a", 2, rack_id="r", client_id="other")

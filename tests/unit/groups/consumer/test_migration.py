@@ -1,4 +1,4 @@
-"""Groups that change protocol online, either way, and classic members inside of a consumer group."""
+"""Online migration of groups in both directions, and classic members in a consumer group."""
 
 from struct import pack
 from typing import Any
@@ -87,14 +87,14 @@ def beat(member_id: str, generation: int) -> Heartbeat:
 
 
 def classic_group(world: GroupsModel, *, instance_id: str | None = None) -> str:
-    """Make a stable classic group with one member that owns all of foo; return its id."""
+    """Create a stable classic group with one member that owns all of foo; return its id."""
     ticket = world.send(join(instance_id=instance_id))
     world.settle()
     joined = world.replies.pop(ticket)
     assigned = write_assignment({"foo": frozenset({0, 1})}, like=subscription("foo"))
     synced = world.ask(sync(joined.member_id, 1, instance_id=instance_id, assignments=((joined.member_id, assigned),)))
     assert (synced.error, synced.assignment) == (0, assigned)
-    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+    assert isinstance(world.shard.groups[GROUP], ClassicGroup)
     member_id = joined.member_id
     assert isinstance(member_id, str)
     return member_id
@@ -103,7 +103,7 @@ def classic_group(world: GroupsModel, *, instance_id: str | None = None) -> str:
 # -- upgrade ---------------------------------------------------------------------------------
 
 
-def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_it() -> None:
+def test_the_first_consumer_member_upgrades_the_group_and_keeps_its_classic_members() -> None:
     world = GroupsModel({"foo": 2})
     old = classic_group(world)
     new = world.join("n", "foo")
@@ -112,9 +112,9 @@ def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_
     assert (group.epoch, group.assignment_epoch, group.members[old].epoch) == (2, 2, 1)
     assert group.members[old].assigned == {FOO: {0: 1, 1: 1}}
     assert world.ask(beat(old, 1)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
-    # It rejoins with all it has, is asked to give up a part, syncs, and rejoins without it.
-    asked = world.ask(join(old, owned=(0, 1)))
-    assert (asked.error, asked.generation, asked.protocol_name, asked.leader) == (0, 1, "range", "")
+    # The member rejoins with all its partitions, is rejoined to revoke some, syncs, and rejoins without them.
+    rejoined = world.ask(join(old, owned=(0, 1)))
+    assert (rejoined.error, rejoined.generation, rejoined.protocol_name, rejoined.leader) == (0, 1, "range", "")
     left = read_assignment(world.ask(sync(old, 1)).assignment)["foo"]
     assert len(left) == 1
     assert world.ask(beat(old, 1)) == HeartbeatReply(REBALANCE_IN_PROGRESS)
@@ -127,15 +127,15 @@ def test_the_first_consumer_member_turns_the_group_and_classic_members_go_on_in_
     assert group.state_name == "Stable"
 
 
-def test_an_empty_classic_group_makes_way_for_a_consumer_group() -> None:
+def test_a_consumer_group_replaces_an_empty_classic_group() -> None:
     world = GroupsModel({"foo": 2})
     old = classic_group(world)
     world.ask(LeaveGroup(group_id=GROUP, members=(LeavingMember(member_id=old),)))
     assert world.join("n", "foo").assignment == {FOO: {0, 1}}
-    assert isinstance(world.shelf.groups[GROUP], ConsumerGroup)
+    assert isinstance(world.shard.groups[GROUP], ConsumerGroup)
 
 
-def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
+def test_an_upgrade_makes_waiting_members_rejoin() -> None:
     world = GroupsModel({"foo": 2})
     old = classic_group(world)
     waiting = world.send(join(fresh=2))
@@ -147,7 +147,7 @@ def test_whoever_waits_in_a_rebalance_is_told_to_join_again() -> None:
     assert {key.kind for key in world.timers} <= {"consumer-session", "consumer-regex"}  # type: ignore[attr-defined]
 
 
-def test_a_first_rebalance_begins_anew_though_the_one_who_came_asks_for_no_topic_yet() -> None:
+def test_an_upgrade_restarts_the_first_rebalance_even_if_the_new_member_has_no_topics() -> None:
     world = GroupsModel({"foo": 2})
     waiting = world.send(join())
     world.join("n", subscribed_topic_regex="nothing.*")
@@ -159,14 +159,14 @@ def test_a_first_rebalance_begins_anew_though_the_one_who_came_asks_for_no_topic
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
-def test_a_policy_without_upgrade_keeps_consumer_members_out(policy: MigrationPolicy) -> None:
+def test_a_policy_without_upgrade_rejects_consumer_members(policy: MigrationPolicy) -> None:
     world = GroupsModel({"foo": 2}, migration_policy=policy)
     classic_group(world)
     assert world.join("n", "foo").error == GROUP_ID_NOT_FOUND
-    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+    assert isinstance(world.shard.groups[GROUP], ClassicGroup)
 
 
-def test_groups_of_another_kind_too_large_or_with_custom_user_data_are_not_turned() -> None:
+def test_groups_of_other_types_too_large_or_with_user_data_are_not_upgraded() -> None:
     other = GroupsModel({"foo": 2})
     other.send(join(protocol_type="connect", protocols=(("compatible", b""),)))
     assert other.join("n", "foo").error == GROUP_ID_NOT_FOUND
@@ -183,7 +183,7 @@ def test_groups_of_another_kind_too_large_or_with_custom_user_data_are_not_turne
     assert custom.join("n", "foo").error == GROUP_ID_NOT_FOUND
 
 
-def test_a_static_classic_member_comes_back_with_the_consumer_protocol() -> None:
+def test_a_static_classic_member_returns_with_the_consumer_protocol() -> None:
     world = GroupsModel({"foo": 2})
     old = classic_group(world, instance_id="i")
     new = world.join("n", "foo", instance_id="i")
@@ -197,7 +197,7 @@ def test_a_static_classic_member_comes_back_with_the_consumer_protocol() -> None
 
 
 def mixed(world: GroupsModel, **more: Any) -> str:
-    """A classic and a consumer member, `n`, in one group; return the id of the former."""
+    """Create a group of a classic member and the consumer member `n`; return the id of the former."""
     old = classic_group(world)
     world.join("n", "foo", **more)
     world.ask(join(old, owned=(0,)))
@@ -206,11 +206,11 @@ def mixed(world: GroupsModel, **more: Any) -> str:
     return old
 
 
-def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_rebalances() -> None:
+def test_the_group_is_downgraded_and_rebalances_when_the_last_consumer_member_leaves() -> None:
     world = GroupsModel({"foo": 2})
     old = mixed(world)
     assert world.beat("n", -1).error == 0
-    group = world.shelf.groups[GROUP]
+    group = world.shard.groups[GROUP]
     assert isinstance(group, ClassicGroup)
     assert (group.state, group.generation, list(group.members)) == (State.PREPARING, 2, [old])
     assert world.last[-1].key == GroupMetadataKey(GROUP)
@@ -220,41 +220,41 @@ def test_when_the_last_consumer_member_leaves_the_group_is_classic_again_and_reb
     joined = world.replies.pop(ticket)
     assert (joined.generation, joined.leader) == (3, old)
     world.restart()
-    restored = world.shelf.groups[GROUP]
+    restored = world.shard.groups[GROUP]
     assert isinstance(restored, ClassicGroup)
-    assert restored.state is State.PREPARING, "a restart does not forget that a rebalance is due"
+    assert restored.state is State.PREPARING, "the restart forgot the pending rebalance"
     assert read_assignment(restored.members[old].assignment) == {"foo": {0}}
 
 
-def test_when_its_session_ends_the_same_happens() -> None:
+def test_the_group_is_downgraded_when_the_session_of_the_last_consumer_member_expires() -> None:
     world = GroupsModel({"foo": 2}, session_timeout_ms=5_000)
     mixed(world)
     world.advance(5_000)
-    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+    assert isinstance(world.shard.groups[GROUP], ClassicGroup)
 
 
 @pytest.mark.parametrize(
     "settings", [{"migration_policy": MigrationPolicy.UPGRADE}, {"classic_size_max": 0}, {"classic_size_max": 1}]
 )
-def test_a_group_that_may_not_become_classic_stays_what_it_is(settings: dict[str, Any]) -> None:
+def test_a_group_that_may_not_be_downgraded_stays_a_consumer_group(settings: dict[str, Any]) -> None:
     world = GroupsModel({"foo": 2}, **settings)
     old = mixed(world)
     world.beat("n", -1)
     stays = settings.get("classic_size_max") != 1
-    assert isinstance(world.shelf.groups[GROUP], ConsumerGroup) == stays
+    assert isinstance(world.shard.groups[GROUP], ConsumerGroup) == stays
     if stays:
         assert world.ask(join(old, owned=(0,))).generation == 3
         assert read_assignment(world.ask(sync(old, 3)).assignment) == {"foo": {0, 1}}
 
 
-@pytest.mark.parametrize("says_it_leaves", [True, False])
-def test_a_static_member_that_comes_back_classic_can_be_the_last_one(says_it_leaves: bool) -> None:
+@pytest.mark.parametrize("announces_leave", [True, False])
+def test_the_last_consumer_member_can_return_as_a_classic_static_member(announces_leave: bool) -> None:
     world = GroupsModel({"foo": 2})
     old = mixed(world, instance_id="i")
-    if says_it_leaves:
+    if announces_leave:
         world.beat("n", -2, instance_id="i")
     joined = world.ask(join(instance_id="i", fresh=9))
-    group = world.shelf.groups[GROUP]
+    group = world.shard.groups[GROUP]
     assert isinstance(group, ClassicGroup)
     assert (joined.error, joined.generation, group.state) == (0, 2, State.STABLE)
     assert set(group.members) == {old, joined.member_id}
@@ -262,13 +262,13 @@ def test_a_static_member_that_comes_back_classic_can_be_the_last_one(says_it_lea
     assert read_assignment(got.assignment) == {"foo": {1}}
 
 
-def test_an_empty_consumer_group_makes_way_for_a_classic_group() -> None:
+def test_a_classic_group_replaces_an_empty_consumer_group() -> None:
     world = GroupsModel({"foo": 2})
     world.join("n", "foo")
     world.beat("n", -1)
     classic_group(world)
     world.restart()
-    assert isinstance(world.shelf.groups[GROUP], ClassicGroup)
+    assert isinstance(world.shard.groups[GROUP], ClassicGroup)
 
 
 # -- classic members in a consumer group -----------------------------------------------------
@@ -317,7 +317,7 @@ def test_a_classic_member_joins_a_consumer_group() -> None:
         ),
     ],
 )
-def test_what_classic_members_are_refused(command: Any, reply: Any) -> None:
+def test_invalid_requests_of_classic_members_are_rejected(command: Any, reply: Any) -> None:
     world = GroupsModel({"foo": 2})
     world.join("n", "foo")
     world.ask(join("c"))
@@ -326,7 +326,7 @@ def test_what_classic_members_are_refused(command: Any, reply: Any) -> None:
     assert len(world.log) == before
 
 
-def test_a_classic_member_that_does_not_join_or_sync_in_time_is_out() -> None:
+def test_a_classic_member_that_does_not_join_or_sync_in_time_is_removed() -> None:
     late_to_sync = GroupsModel({"foo": 2}, session_timeout_ms=10 * REBALANCE_MS)
     late_to_sync.join("n", "foo")
     late_to_sync.ask(join("c"))
@@ -357,7 +357,7 @@ def test_members_of_either_protocol_are_removed_by_an_administrator() -> None:
     assert world.group.is_empty
 
 
-def test_a_disabled_policy_keeps_classic_members_out() -> None:
+def test_a_disabled_policy_rejects_classic_members() -> None:
     world = GroupsModel({"foo": 2}, migration_policy=MigrationPolicy.DISABLED)
     world.join("n", "foo")
     assert world.ask(join()).error == INCONSISTENT_GROUP_PROTOCOL
@@ -381,6 +381,6 @@ def test_a_subscription_cut_short_is_malformed(size: int) -> None:
 
 
 @pytest.mark.parametrize("data", [pack(">h", -1), pack(">hi", 1, 1 << 30), pack(">hih", 1, 1, 1) + b"\xff"])
-def test_a_subscription_that_lies_is_malformed(data: bytes) -> None:
+def test_an_inconsistent_subscription_is_malformed(data: bytes) -> None:
     with pytest.raises(Malformed):
         read_subscription(data)

@@ -1,4 +1,4 @@
-"""One step of a member towards its target: every state, and every way out of it."""
+"""One step of a member towards its target: every state and every transition."""
 
 from collections.abc import Mapping
 from uuid import UUID
@@ -52,7 +52,7 @@ def foo(*numbers: int) -> Assignment:
 @pytest.mark.parametrize(
     ("before", "given", "state", "epoch", "assigned", "revoking"),
     [
-        # There is a newer target.
+        # A newer target exists.
         (member(STABLE, {1: 3}), step(foo(1)), STABLE, 6, {1: 3}, {}),
         (member(STABLE, {1: 3}), step(foo(1, 2)), STABLE, 6, {1: 3, 2: 6}, {}),
         (member(STABLE, {1: 3, 2: 3}), step(foo(1)), UNREVOKED, 5, {1: 3}, {2: 3}),
@@ -60,7 +60,7 @@ def foo(*numbers: int) -> Assignment:
         (member(STABLE, {1: 3, 2: 3}), step(foo(1, 4), owned=foo(2)), UNREVOKED, 5, {1: 3}, {2: 3}),
         (member(STABLE, {1: 3}), step(foo(1, 2), owners={FOO: {2: "b"}}), UNRELEASED, 6, {1: 3}, {}),
         (member(STABLE, {}), step(foo(1, 2), owners={FOO: {2: "b"}}), UNRELEASED, 6, {1: 6}, {}),
-        # It has given up what it had to, or has not.
+        # The member has revoked its partitions, or has not.
         (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), owned=foo(1)), STABLE, 6, {1: 3}, {}),
         (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), owned=foo(1, 2)), UNREVOKED, 5, {1: 3}, {2: 3}),
         (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1)), UNREVOKED, 5, {1: 3}, {2: 3}),
@@ -73,12 +73,12 @@ def foo(*numbers: int) -> Assignment:
             {},
         ),
         (member(UNREVOKED, {1: 3, 3: 3}, {2: 3}), step(foo(1), owned=foo(1, 3)), UNREVOKED, 5, {1: 3}, {3: 3}),
-        # What it waited for is free, or is not, or is no longer meant for it.
+        # The awaited partition is free, is still owned, or is no longer in the target.
         (member(UNRELEASED, {1: 3}), step(foo(1, 2), epoch=5), STABLE, 5, {1: 3, 2: 5}, {}),
         (member(UNRELEASED, {1: 3}), step(foo(1, 2), epoch=5, owners={FOO: {2: "b"}}), UNRELEASED, 5, {1: 3}, {}),
         (member(UNRELEASED, {1: 3}), step(foo(1)), STABLE, 6, {1: 3}, {}),
         (member(UNRELEASED, {1: 3}), step(foo(2), owners={FOO: {2: "b"}}), UNREVOKED, 5, {}, {1: 3}),
-        # It subscribes to other topics, and the target does not know it yet.
+        # The member subscribes to other topics, which the target does not reflect yet.
         (
             member(STABLE, {1: 3}),
             step(foo(1), epoch=5, subscribed=(BAR,), has_new_subscription=True),
@@ -104,7 +104,7 @@ def foo(*numbers: int) -> Assignment:
             {1: 3, 2: 3},
         ),
         (member(STABLE, {1: 3}), step(foo(1, 2), subscribed=(BAR,)), UNREVOKED, 5, {}, {1: 3}),
-        # A later release left it in a state of its own.
+        # The state was written by a later release.
         (member(UNKNOWN, {1: 3}), step(foo(1), owned={}), STABLE, 6, {1: 3}, {}),
     ],
 )
@@ -130,17 +130,17 @@ def test_a_step_of_reconciliation(
         (member(UNREVOKED, {1: 3}, {2: 3}), step(foo(1), has_new_subscription=True)),
     ],
 )
-def test_with_nothing_to_do_the_member_is_the_very_same(before: ConsumerMember, given: Step) -> None:
+def test_without_a_change_the_same_member_is_returned(before: ConsumerMember, given: Step) -> None:
     assert reconcile(before, given) is before
 
 
 @pytest.mark.parametrize("owned", [None, foo(1)])
-def test_a_member_in_an_unknown_state_begins_anew(owned: Assignment | None) -> None:
+def test_a_member_in_an_unknown_state_is_fenced(owned: Assignment | None) -> None:
     with pytest.raises(FencedMemberEpoch):
         reconcile(member(UNKNOWN, {1: 3}), step(foo(1), owned=owned))
 
 
-def test_records_of_earlier_and_later_releases_are_understood() -> None:
+def test_records_of_earlier_and_later_releases_can_be_read() -> None:
     old = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=-2,
         previous_member_epoch=4,

@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: RE2's, matched against whole names, looked up off the heartbeat's path."""
+"""Subscriptions by regular expression: RE2 syntax, whole names, matched outside the heartbeat's path."""
 
 import pytest
 
@@ -16,9 +16,9 @@ INVALID_REGULAR_EXPRESSION = 128
 
 
 @pytest.mark.parametrize("regex", ["(", "a{1", "(?=a)", r"(a)\1", "[z-a]", "*"])
-def test_what_re2_does_not_know_is_refused(regex: str) -> None:
+def test_expressions_that_re2_does_not_support_are_rejected(regex: str) -> None:
     if regex == "a{1":
-        # A brace that counts nothing stands for itself.
+        # A brace without a count is a literal.
         check_regex(regex)
         return
     with pytest.raises(InvalidRegularExpression, match="is not a valid regular expression"):
@@ -30,11 +30,11 @@ def test_an_expression_matches_whole_names() -> None:
     assert matching("(", ["foo"]) == frozenset()
 
 
-def test_an_expression_that_would_run_for_ever_elsewhere_is_quick() -> None:
+def test_an_expression_that_backtracks_elsewhere_matches_in_linear_time() -> None:
     assert matching("(a*)*b", ["a" * 200]) == frozenset()
 
 
-def test_a_member_joins_at_once_and_gets_the_matching_topics_after_they_were_looked_up() -> None:
+def test_a_member_joins_first_and_gets_its_topics_after_the_match() -> None:
     world = GroupsModel({"foo": 1, "fox": 1, "bar": 1})
     joined = world.join("a", subscribed_topic_regex="fo.")
     assert (joined.member_epoch, joined.assignment) == (1, {})
@@ -46,7 +46,7 @@ def test_a_member_joins_at_once_and_gets_the_matching_topics_after_they_were_loo
     assert (after.member_epoch, after.assignment) == (2, {FOO: {0}, FOX: {0}})
 
 
-def test_a_second_member_with_a_known_expression_need_not_wait() -> None:
+def test_a_second_member_with_a_known_expression_does_not_wait() -> None:
     world = GroupsModel({"foo": 2})
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
@@ -56,14 +56,14 @@ def test_a_second_member_with_a_known_expression_need_not_wait() -> None:
     assert sum(map(len, world.group.targets["b"].values())) == 1
 
 
-def test_names_and_an_expression_add_up() -> None:
+def test_topic_names_and_an_expression_are_combined() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", subscribed_topic_regex="f.*", subscribed_topic_names=("bar",))
     world.settle()
     assert world.beat("a", 2).assignment == {FOO: {0}, BAR: {0}}
 
 
-def test_a_topic_made_later_is_found_but_not_within_ten_seconds_of_the_last_look() -> None:
+def test_a_new_topic_is_matched_but_not_within_ten_seconds_of_the_last_match() -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
@@ -77,7 +77,7 @@ def test_a_topic_made_later_is_found_but_not_within_ten_seconds_of_the_last_look
     assert world.beat("a", 2).assignment == {FOO: {0}, FOX: {0}}
 
 
-def test_everything_is_looked_up_again_after_the_refresh_interval() -> None:
+def test_expressions_are_matched_again_after_the_refresh_interval() -> None:
     world = GroupsModel({"foo": 1}, regex_refresh_interval_ms=20_000)
     world.join("a", subscribed_topic_regex="f.*")
     world.settle()
@@ -91,18 +91,18 @@ def test_everything_is_looked_up_again_after_the_refresh_interval() -> None:
     assert world.group.epoch == 2, "the same topics are no reason to rebalance"
 
 
-def test_the_last_member_with_an_expression_takes_it_along() -> None:
+def test_an_expression_is_removed_with_its_last_member() -> None:
     world = GroupsModel({"foo": 1, "bar": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.join("b", "bar")
     world.settle()
-    buried = GroupRecord(ConsumerGroupRegularExpressionKey(GROUP, "f.*"), None)
+    tombstone = GroupRecord(ConsumerGroupRegularExpressionKey(GROUP, "f.*"), None)
     world.beat("a", 1, owned={}, subscribed_topic_regex="", subscribed_topic_names=("bar",))
-    assert buried in world.last
+    assert tombstone in world.last
     assert world.group.resolved == {}
     world.beat("a", world.group.members["a"].epoch, owned={}, subscribed_topic_regex="f.*")
     world.beat("a", -1)
-    assert buried in world.last
+    assert tombstone in world.last
 
 
 def test_an_invalid_expression_changes_nothing() -> None:
@@ -122,7 +122,7 @@ def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
     assert world.beat("a", 1).assignment == {FOO: {0}}
 
 
-def test_a_group_that_is_gone_by_then_is_not_looked_up() -> None:
+def test_expressions_of_a_deleted_group_are_not_matched() -> None:
     world = GroupsModel({"foo": 1})
     world.join("a", subscribed_topic_regex="f.*")
     world.beat("a", -1)

@@ -1,8 +1,8 @@
-"""The server's assignors (KIP-848): who should own which partition.
+"""The server's assignors (KIP-848), which decide which member should own which partition.
 
-Pure functions of the members with what they were to own so far, and of the partition counts
-of the topics: the same input gives the same answer, whatever its order. Racks are known but
-do not count, as in Kafka 4.3. Refuses nothing; a topic without a count has no partitions.
+Pure functions of the members with their current targets and of the partition counts of the
+topics: the same input gives the same result, in any order. Racks are part of the input but
+are ignored, as in Kafka 4.3. Refuses nothing; a topic without a count has no partitions.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
-"""The `range` assignor: each topic is cut into runs of partitions, one run for each subscriber.
+"""The `range` assignor: splits each topic into contiguous ranges, one for each subscriber.
 
-Topics with as many partitions are cut alike, so members that share a subscription own the
-same numbers of every such topic and can join them. Static members come first and in the
-order of their instance ids: a restart, which changes the member id, moves nothing.
+Topics with the same number of partitions are split in the same way, so members with the same subscription
+own the same partition numbers of each and can join them. Static members come first, ordered by
+instance id: a restart, which changes the member id, moves nothing.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,8 @@ from penstock.groups.consumer.assignors.values import Assignment, GroupAssignmen
 
 
 def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:
-    """Give every partition of a subscribed topic to one of the topic's subscribers."""
-    order = sorted(members, key=lambda member_id: _place(member_id, members[member_id]))
+    """Assign every partition of a subscribed topic to one of the topic's subscribers."""
+    order = sorted(members, key=lambda member_id: _sort_key(member_id, members[member_id]))
     subscribers: dict[UUID, list[str]] = {}
     for member_id in order:
         for topic in members[member_id].topics:
@@ -28,13 +28,13 @@ def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]
                 break
             given[member_id][topic] = frozenset(range(start, end))
             start = end
-    return {member_id: _settled(members[member_id], given[member_id]) for member_id in members}
+    return {member_id: _reuse_target(members[member_id], given[member_id]) for member_id in members}
 
 
-def _place(member_id: str, member: MemberSubscription) -> tuple[bool, str]:
+def _sort_key(member_id: str, member: MemberSubscription) -> tuple[bool, str]:
     return (True, member_id) if member.instance_id is None else (False, member.instance_id)
 
 
-def _settled(member: MemberSubscription, given: dict[UUID, frozenset[int]]) -> Assignment:
-    # The very object if nothing changed: whoever compares is done at once.
+def _reuse_target(member: MemberSubscription, given: dict[UUID, frozenset[int]]) -> Assignment:
+    # The same object if nothing changed, so that a comparison ends immediately.
     return member.target if given == member.target else given

@@ -1,8 +1,8 @@
-"""The `uniform` assignor: as many partitions for each member as for any other, and few moves.
+"""The `uniform` assignor: an equal number of partitions for each member, with few moves.
 
-Balance goes before stickiness: a member keeps what it was to own up to its share, and what
-is left over goes to the members below theirs. Members that all subscribe to the same topics
-are served here; otherwise calls go to uniform_mixed.py.
+Balance takes precedence over stickiness: a member keeps partitions of its target up to its share, and
+the remaining ones go to members below theirs. Handles members that all subscribe to the same
+topics; otherwise calls uniform_mixed.py.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from penstock.groups.consumer.assignors.values import Assignment, GroupAssignmen
 
 
 def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:
-    """Give every partition of a subscribed topic to one of the topic's subscribers."""
+    """Assign every partition of a subscribed topic to one of the topic's subscribers."""
     subscriptions = {member.topics for member in members.values()}
     if len(subscriptions) > 1:
         return uniform_mixed.assign(members, topics)
@@ -21,7 +21,7 @@ def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]
 
 
 def _assign_shares(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:
-    """Serve members that all subscribe to these very topics."""
+    """Assign the topics to members that all subscribe to exactly these."""
     unowned = {topic: set(range(count)) for topic, count in topics.items()}
     order = sorted(members)
     least, larger_count = divmod(sum(topics.values()), len(order) or 1)
@@ -31,8 +31,8 @@ def _assign_shares(members: Mapping[str, MemberSubscription], topics: Mapping[UU
         may_be_larger = larger_count > 0
         kept, size = _keep(members[member_id].target, unowned, least + may_be_larger)
         missing = least + may_be_larger - size
-        # The larger shares go to members that have one already, as long as enough of the others are left to
-        # take those that remain: a larger share given to anybody else would be a partition moved for nothing.
+        # The larger shares go to members that already have one, as long as enough members are left for the
+        # remaining ones: giving a larger share to another member would move a partition without need.
         if may_be_larger and missing > 0 and len(order) - index > larger_count:
             missing -= 1
         elif may_be_larger:
@@ -40,12 +40,12 @@ def _assign_shares(members: Mapping[str, MemberSubscription], topics: Mapping[UU
         assignment[member_id] = kept
         if missing > 0:
             short.append((member_id, missing))
-    _hand_out(assignment, short, unowned)
+    _distribute(assignment, short, unowned)
     return assignment
 
 
 def _keep(target: Assignment, unowned: dict[UUID, set[int]], size_max: int) -> tuple[Assignment, int]:
-    """Return what a member keeps and how many that is; take it out of what is unowned."""
+    """Return the partitions that a member keeps and their number; remove them from the unowned ones."""
     kept: dict[UUID, frozenset[int]] = {}
     size = 0
     is_same = True
@@ -62,8 +62,8 @@ def _keep(target: Assignment, unowned: dict[UUID, set[int]], size_max: int) -> t
     return (target if is_same else kept), size
 
 
-def _hand_out(assignment: GroupAssignment, short: list[tuple[str, int]], unowned: dict[UUID, set[int]]) -> None:
-    """Fill the members that are short, in their order, from what is unowned, in its order."""
+def _distribute(assignment: GroupAssignment, short: list[tuple[str, int]], unowned: dict[UUID, set[int]]) -> None:
+    """Assign the unowned partitions, in order, to the members that have too few, in order."""
     waiting = iter(short)
     member_id, missing = next(waiting, ("", 0))
     for topic, free in unowned.items():

@@ -1,9 +1,9 @@
 """The `uniform` assignor for members that subscribe to different topics.
 
-Members keep what they still subscribe to; what nobody owns goes, topic by topic, to the
-subscriber with the fewest partitions; then partitions move from the fullest subscriber of
-a topic to the emptiest until no topic gains by it. Topics with the most partitions for each
-subscriber come first, because there is the least choice for them.
+Members keep partitions of topics they still subscribe to. Unowned partitions go, topic by topic, to the
+subscriber with the fewest partitions. Then partitions move from a topic's fullest subscriber
+to its emptiest until no topic benefits. Topics with the most partitions per subscriber
+come first, because they leave the least choice.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from uuid import UUID
 from penstock.groups.consumer.assignors.values import Assignment, GroupAssignment, MemberSubscription
 
 ROUNDS_MAX: Final = 16
-"""Balancing one topic can unbalance another that shares some subscribers. Each round about halves what is left."""
-_NOBODY: Final = -1
+"""Balancing one topic can unbalance another that shares subscribers. Each round about halves the imbalance."""
+_UNOWNED: Final = -1
 
 
 def assign(members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> GroupAssignment:
-    """Give every partition of a subscribed topic to one of the topic's subscribers."""
+    """Assign every partition of a subscribed topic to one of the topic's subscribers."""
     return _Balancer(members, topics).assign()
 
 
 class _Subscribers:
-    """The members, by number, that subscribe to a topic. Topics with the same ones share this."""
+    """The subscribers of a topic, as member indexes. Shared by topics with the same subscribers."""
 
     __slots__ = ("_emptiest", "_made_at", "members")
 
@@ -34,20 +34,20 @@ class _Subscribers:
         self._made_at = -1
 
     def emptiest(self, sizes: list[int], now: int) -> list[tuple[int, int]]:
-        """A heap of them by how many partitions they have; kept until sizes change behind its back."""
+        """Return a heap of subscribers by number of partitions; rebuilt when sizes changed without it."""
         if self._made_at != now:
             self._emptiest = [(sizes[index], index) for index in self.members]
             heapify(self._emptiest)
             self._made_at = now
         return self._emptiest
 
-    def keep_up(self, now: int) -> None:
-        """Say that the heap has seen every change up to now."""
+    def mark_current(self, now: int) -> None:
+        """Mark the heap as current."""
         self._made_at = now
 
 
 class _Balancer:
-    """An assignment under construction. Members are numbers here, in the order of their ids."""
+    """An assignment under construction. Members are indexes in the order of their ids."""
 
     def __init__(self, members: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]) -> None:
         self._order = sorted(members)
@@ -56,7 +56,7 @@ class _Balancer:
         self._change_count = 0
         self._changed: set[int] = set()
         self._subscribers = _subscribers(self._members, topics)
-        self._owners = {topic: [_NOBODY] * topics[topic] for topic in self._subscribers}
+        self._owners = {topic: [_UNOWNED] * topics[topic] for topic in self._subscribers}
         self._topics = sorted(self._subscribers, key=self._urgency)
 
     def _urgency(self, topic: UUID) -> tuple[float, int, UUID]:
@@ -67,7 +67,7 @@ class _Balancer:
         for index, member in enumerate(self._members):
             self._keep(index, member)
         for topic in self._topics:
-            self._hand_out(topic)
+            self._distribute(topic)
         for _ in range(ROUNDS_MAX):
             if not self._balance_all():
                 break
@@ -80,27 +80,27 @@ class _Balancer:
                 self._changed.add(index)
                 continue
             for partition in partitions:
-                if partition < len(owners) and owners[partition] == _NOBODY:
+                if partition < len(owners) and owners[partition] == _UNOWNED:
                     owners[partition] = index
                     self._sizes[index] += 1
                 else:
                     self._changed.add(index)
 
-    def _hand_out(self, topic: UUID) -> None:
+    def _distribute(self, topic: UUID) -> None:
         owners = self._owners[topic]
-        if _NOBODY not in owners:
+        if _UNOWNED not in owners:
             return
         subscribers = self._subscribers[topic]
         emptiest = subscribers.emptiest(self._sizes, self._change_count)
         for partition, owner in enumerate(owners):
-            if owner == _NOBODY:
+            if owner == _UNOWNED:
                 size, index = emptiest[0]
                 owners[partition] = index
                 self._sizes[index] = size + 1
                 self._changed.add(index)
                 heapreplace(emptiest, (size + 1, index))
                 self._change_count += 1
-        subscribers.keep_up(self._change_count)
+        subscribers.mark_current(self._change_count)
 
     def _balance_all(self) -> bool:
         """Balance each topic once; return whether any partition moved."""
@@ -108,7 +108,7 @@ class _Balancer:
         balanced_at: dict[int, int] = {}
         for topic in self._topics:
             subscribers = self._subscribers[topic]
-            # With no change since the same subscribers were found alike there is nothing to look for.
+            # If no partition moved since these subscribers were found to be balanced, they still are.
             if balanced_at.get(id(subscribers)) != self._change_count and self._is_balanced(subscribers):
                 balanced_at[id(subscribers)] = self._change_count
             if balanced_at.get(id(subscribers)) != self._change_count:
@@ -120,7 +120,7 @@ class _Balancer:
         return max(sizes) - min(sizes) <= 1
 
     def _balance(self, topic: UUID, subscribers: _Subscribers) -> None:
-        """Move partitions of one topic while that makes its subscribers more alike."""
+        """Move partitions of one topic as long as that makes its subscribers more equal."""
         sizes = self._sizes
         owners = self._owners[topic]
         owned: dict[int, list[int]] = {}
@@ -129,8 +129,8 @@ class _Balancer:
         fullest = [(-sizes[index], index) for index in owned]
         heapify(fullest)
         emptiest = subscribers.emptiest(sizes, self._change_count)
-        # Sizes in the heaps go stale, harmlessly: whoever takes ends up at most one above the emptiest, and
-        # whoever gives never falls below it, so neither is due for the other role before all is balanced.
+        # Sizes in the heaps may be stale, which is harmless: a taker ends at most one above the emptiest, and a
+        # giver never falls below it, so neither is due for the other role before the topic is balanced.
         while fullest:
             giver, taker = fullest[0][1], emptiest[0][1]
             if sizes[giver] - sizes[taker] <= 1:
@@ -152,16 +152,16 @@ class _Balancer:
             for partition, index in enumerate(self._owners[topic]):
                 if index in given:
                     given[index].setdefault(topic, []).append(partition)
-        return {member_id: self._settled(index, given.get(index)) for index, member_id in enumerate(self._order)}
+        return {member_id: self._reuse_target(index, given.get(index)) for index, member_id in enumerate(self._order)}
 
-    def _settled(self, index: int, given: dict[UUID, list[int]] | None) -> Assignment:
+    def _reuse_target(self, index: int, given: dict[UUID, list[int]] | None) -> Assignment:
         if given is None:
             return self._members[index].target
         return {topic: frozenset(partitions) for topic, partitions in given.items()}
 
 
 def _subscribers(members: list[MemberSubscription], topics: Mapping[UUID, int]) -> dict[UUID, _Subscribers]:
-    """The subscribers of each topic that has partitions."""
+    """Return the subscribers of each topic that has partitions."""
     alike: dict[frozenset[UUID], list[int]] = {}
     for index, member in enumerate(members):
         alike.setdefault(member.topics, []).append(index)

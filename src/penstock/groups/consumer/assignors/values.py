@@ -1,4 +1,4 @@
-"""What the assignors are given and what they give back. Only values."""
+"""The inputs and results of assignors, as plain values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ NOTHING: Final[Assignment] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """A member as an assignor sees it. Members with the same `topics` should share the very set."""
+    """A member as input of an assignor. Members with equal `topics` should share the same set object."""
 
     topics: frozenset[UUID]
     target: Assignment = field(default_factory=lambda: NOTHING)
-    """What the member was to own before; kept as far as balance allows."""
+    """The member's current target; kept as far as balance allows."""
     instance_id: str | None = None
     rack_id: str | None = None
 
