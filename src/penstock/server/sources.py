@@ -1,8 +1,8 @@
-"""Where the metrics come from that are not counted but read off when somebody asks.
+"""Metrics that are computed when they are scraped, not counted as events happen.
 
-Most are read off the metadata image, so they hold for one broker and for many. Sources of many samples stop now
-and then (None) and work on copies: the event loop turns while they are written out. Goes to the services of the
-node; declared in metrics/declared.py.
+Most are computed from the metadata image, so that they are right for one broker and for many. Sources of many samples
+yield None now and then and work on copies, so that the event loop can run while they are written out. Goes to the
+services of the node; declared in metrics/declared.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,7 @@ NOBODY = -1
 
 
 def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", instruments: "Instruments") -> None:
-    """Let the metrics of a running node be asked for."""
+    """Register the metrics of a running node that are computed on a scrape."""
     _add_topics(metrics, context)
     _add_cluster(metrics, context)
     _add_quorum(metrics, context)
@@ -96,7 +96,7 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
 
 
 class _Census:
-    """What the partitions of the cluster are like, counted once for all the metrics of one scrape."""
+    """Counts of the cluster's partitions by state, taken once for all metrics of one scrape."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
@@ -112,7 +112,7 @@ class _Census:
         return source
 
     def _take(self) -> Iterator[None]:
-        """Count again if the image is another one."""
+        """Count again if the image has changed."""
         image = self._context.quorum.image
         if image.offset == self._offset:
             return
@@ -141,7 +141,7 @@ class _Census:
             least = next(iter(hosted.partitions.values())).log.settings.min_insync_replicas
             needed = effective_min_isr(least, replica_count=len(partition.replicas))
             self.under_min_isr += in_sync < needed
-            # Of a single replica this would always hold, and means nothing.
+            # A partition with a single replica would always count, which means nothing.
             self.at_min_isr += in_sync == needed < len(partition.replicas)
 
 
@@ -160,7 +160,7 @@ def _add_cluster(metrics: "Metrics", context: "Context") -> None:
 
     def leaderless() -> Iterator[Sample | None]:
         for sample in census.value_of("leaderless")():
-            # Else each broker would tell, and sums over a cluster would be too high.
+            # Only the controller reports it: sums over a cluster would otherwise be too high.
             yield ((), 0) if sample is not None and not is_controller() else sample
 
     def hosted_count() -> int:

@@ -1,4 +1,4 @@
-"""The controller is found wherever it is, and asked again when it has moved."""
+"""The channel finds the active controller on any node, and repeats the request after it has moved."""
 
 import asyncio
 from typing import Any
@@ -17,7 +17,7 @@ from tests.unit.metadata.world import TestClock, settle
 
 
 class Cluster:
-    """Three nodes; this is node 1. Only the one named `active` does not refuse."""
+    """Three nodes; this is node 1. All but the node named `active` answer NOT_CONTROLLER."""
 
     def __init__(self) -> None:
         self.clock = TestClock()
@@ -49,13 +49,13 @@ class Cluster:
         raise NotImplementedError
 
 
-async def test_this_node_is_asked_by_a_call() -> None:
+async def test_a_local_controller_is_called_directly() -> None:
     cluster = Cluster()
     cluster.known, cluster.active = NodeId(1), 1
     assert (await cluster.channel.ask(57, None, timeout_s=1)).error_message == "here"
 
 
-async def test_a_refusal_leads_to_the_next_controller() -> None:
+async def test_not_controller_makes_the_channel_try_the_next_controller() -> None:
     cluster = Cluster()
     cluster.known = NodeId(1)
     asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=1))
@@ -69,7 +69,7 @@ async def test_a_refusal_leads_to_the_next_controller() -> None:
     assert cluster.asked == [1, 3, 2]
 
 
-async def test_without_a_controller_the_time_runs_out() -> None:
+async def test_a_request_times_out_without_a_controller() -> None:
     cluster = Cluster()
     cluster.known = None
     asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=0.1))
@@ -80,7 +80,7 @@ async def test_without_a_controller_the_time_runs_out() -> None:
         await asking
 
 
-def test_a_part_of_an_answer_may_say_it_too() -> None:
+def test_not_controller_is_found_in_a_part_of_a_response() -> None:
     def answer(code: ErrorCode) -> DeleteTopicsResponse:
         result = DeletableTopicResult(name=None, topic_id=None, error_code=code, error_message=None)
         return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=(result,))

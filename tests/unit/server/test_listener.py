@@ -1,4 +1,4 @@
-"""Connections that come too fast for the quota of their address."""
+"""Connections that exceed the connection rate quota of their address."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class Listening:
 
 class NoDispatcher:
     def dispatch(self, *frame: Any) -> Any:
-        raise AssertionError("nothing is read")
+        raise AssertionError("a held connection is not read")
 
 
 def test_connections_over_the_quota_of_their_address_are_held_then_closed() -> None:
