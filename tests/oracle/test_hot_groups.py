@@ -208,7 +208,7 @@ def test_more_elements_than_are_read_are_malformed() -> None:
     many = (ELEMENT_COUNT_MAX // 2 + 1).to_bytes(4, "big")
     partitions = many + bytes(4) * (ELEMENT_COUNT_MAX // 2 + 1)
     body = b"\x00\x01g\x00\x00\x00\x02" + 2 * (b"\x00\x01t" + partitions)
-    with pytest.raises(MalformedRequest, match="more array elements"):
+    with pytest.raises(MalformedRequest, match="array elements"):
         read_request(ApiKey.OFFSET_FETCH, 1, body)
 
 

@@ -188,10 +188,10 @@ class OffsetCommitHandler:
         if seen is None:
             return self._handle_any(data, header, image)
         offset, leader_epoch, end = wire.read_repeated_end(data, len(data) - wire.REPEATED_END)
-        if end not in wire.NO_NOTE:
+        if end not in wire.NO_METADATA:
             return self._handle_any(data, header, image)
         group_id, generation, member_id, instance_id, topic, index, topic_id, named, response = seen
-        offsets = (_offset_to_commit((topic, index, offset, topic_id, leader_epoch, wire.NO_NOTE[end])),)
+        offsets = (_offset_to_commit((topic, index, offset, topic_id, leader_epoch, wire.NO_METADATA[end])),)
         knows_epochs = version >= MEMBER_EPOCHS_FROM
         return self._commit(
             _offset_commit((group_id, offsets, generation, member_id, instance_id, -1, knows_epochs)),

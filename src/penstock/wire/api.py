@@ -99,7 +99,7 @@ class Api(NamedTuple):
     hot: bool = False
     """Its handler is called with the frame itself and decodes it with a module of `wire/hot/`."""
     accepted_from: int = 0
-    """Lower versions are advertised and refused."""
+    """Lower versions are advertised and rejected."""
     hand_read: bool = False
     """`codec.py` decodes it with a module of `wire/hot/` instead of a schema."""
     forwarded: bool = False
@@ -111,7 +111,7 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module in `handlers/` that answers it: the name in snake case."""
+        """Return the module in `handlers/` that answers it: the name in snake case."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     def accepts(self, version: int) -> bool:
@@ -122,8 +122,8 @@ class Api(NamedTuple):
 
 
 _ROWS: Final = (
-    # Produce 0-2 are advertised and refused: librdkafka reads from v0 which codecs a broker
-    # takes, and without it sends none (KAFKA-18659).
+    # Produce 0-2 are advertised and rejected: librdkafka derives the compression codecs of a broker from v0,
+    # and without it compresses nothing (KAFKA-18659).
     Api(ApiKey.PRODUCE, "Produce", 0, 13, flexible_from=9, hot=True, accepted_from=3),
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
@@ -137,7 +137,7 @@ _ROWS: Final = (
     Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, flexible_from=4),
     Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, flexible_from=5),
     Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, flexible_from=3),
-    # Security is not there yet: these are answered as Kafka does with it switched off, so that clients say why.
+    # Security is not supported yet: these get the responses of Kafka with security disabled, so that clients say why.
     Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, flexible_from=2),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5, forwarded=True),
@@ -146,7 +146,7 @@ _ROWS: Final = (
     # v6 is the unstable two-phase commit: not advertised.
     Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, flexible_from=4),
-    # From v4 on it is between brokers: many transactions in one request.
+    # Versions 4 and later are for brokers: many transactions in one request.
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, flexible_from=3),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, flexible_from=3),
     Api(ApiKey.END_TXN, "EndTxn", 0, 5, flexible_from=3),
