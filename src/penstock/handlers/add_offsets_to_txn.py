@@ -1,9 +1,9 @@
-"""AddOffsetsToTxn, versions 0-4: the offsets of a group are to be committed with the transaction.
+"""AddOffsetsToTxn, versions 0-4: adds a group's offsets to a transaction.
 
-Adds the group's partition of `__consumer_offsets`, which is made if it is not there yet, as if it were
-written to. v2 brought PRODUCER_FENCED. Clients of transaction version 2 need it no more: TxnOffsetCommit
-does it. Goes to transactions/partitions.py. Refuses: COORDINATOR_NOT_AVAILABLE without that topic, and
-what the coordinator refuses.
+Adds the group's partition of `__consumer_offsets` to the transaction, and creates that topic if it does not
+exist. v2 adds PRODUCER_FENCED. Clients of transaction version 2 do not need it: TxnOffsetCommit
+adds the partition. Goes to transactions/partitions.py. Refuses: COORDINATOR_NOT_AVAILABLE without that topic,
+and what the coordinator refuses.
 """
 
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest

@@ -1,7 +1,7 @@
-"""AlterClientQuotas, versions 0-1: sets and removes quotas of users, client ids and addresses.
+"""AlterClientQuotas, versions 0-1: sets and removes quotas of users, client ids and IP addresses.
 
-Each entity succeeds or fails for itself. With validate_only nothing changes. What is changed holds when
-the reply leaves: clients that were muted by the old quota are heard again at once.
+Each entity succeeds or fails separately. With validate_only nothing changes. Changes are in force when
+the response is sent: clients that the old quota muted are unmuted immediately.
 Goes to controller/quotas.py. Refuses, per entity: INVALID_REQUEST.
 """
 

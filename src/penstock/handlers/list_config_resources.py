@@ -1,8 +1,8 @@
-"""ListConfigResources, versions 0-1: what can be configured (KIP-1142).
+"""ListConfigResources, versions 0-1: the resources that can be configured (KIP-1142).
 
-v0 knows client metrics subscriptions alone. From v1 on an empty list of types asks for all of
-them; topics and brokers are listed whether or not anything is set, groups and subscriptions once
-something is. Reads the image. Refuses: UNSUPPORTED_VERSION for a type that is not known.
+v0 lists only client metrics subscriptions. From v1 on an empty list of types means all of
+them; topics and brokers are listed whether or not they have settings, groups and subscriptions only if
+they have. Reads the image. Refuses: UNSUPPORTED_VERSION for an unknown type.
 """
 
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest

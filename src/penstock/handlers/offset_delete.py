@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0: removes what a group has committed for topics that nobody in it reads.
+"""OffsetDelete, version 0: deletes committed offsets of topics that no member of the group subscribes to.
 
 Goes to groups/offsets.py. Refuses: the whole request, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
 NON_EMPTY_GROUP, and what every coordinator refuses; per partition UNKNOWN_TOPIC_OR_PARTITION,
@@ -49,7 +49,7 @@ async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
                         partition_index=int32(index),
                         error_code=errors[name] if index in known[name] else ErrorCode.unknown_topic_or_partition,
                     )
-                    # Those that do not exist come first, as Kafka has them.
+                    # Partitions that do not exist come first, as in Kafka.
                     for index in sorted(indexes, key=known[name].__contains__)
                 ),
             )

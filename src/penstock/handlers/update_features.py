@@ -1,8 +1,8 @@
-"""UpdateFeatures, versions 0-2: changes the levels that the cluster has agreed on.
+"""UpdateFeatures, versions 0-2: changes the finalized feature levels of the cluster.
 
-All updates happen or none. v0 says only whether a downgrade is allowed, which the codec turns into
-v1's kinds; v1 brought validate_only. Up to v1 the reply tells of each feature on success, and Java
-clients of that age miss it if it is not there; v2 has the one error alone.
+Either all updates happen or none. v0 has only a flag that allows a downgrade, which the codec converts to
+v1's types; v1 adds validate_only. Up to v1 a successful response lists each feature, and Java
+clients of that age require it; v2 has only a top-level error.
 Goes to controller/features.py, and for kraft.version to metadata/membership.py.
 Refuses: INVALID_UPDATE_VERSION, REQUEST_TIMED_OUT.
 """
@@ -27,7 +27,7 @@ TELLS_EACH_FEATURE_UNTIL: Final = 1
 
 async def handle(context: Context, request: Request) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
     body: UpdateFeaturesRequest = request.body
-    # One update per feature, the last one, as Kafka's.
+    # One update per feature, the last one, as in Kafka.
     updates = {
         update.feature: FeatureUpdate(
             name=update.feature, level=update.max_version_level, upgrade_type=update.upgrade_type
@@ -72,6 +72,6 @@ def _reply(
     told = updates if error is NO_ERROR else {}
     return UpdateFeaturesResponseV1(
         **common,
-        # "NONE" is what Kafka puts here, and what its tools print.
+        # Kafka sends "NONE" here, and its tools print it.
         results=tuple(UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in told),
     )

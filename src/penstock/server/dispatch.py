@@ -23,7 +23,7 @@ from penstock.handlers.support.forwarding import address_bytes, is_for_this_node
 from penstock.handlers.support.parts import answer_in_parts, is_long
 from penstock.handlers.support.reply import Encoded, Parked, Parts
 from penstock.handlers.support.table import COLD, is_loaded, loading
-from penstock.handlers.support.throttled import throttled, told_by
+from penstock.handlers.support.throttled import controller_throttle_ms, throttled
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metrics.values import RequestMeter
 from penstock.ports.instruments import Stopwatch
@@ -260,7 +260,7 @@ class Dispatcher:
         if answer is None:
             await self._answer_here(COLD[request.header.api_key], request, parked)
         else:
-            wait_ms = told_by(request.header, answer)
+            wait_ms = controller_throttle_ms(request.header, answer)
             if wait_ms and request.header.client is not None:
                 request.header.client.mute(request.header.api_key, wait_ms / 1000)
             parked.ready((len(answer).to_bytes(4, "big"), answer))

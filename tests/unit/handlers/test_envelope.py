@@ -10,7 +10,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 
 from penstock.handlers import envelope
 from penstock.handlers.support.entities import milliseconds
-from penstock.handlers.support.throttled import told_by
+from penstock.handlers.support.throttled import controller_throttle_ms
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -77,9 +77,9 @@ async def test_a_relayed_change_is_charged_where_it_is_decided_on_and_its_time_i
         assert reply.response_data is not None
         return parse_header(memoryview(frame)), reply.response_data
 
-    assert told_by(*await relayed("first", 30)) == 0
+    assert controller_throttle_ms(*await relayed("first", 30)) == 0
     header, answer = await relayed("second", 1)
-    assert 18_000 < told_by(header, answer) <= 19_000
+    assert 18_000 < controller_throttle_ms(header, answer) <= 19_000
     _, position = parse_response_header(ApiKey.CREATE_TOPICS, 7, memoryview(answer))
     refused = codec.read_response(ApiKey.CREATE_TOPICS, 7, answer[position:])
     assert refused.topics[0].error_code.value == 89
