@@ -1,4 +1,4 @@
-"""Topics that are created because somebody asked about them."""
+"""Topics that are created because a client asks for them."""
 
 from typing import Any
 
@@ -59,30 +59,30 @@ async def test_each_topic_has_the_settings_of_its_coordinator(
 
 
 class OtherController:
-    """The active controller is another node."""
+    """A relay to the active controller on another node."""
 
     is_needed = True
 
     def __init__(self, node: FakeNode, *, is_gone: bool = False) -> None:
         self.node = node
         self.is_gone = is_gone
-        self.asked: list[Any] = []
+        self.commands: list[Any] = []
 
     async def ask(self, api_key: int, request: Any) -> None:
-        self.asked.append((api_key, [topic.name for topic in request.topics]))
+        self.commands.append((api_key, [topic.name for topic in request.topics]))
         if self.is_gone:
             raise PeerUnavailable("gone")
 
 
-async def test_another_controller_is_asked() -> None:
+async def test_the_controller_on_another_node_gets_the_request() -> None:
     node = FakeNode()
     relay: Any = OtherController(node)
     node.context.relay = relay
     await create_by_themselves(node.context, [TopicName("a"), CONSUMER_OFFSETS])
-    assert relay.asked == [(ApiKey.CREATE_TOPICS, ["a", CONSUMER_OFFSETS])]
+    assert relay.commands == [(ApiKey.CREATE_TOPICS, ["a", CONSUMER_OFFSETS])]
 
 
-async def test_a_topic_is_not_there_if_the_controller_is_gone_or_refuses() -> None:
+async def test_a_topic_stays_missing_if_the_controller_is_gone_or_refuses() -> None:
     node = FakeNode()
     gone: Any = OtherController(node, is_gone=True)
     node.context.relay = gone
