@@ -1,4 +1,4 @@
-"""The follower's side of Fetch against the leader's codec, which has been held against kio."""
+"""The follower's side of Fetch against the leader's codec, which is tested against kio."""
 
 from uuid import UUID
 
@@ -57,11 +57,11 @@ def test_kio_reads_what_a_follower_writes(gone: list[tuple[bytes, int]]) -> None
     assert [each.partitions for each in entity.forgotten_topics_data] == [(1,) for _ in gone]
 
 
-def test_a_request_that_is_as_long_as_that_for_one_partition_is_read_for_what_it_is() -> None:
+def test_another_request_with_the_length_of_the_fast_path_is_read_correctly() -> None:
     row = (UUID(int=5).bytes, 3, 4, 100, 2, 10, 1 << 20)
     frame = bytearray(write_request(fetch(), 55, b"broker-7", [row])[4:])
     header = parse_header(memoryview(frame))
-    # In the place of an empty rack and the replica state: a rack, no tagged field, and two bytes that nobody reads.
+    # In place of an empty rack and the replica state: a rack, no tagged field, and two bytes that are ignored.
     frame[-17:] = b"\x0e" + b"r" * 13 + b"\x00" + frame[-2:]
     request = read_request(memoryview(frame), header.body_position, header.version)
     assert (request.rack, request.replica_id, request.partitions[0].offset) == ("r" * 13, -1, 100)

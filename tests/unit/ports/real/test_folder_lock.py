@@ -31,7 +31,7 @@ else:
 
 @contextmanager
 def child(folder: Path, lock: str) -> Iterator[str]:
-    """A process that takes the lock and holds it; what it says of that."""
+    """Start a process that takes the lock and holds it; yield what it prints."""
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD.format(lock=lock), str(folder / ".lock")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -72,7 +72,7 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path) -> None:
     lock_folder(str(tmp_path)).release()
 
 
-@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no record locks of an open file")
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no open file description locks")
 def test_closing_another_descriptor_of_the_file_keeps_the_lock(tmp_path: Path) -> None:
     held = lock_folder(str(tmp_path))
     (tmp_path / ".lock").read_bytes()
@@ -82,7 +82,7 @@ def test_closing_another_descriptor_of_the_file_keeps_the_lock(tmp_path: Path) -
     held.release()
 
 
-def test_systems_without_locks_of_an_open_file_take_the_one_of_the_process(
+def test_systems_without_open_file_description_locks_use_process_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_lock, "_OFD_SETLK", None)
@@ -95,9 +95,7 @@ def test_systems_without_locks_of_an_open_file_take_the_one_of_the_process(
         assert is_folder_locked(str(tmp_path))
 
 
-def test_a_lock_that_is_refused_with_eacces_is_one_that_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eacces_means_that_the_lock_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -107,7 +105,7 @@ def test_a_lock_that_is_refused_with_eacces_is_one_that_is_held(
         lock_folder(str(tmp_path))
 
 
-def test_asking_for_the_lock_creates_no_file_and_needs_no_right_to_write(tmp_path: Path) -> None:
+def test_checking_the_lock_creates_no_file_and_needs_no_write_permission(tmp_path: Path) -> None:
     assert not is_folder_locked(str(tmp_path))
     assert not list(tmp_path.iterdir())
     (tmp_path / ".lock").touch(mode=0o444)
