@@ -21,7 +21,7 @@ from penstock.groups.service import Groups
 from penstock.handlers.support.cluster_view import controller_listeners, own_voter_endpoints
 from penstock.handlers.support.context import Context, Endpoint
 from penstock.handlers.support.forwarding import Relay
-from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.local_requests import answer_locally
 from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.membership.producer_ids import ProducerIds
@@ -169,8 +169,8 @@ class Node:
 
     async def _build(self, store: LogStore) -> None:
         quorum = await self._open_quorum(store)
-        services = self._join(store, quorum)
-        self._context, marker_sender = self._compose(store, quorum, services)
+        services = self._build_cluster_services(store, quorum)
+        self._context, marker_sender = self._build_context(store, quorum, services)
         store.on_failure = self._storage_failed
         store.directory.run = lambda job, done: self._scheduler.run(job, done, is_wanted=lambda: True)
         store.on_read_only = services.lifecycle.read_only_changed
@@ -185,7 +185,7 @@ class Node:
             # The quorum needs this node before clients may use it.
             self._server.serve(dispatcher)
             await self._wait_for_quorum(quorum)
-        await self._take_part(self._context, services, marker_sender)
+        await self._join_cluster(self._context, services, marker_sender)
         self._start_retention(self._context)
         self._monitoring.begin(self._context, self._admission, dispatcher)
         if quorum.is_alone:
@@ -213,7 +213,7 @@ class Node:
             endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
-    def _join(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
+    def _build_cluster_services(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
         """Build the services that send requests to other nodes: registration, replication, and the rest."""
         self._peers = peers = Peers(
             network=self._network,
@@ -227,7 +227,7 @@ class Node:
             peers=quorum.peers or peers,
             clock=self._clock,
             leader=lambda: quorum.leader,
-            local=lambda api_key, request: ask_here(self.context, api_key, request),
+            local=lambda api_key, request: answer_locally(self.context, api_key, request),
         )
         lifecycle = Lifecycle(
             self._identity(store),
@@ -253,7 +253,9 @@ class Node:
         )
         return _ClusterServices(peers, channel, lifecycle, replicas)
 
-    def _compose(self, store: LogStore, quorum: Quorum, services: _ClusterServices) -> tuple[Context, MarkerSender]:
+    def _build_context(
+        self, store: LogStore, quorum: Quorum, services: _ClusterServices
+    ) -> tuple[Context, MarkerSender]:
         """Build the services that handlers use."""
         peers, channel, lifecycle, replicas = services
         controller = Controller(quorum)
@@ -308,7 +310,7 @@ class Node:
         )
         return context, marker_sender
 
-    async def _take_part(self, context: Context, services: _ClusterServices, marker_sender: MarkerSender) -> None:
+    async def _join_cluster(self, context: Context, services: _ClusterServices, marker_sender: MarkerSender) -> None:
         """Follow the metadata, register, and take over the partitions that this node leads."""
         quorum, replicas = context.quorum, services.replicas
         # Settings first, because replicas create their logs with them.
@@ -482,6 +484,6 @@ class Node:
 
 def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
     """Check that a new node of a cluster has a cluster id: nodes that generate ids would never form one cluster."""
-    among_others = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
-    if among_others and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
+    is_clustered = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
+    if is_clustered and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
         raise StartupError("A new node of a cluster needs the cluster's id: set cluster.id, the same on every node")

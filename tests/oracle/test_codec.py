@@ -27,7 +27,7 @@ VERSIONS = [
     for api in APIS.values()
     for version in range(max(api.min_version, api.accepted_from), api.max_version + 1)
 ]
-COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_read]
+COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_written]
 UPGRADES = codec._UPGRADES
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))

@@ -21,7 +21,7 @@ from tests.oracle.entities import entities
 HAND_READ = [
     (api.key, version)
     for api in APIS.values()
-    if api.hand_read
+    if api.hand_written
     for version in range(api.min_version, api.max_version + 1)
 ]
 NO_ID = UUID(int=0)

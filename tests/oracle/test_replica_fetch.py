@@ -97,6 +97,6 @@ def test_a_follower_reads_what_a_leader_writes(
         )  # fmt: skip
     parts = write_response(VERSION, 77, [answer for answer, _, _ in made], session_id=session_id)
     frame = memoryview(b"".join(bytes(part) for part in parts))[4:]  # type: ignore[arg-type]
-    correlation_id, heard = read_response(frame)
-    assert (correlation_id, heard.session_id, heard.error_code) == (77, session_id, 0)
-    assert [(*row[:6], None if row[6] is None else bytes(row[6])) for row in heard.rows] == expected
+    correlation_id, response = read_response(frame)
+    assert (correlation_id, response.session_id, response.error_code) == (77, session_id, 0)
+    assert [(*row[:6], None if row[6] is None else bytes(row[6])) for row in response.rows] == expected

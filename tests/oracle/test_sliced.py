@@ -16,7 +16,7 @@ from penstock.wire.writer import CannotWrite
 from tests.oracle.entities import entities
 
 COLD = [api for api in APIS.values() if not api.hot]
-BY_SCHEMA = [api for api in COLD if not api.hand_read]
+BY_SCHEMA = [api for api in COLD if not api.hand_written]
 FEW = settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
 
 

@@ -12,7 +12,7 @@ from penstock.model.ids import NodeId
 
 T = TypeVar("T")
 
-ASKING: Final = "asking"
+DEFAULT_PURPOSE: Final = "asking"
 """The default purpose. Each purpose has its own connection, because responses arrive in the order of the requests."""
 
 
@@ -26,12 +26,14 @@ class PeerGone(PeerUnavailable):
 
 class Peers(Protocol):
     def ask(
-        self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = ASKING
+        self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
     ) -> Awaitable[Any]:
         """Send a request to a broker of the metadata image; its response is an entity of the API's latest version."""
         ...
 
-    def version(self, node: NodeId, api_key: int, *, timeout_s: float, purpose: str = ASKING) -> Awaitable[int]:
+    def version(
+        self, node: NodeId, api_key: int, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
+    ) -> Awaitable[int]:
         """Return the highest version of the API that both sides support, for callers that encode their requests."""
         ...
 
@@ -42,7 +44,7 @@ class Peers(Protocol):
         *,
         timeout_s: float,
         read: Callable[[memoryview], T],
-        purpose: str = ASKING,
+        purpose: str = DEFAULT_PURPOSE,
     ) -> Awaitable[T]:
         """Send a request frame (header and body, no size; the correlation id is filled in) and decode the response.
 

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from penstock.client.connection import PeerConnection
-from penstock.client.interfaces import ASKING, PeerGone, PeerUnavailable
+from penstock.client.interfaces import DEFAULT_PURPOSE, PeerGone, PeerUnavailable
 from penstock.client.waiting import look_at
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Session
@@ -40,17 +40,25 @@ class Peers:
         self._links: dict[tuple[int, str], _Link] = {}
         self._closed = False
 
-    async def ask(self, node: int, api_key: int, request: Any, *, timeout_s: float, purpose: str = ASKING) -> Any:
+    async def ask(
+        self, node: int, api_key: int, request: Any, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
+    ) -> Any:
         deadline = self._clock.monotonic() + timeout_s
         connection = await self._connected(node, purpose, deadline)
         return await connection.ask(api_key, request, timeout_s=self._left(deadline))
 
-    async def version(self, node: int, api_key: int, *, timeout_s: float, purpose: str = ASKING) -> int:
+    async def version(self, node: int, api_key: int, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE) -> int:
         connection = await self._connected(node, purpose, self._clock.monotonic() + timeout_s)
         return connection.version(api_key)
 
     async def ask_raw(
-        self, node: int, frame: bytearray, *, timeout_s: float, read: Callable[[memoryview], T], purpose: str = ASKING
+        self,
+        node: int,
+        frame: bytearray,
+        *,
+        timeout_s: float,
+        read: Callable[[memoryview], T],
+        purpose: str = DEFAULT_PURPOSE,
     ) -> T:
         deadline = self._clock.monotonic() + timeout_s
         connection = await self._connected(node, purpose, deadline)

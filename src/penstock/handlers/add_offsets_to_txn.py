@@ -14,7 +14,7 @@ from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.keys import partition_of
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.handlers.support.topic_creation import make_sure_of
+from penstock.handlers.support.topic_creation import ensure_topic
 from penstock.model.errors import Refusal
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
@@ -32,7 +32,7 @@ async def handle(context: Context, request: Request) -> AddOffsetsToTxnResponse:
 
 
 async def _add(context: Context, body: AddOffsetsToTxnRequest) -> int:
-    topic = await make_sure_of(context, CONSUMER_OFFSETS)
+    topic = await ensure_topic(context, CONSUMER_OFFSETS)
     if topic is None:
         raise CoordinatorNotAvailable
     index = PartitionIndex(partition_of(body.group_id, len(topic.partitions)))

@@ -24,7 +24,7 @@ from penstock.client.channel import pause
 from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
-from penstock.handlers.support.visibility import until_shown
+from penstock.handlers.support.visibility import wait_until_visible
 from penstock.model.errors import (
     InvalidTopic,
     NotLeaderOrFollower,
@@ -41,19 +41,21 @@ if TYPE_CHECKING:
     from penstock.replication.partition import Partition
 
 HIGH_WATERMARK: Final = -1
-LOOK_S: Final = 0.01
+CHECK_INTERVAL_S: Final = 0.01
 
 
 async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
     offsets: dict[str, dict[int, int]] = {}
     for topic in body.topics:
-        asked = offsets.setdefault(topic.name, {})
-        asked.update((partition.partition_index, partition.offset) for partition in topic.partitions)
-    await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked], request.pace)
+        requested = offsets.setdefault(topic.name, {})
+        requested.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    await wait_until_visible(
+        context, [(name, index) for name, requested in offsets.items() for index in requested], request.pace
+    )
     moved = {
-        name: {index: _advance_start(context, name, index, offset) for index, offset in asked.items()}
-        for name, asked in offsets.items()
+        name: {index: _advance_start(context, name, index, offset) for index, offset in requested.items()}
+        for name, requested in offsets.items()
     }
     unsaved = await _saved(context)
     deadline = context.clock.monotonic() + body.timeout.total_seconds()
@@ -64,10 +66,13 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
                 DeleteRecordsTopicResult(
                     name=topic_name(name),
                     partitions=tuple(
-                        [await _outcome(context, index, outcome, unsaved, deadline) for index, outcome in asked.items()]
+                        [
+                            await _outcome(context, index, outcome, unsaved, deadline)
+                            for index, outcome in requested.items()
+                        ]
                     ),
                 )
-                for name, asked in moved.items()
+                for name, requested in moved.items()
             ]
         ),
     )
@@ -99,7 +104,7 @@ async def _outcome(
             return _result(index, partition.low_watermark, failed(RequestTimedOut()))
         if not partition.is_leader:
             return _result(index, NO_OFFSET, failed(NotLeaderOrFollower()))
-        await pause(context.clock, LOOK_S)
+        await pause(context.clock, CHECK_INTERVAL_S)
     return _result(index, partition.low_watermark, NO_ERROR)
 
 

@@ -17,7 +17,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.handlers.support.cluster_view import is_reachable
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, node
-from penstock.handlers.support.topic_creation import make_sure_of
+from penstock.handlers.support.topic_creation import ensure_topic
 from penstock.model.ids import NO_NODE
 from penstock.model.topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from penstock.wire.codec import response_class
@@ -63,7 +63,7 @@ async def handle(context: Context, request: Request) -> Any:
 
 
 async def _find(context: Context, request: Request, key: str, key_type: int) -> Coordinator:
-    topic = await make_sure_of(context, CONSUMER_OFFSETS if key_type == GROUP else TRANSACTION_STATE)
+    topic = await ensure_topic(context, CONSUMER_OFFSETS if key_type == GROUP else TRANSACTION_STATE)
     if topic is None:
         return _none(key, ErrorCode.coordinator_not_available)
     image = context.quorum.image

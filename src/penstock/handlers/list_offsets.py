@@ -24,7 +24,7 @@ from kio.schema.list_offsets.v11.response import (
 from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
-from penstock.handlers.support.visibility import until_shown
+from penstock.handlers.support.visibility import wait_until_visible
 from penstock.model.errors import NotLeaderOrFollower, OffsetNotAvailable, Refusal
 from penstock.scheduling.scheduler import Pace
 from penstock.wire.unpacking import DECOMPRESSED_SIZE_MAX
@@ -70,7 +70,7 @@ async def handle(context: Context, request: Request) -> ListOffsetsResponse:
         async for partition in request.pace.each(topic.partitions):
             requested[topic.name, partition.partition_index] += 1
     if body.replica_id == CONSUMER:
-        await until_shown(context, requested, request.pace)
+        await wait_until_visible(context, requested, request.pace)
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in body.topics:
         # If a topic occurs twice in the request, the response has it once, as in Kafka.

@@ -21,7 +21,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.handlers.support.metadata_views import View
 from penstock.handlers.support.reply import Encoded
-from penstock.handlers.support.topic_creation import create_by_themselves
+from penstock.handlers.support.topic_creation import create_automatically
 from penstock.metadata.image import Image
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicId
 from penstock.model.ids import NO_NODE, TopicName
@@ -32,10 +32,10 @@ from penstock.wire.hot import metadata as wire
 
 IDS_FROM: Final = 12
 # The work on a response, in units of about a quarter of a microsecond. Other work runs between slices.
-FINDING_COST: Final = 1
-MAKING_COST: Final = 5
+LOOKUP_COST: Final = 1
+ENCODING_COST: Final = 5
 SLICE_COST_MAX: Final = 8_000
-TOPICS_MADE_AT_ONCE: Final = 50
+TOPICS_CREATED_PER_REQUEST: Final = 50
 
 
 async def handle(context: Context, request: Request) -> Encoded:
@@ -45,9 +45,9 @@ async def handle(context: Context, request: Request) -> Encoded:
     if body.topics and version < IDS_FROM and any(topic.name is None or topic.topic_id for topic in body.topics):
         return _refused(header, body)
     names, unknown_ids = await _requested(context.quorum.image, body, request.pace)
-    made: frozenset[TopicName] = frozenset()
+    created: frozenset[TopicName] = frozenset()
     if names is not None and body.allow_auto_topic_creation and context.settings.flag("auto.create.topics.enable"):
-        made = await _create_missing(context, names, request.pace)
+        created = await _create_missing(context, names, request.pace)
     image = context.quorum.image
     views = context.metadata_views
     reach = views.reach(image, request.listener)
@@ -59,7 +59,7 @@ async def handle(context: Context, request: Request) -> Encoded:
         topic_count, topics = len(image.topics), await _all(view, image, request.pace)
     else:
         pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
-        pieces += await _pieces(view, image, names, request.pace, made=made)
+        pieces += await _pieces(view, image, names, request.pace, created=created)
         topic_count, topics = len(pieces), b"".join(pieces)
     cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
     return Encoded(
@@ -96,27 +96,27 @@ async def _create_missing(context: Context, names: Iterable[TopicName], pace: Pa
     """Create missing topics and return their names; those that cannot be created stay missing."""
     image = context.quorum.image
     missing = [name async for name in pace.each(names) if name not in image.topics and name_problem(name) is None]
-    for start in range(0, len(missing), TOPICS_MADE_AT_ONCE):
+    for start in range(0, len(missing), TOPICS_CREATED_PER_REQUEST):
         with suppress(Refusal):
-            await create_by_themselves(context, missing[start : start + TOPICS_MADE_AT_ONCE])
+            await create_automatically(context, missing[start : start + TOPICS_CREATED_PER_REQUEST])
         await pace.rest()
     return frozenset(missing)
 
 
 async def _all(view: View, image: Image, pace: Pace) -> bytes:
-    topics = view.known_all(image)
+    topics = view.cached_all(image)
     if topics is None:
         # A change makes every client send a request at the same time; one of them does the work.
-        async with view.making_all:
-            topics = view.known_all(image)
+        async with view.encoding_all:
+            topics = view.cached_all(image)
             if topics is None:
                 topics = b"".join(await _pieces(view, image, image.topics, pace))
-                view.keep_all(image, topics)
+                view.cache_all(image, topics)
     return topics
 
 
 async def _pieces(
-    view: View, image: Image, names: Iterable[TopicName], pace: Pace, *, made: Container[TopicName] = ()
+    view: View, image: Image, names: Iterable[TopicName], pace: Pace, *, created: Container[TopicName] = ()
 ) -> list[bytes]:
     """Return the encoded topics; other work runs in between.
 
@@ -128,14 +128,14 @@ async def _pieces(
     spent = 0
     for name in names:
         topic = image.topics.get(name)
-        if topic is not None and name in made:
+        if topic is not None and name in created:
             pieces.append(view.without_leader(topic))
             continue
-        piece = None if topic is None else view.known(topic)
+        piece = None if topic is None else view.cached(topic)
         if piece is not None:
-            cost = FINDING_COST
+            cost = LOOKUP_COST
         else:
-            cost = MAKING_COST if topic is None else MAKING_COST * (1 + len(topic.partitions))
+            cost = ENCODING_COST if topic is None else ENCODING_COST * (1 + len(topic.partitions))
         spent += cost
         if spent > SLICE_COST_MAX:
             spent = cost

@@ -31,7 +31,7 @@ MEMBER_EPOCHS_FROM: Final = 9
 LARGE_SIZE_MIN: Final = 8 * 1024
 """A larger request is committed in parts: it has hundreds of partitions, or long commit metadata."""
 LARGE_SIZE_MAX: Final = 4 * 1024 * 1024
-REMEMBERED_MAX: Final = 1 << 12
+CACHED_COMMITS_MAX: Final = 1 << 12
 """How many consumers' commits are remembered; each takes less than a kilobyte."""
 
 Results = dict[wire.Topic, list[tuple[int, int]]]
@@ -46,7 +46,7 @@ _offset_commit: Callable[[tuple[str, Sequence[OffsetToCommit], int, str, str | N
 )
 
 
-class _Remembered(NamedTuple):
+class _CachedCommit(NamedTuple):
     """The common part of all commits of one consumer for one partition, while the metadata image stays the same."""
 
     group_id: str
@@ -170,7 +170,7 @@ class OffsetCommitHandler:
         self._quorum = context.quorum
         self._groups = context.groups
         self._image: Image | None = None
-        self._remembered: dict[tuple[int, bytes], _Remembered] = {}
+        self._cached_commits: dict[tuple[int, bytes], _CachedCommit] = {}
         """By version, and by the request up to the bytes that differ from the previous one."""
 
     def handle(
@@ -182,9 +182,9 @@ class OffsetCommitHandler:
         data = bytes(frame[header.body_position :])
         image = self._quorum.image
         if image is not self._image:
-            self._remembered.clear()
+            self._cached_commits.clear()
             self._image = image
-        seen = self._remembered.get((version, data[: -wire.REPEATED_END]))
+        seen = self._cached_commits.get((version, data[: -wire.REPEATED_END]))
         if seen is None:
             return self._handle_any(data, header, image)
         offset, leader_epoch, end = wire.read_repeated_end(data, len(data) - wire.REPEATED_END)
@@ -215,7 +215,7 @@ class OffsetCommitHandler:
             return parked.answer([])
         group_id, generation, member_id, instance_id, retention_ms, _ = body
         if is_repeatable:
-            self._remember(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
+            self._cache_commit(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
         command = OffsetCommit(
             group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
         )
@@ -277,7 +277,7 @@ class OffsetCommitHandler:
             return parked.refuse(refusal)
         return parked
 
-    def _remember(
+    def _cache_commit(
         self,
         version: int,
         data: bytes,
@@ -286,10 +286,10 @@ class OffsetCommitHandler:
         named: list[tuple[wire.Topic, int]],
     ) -> None:
         """Remember a commit, so that only the offset of this consumer's next one must be decoded."""
-        if len(self._remembered) >= REMEMBERED_MAX:
-            self._remembered.clear()
+        if len(self._cached_commits) >= CACHED_COMMITS_MAX:
+            self._cached_commits.clear()
         ((topic_named, index),) = named
         response = wire.PreparedResponse(version, [(topic_named, [(index, NO_ERROR)])])
-        self._remembered[version, data[: -wire.REPEATED_END]] = _Remembered(
+        self._cached_commits[version, data[: -wire.REPEATED_END]] = _CachedCommit(
             *whose, TopicName(offset.topic), index, offset.topic_id, named, response
         )

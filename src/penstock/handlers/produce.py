@@ -82,9 +82,9 @@ class ParkedProduce(Parked):
         self._outstanding += 1
 
     def let_go(self) -> None:
-        self._one_less()
+        self._partition_done()
 
-    def _one_less(self) -> None:
+    def _partition_done(self) -> None:
         self._outstanding -= 1
         if self._outstanding == 0:
             self.ready([self._handler.write(self._header, self._topics, self._listener)])
@@ -96,7 +96,7 @@ class ParkedProduce(Parked):
             if error_code:
                 result.error_code = error_code
                 result.base_offset = -1
-            self._one_less()
+            self._partition_done()
 
         partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 

@@ -22,7 +22,7 @@ from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.metadata.membership import known_voters, name_voters
 from penstock.model.errors import InvalidUpdateVersion, Refusal
 
-TELLS_EACH_FEATURE_UNTIL: Final = 1
+LISTS_EACH_FEATURE_UNTIL: Final = 1
 
 
 async def handle(context: Context, request: Request) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
@@ -67,11 +67,13 @@ def _reply(
     version: int, error: ErrorCode, message: str | None, updates: dict[str, FeatureUpdate]
 ) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
     common: dict[str, Any] = {"throttle_time": NO_THROTTLE, "error_code": error, "error_message": message}
-    if version > TELLS_EACH_FEATURE_UNTIL:
+    if version > LISTS_EACH_FEATURE_UNTIL:
         return UpdateFeaturesResponse(**common)
-    told = updates if error is NO_ERROR else {}
+    listed = updates if error is NO_ERROR else {}
     return UpdateFeaturesResponseV1(
         **common,
         # Kafka sends "NONE" here, and its tools print it.
-        results=tuple(UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in told),
+        results=tuple(
+            UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in listed
+        ),
     )

@@ -37,10 +37,10 @@ class Throttle:
         self,
         clock: Clock,
         spans: Callable[[], Spans],
-        told: Callable[[int, float], None] = lambda api_key, seconds: None,
+        on_throttled: Callable[[int, float], None] = lambda api_key, seconds: None,
     ) -> None:
         self._clock = clock
-        self._told = told
+        self._on_throttled = on_throttled
         """Called with how long the client of a request was throttled."""
         self._spans = spans
         self._muted: dict[Channel, _Muted] = {}
@@ -73,7 +73,7 @@ class Throttle:
         muted = self._muted.get(channel)
         self.muted_count_total += 1
         self.muted_s_total += seconds
-        self._told(api_key, seconds)
+        self._on_throttled(api_key, seconds)
         if muted is None:
             channel.mute()
         elif muted.until >= until:

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 TIME_THROTTLE_S_MAX = 1.0
 """The longest mute for excess request time per response, as in Kafka: time is a rough measure."""
-NODES = ("penstock-node-", "broker-")
+NODE_CLIENT_ID_PREFIX = ("penstock-node-", "broker-")
 """The prefix of the client ids that nodes use among themselves."""
 WHOLE_SIZE_MAX = 4 * 1024
 """A larger request is decoded in slices; it may have thousands of elements."""
@@ -57,16 +57,16 @@ class _Hot(NamedTuple):
     handle: HotHandler
     is_sampled: bool
     """One request in sixteen is timed and represents the others: reading the clock would cost 4 % of a small write."""
-    is_timed_to_its_reply: bool
+    times_every_reply: bool
     """The time until the response is measured for every request, even if the rest is sampled."""
 
 
 def _hot_handlers(produce: HotHandler, fetch: HotHandler, offset_commit: HotHandler) -> dict[tuple[int, int], _Hot]:
     """Return the hot handlers by API key and version."""
     by_key = {
-        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, is_timed_to_its_reply=True),
-        ApiKey.FETCH: _Hot(fetch, is_sampled=False, is_timed_to_its_reply=True),
-        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, is_timed_to_its_reply=False),
+        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, times_every_reply=True),
+        ApiKey.FETCH: _Hot(fetch, is_sampled=False, times_every_reply=True),
+        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, times_every_reply=False),
     }
     return {
         (key, version): hot
@@ -117,7 +117,7 @@ class Dispatcher:
         except Exception as error:
             self._failed(header, session, error)
             raise CloseConnection from None
-        if hot.is_timed_to_its_reply and type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
+        if hot.times_every_reply and type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
             reply.on_answered = partial(self._answered, meter, self._stopwatch.turn_began)
         return reply
 
@@ -139,7 +139,7 @@ class Dispatcher:
         weight = 1 + _UNMEASURED if hot is not None and hot.is_sampled and self._throttle.table is None else 1
         if isinstance(reply, Parked) and reply.parts is None:
             meter.parked_local.observe(ended - began, weight)
-            until_answered = 1 if hot is not None and hot.is_timed_to_its_reply else weight
+            until_answered = 1 if hot is not None and hot.times_every_reply else weight
             reply.on_answered = partial(self._answered, meter, turn_began, until_answered)
         else:
             meter.local.observe(ended - began, weight)
@@ -182,7 +182,7 @@ class Dispatcher:
         if client.produce is not None and header.api_key == ApiKey.PRODUCE:
             wait = for_bytes = client.produce.take(len(frame) + _SIZE_PREFIX, now)
         # Nodes of the cluster are not throttled for request time: every client would wait for them.
-        timed = None if header.client_id.startswith(NODES) else client.request
+        timed = None if header.client_id.startswith(NODE_CLIENT_ID_PREFIX) else client.request
         if timed is not None:
             wait = max(for_bytes, min(timed.debt_s(now), TIME_THROTTLE_S_MAX))
         header.throttle_ms = ceil(wait * 1000)

@@ -21,7 +21,7 @@ from penstock.server.session import ClientSession
 
 log = logging.getLogger(__name__)
 
-SAID_AGAIN_AFTER_S = 60.0
+LOG_AGAIN_AFTER_S = 60.0
 HELD_S_MAX = 1.0
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 TOTAL = "max.connections"
@@ -42,7 +42,7 @@ class Admission:
         self._total = 0
         self._second = 0
         self._this_second: Counter[str] = Counter()
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     @property
     def open_count(self) -> int:
@@ -57,8 +57,8 @@ class Admission:
             return True
         self._metrics.connections_refused.add()
         now = self._clock.monotonic()
-        if now - self._said.get(host, -SAID_AGAIN_AFTER_S) >= SAID_AGAIN_AFTER_S:
-            self._said[host] = now
+        if now - self._logged_at.get(host, -LOG_AGAIN_AFTER_S) >= LOG_AGAIN_AFTER_S:
+            self._logged_at[host] = now
             log.warning("rejecting connections from %s: %s is reached", host, problem)
         return False
 
@@ -98,7 +98,7 @@ def _exempt(host: str, option: str, settings: BrokerSettings) -> bool:
     return host.startswith(LOOPBACK) and settings.source(option) is Source.DEFAULT
 
 
-class Held:
+class HeldConnection:
     """The session of a connection over its quota: nothing is read, and the connection is closed after a delay."""
 
     def __init__(self, connection: Connection, clock: Clock, wait_s: float, on_lost: Callable[[], None]) -> None:
@@ -145,7 +145,7 @@ class Server:
         bucket = self._throttle.connections(host)
         wait = 0.0 if bucket is None else bucket.debt_s(self._clock.monotonic())
         if wait:
-            return Held(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
+            return HeldConnection(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
         if bucket is not None:
             bucket.take(1, self._clock.monotonic())
         session = ClientSession(connection, name, dispatcher, lambda: self._left(connection, session))

@@ -59,7 +59,7 @@ class ClientSession:
                 self._park(reply)
             else:
                 self._waiting.append(reply)
-                self._release(at_once=False)
+                self._release(flush=False)
                 last = reply.parts[-1] if reply.parts else b""
                 return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
         elif reply:
@@ -97,8 +97,8 @@ class ClientSession:
         if not self._paused:
             self.connection.resume_frames()
 
-    def _release(self, *, at_once: bool = True) -> None:
-        """Send every reply whose turn has come; with `at_once` flush, otherwise more replies follow soon."""
+    def _release(self, *, flush: bool = True) -> None:
+        """Send every reply whose turn has come; without `flush` more replies follow soon."""
         waiting = self._waiting
         while waiting and (parts := waiting[0].parts) is not None:
             parked = waiting.popleft()
@@ -107,7 +107,7 @@ class ClientSession:
                 return
             if not parts:
                 continue
-            if at_once and not waiting:
+            if flush and not waiting:
                 self.connection.send_now(parts)
             else:
                 self.connection.send(parts)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.server.listener import Admission
 
 PARTITIONS_PER_STEP = 500
-NOBODY = -1
+UNKNOWN = -1
 
 
 def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", instruments: "Instruments") -> None:
@@ -95,12 +95,12 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
     metrics.ask(declared.END_OFFSET, ends)
 
 
-class _Census:
+class _PartitionCounts:
     """Counts of the cluster's partitions by state, taken once for all metrics of one scrape."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
-        self._offset = NOBODY
+        self._offset = UNKNOWN
         self.here = self.led = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
         self.partitions = self.leaderless = self.not_preferred = 0
 
@@ -116,7 +116,7 @@ class _Census:
         image = self._context.quorum.image
         if image.offset == self._offset:
             return
-        counted = _Census(self._context)
+        counted = _PartitionCounts(self._context)
         for topic in image.topics.values():
             for partition in topic.partitions:
                 counted._count(partition, topic.name)
@@ -146,20 +146,20 @@ class _Census:
 
 
 def _add_cluster(metrics: "Metrics", context: "Context") -> None:
-    census = _Census(context)
-    metrics.ask(declared.PARTITIONS, census.value_of("here"))
-    metrics.ask(declared.LEADERS, census.value_of("led"))
-    metrics.ask(declared.UNDER_REPLICATED, census.value_of("under_replicated"))
-    metrics.ask(declared.UNDER_MIN_ISR, census.value_of("under_min_isr"))
-    metrics.ask(declared.AT_MIN_ISR, census.value_of("at_min_isr"))
-    metrics.ask(declared.GLOBAL_PARTITIONS, census.value_of("partitions"))
-    metrics.ask(declared.IMBALANCE, census.value_of("not_preferred"))
+    partition_counts = _PartitionCounts(context)
+    metrics.ask(declared.PARTITIONS, partition_counts.value_of("here"))
+    metrics.ask(declared.LEADERS, partition_counts.value_of("led"))
+    metrics.ask(declared.UNDER_REPLICATED, partition_counts.value_of("under_replicated"))
+    metrics.ask(declared.UNDER_MIN_ISR, partition_counts.value_of("under_min_isr"))
+    metrics.ask(declared.AT_MIN_ISR, partition_counts.value_of("at_min_isr"))
+    metrics.ask(declared.GLOBAL_PARTITIONS, partition_counts.value_of("partitions"))
+    metrics.ask(declared.IMBALANCE, partition_counts.value_of("not_preferred"))
 
     def is_controller() -> bool:
         return context.quorum.leader == context.node_id
 
     def leaderless() -> Iterator[Sample | None]:
-        for sample in census.value_of("leaderless")():
+        for sample in partition_counts.value_of("leaderless")():
             # Only the controller reports it: sums over a cluster would otherwise be too high.
             yield ((), 0) if sample is not None and not is_controller() else sample
 
@@ -167,9 +167,9 @@ def _add_cluster(metrics: "Metrics", context: "Context") -> None:
         return sum(len(topic.partitions) for topic in context.replicas.by_name.values())
 
     def offline() -> Iterator[Sample | None]:
-        for sample in census.value_of("here")():
+        for sample in partition_counts.value_of("here")():
             everything = context.store.failure is not None
-            yield None if sample is None else ((), census.here - (0 if everything else hosted_count()))
+            yield None if sample is None else ((), partition_counts.here - (0 if everything else hosted_count()))
 
     metrics.ask(declared.OFFLINE_PARTITIONS, leaderless)
     metrics.ask(declared.OFFLINE_REPLICAS, offline)
@@ -192,7 +192,7 @@ def _add_quorum(metrics: "Metrics", context: "Context") -> None:
         return int(broker is None or broker.fenced)
 
     metrics.ask(declared.RAFT_STATE, lambda: [((state(),), 1)])
-    _add(metrics, declared.RAFT_LEADER, lambda: NOBODY if quorum.leader is None else quorum.leader)
+    _add(metrics, declared.RAFT_LEADER, lambda: UNKNOWN if quorum.leader is None else quorum.leader)
     _add(metrics, declared.RAFT_EPOCH, lambda: quorum.epoch)
     _add(metrics, declared.RAFT_MARK, lambda: quorum.high_watermark)
     _add(metrics, declared.METADATA_OFFSET, lambda: quorum.image.offset)

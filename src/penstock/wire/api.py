@@ -100,7 +100,7 @@ class Api(NamedTuple):
     """Its handler is called with the frame itself and decodes it with a module of `wire/hot/`."""
     accepted_from: int = 0
     """Lower versions are advertised and rejected."""
-    hand_read: bool = False
+    hand_written: bool = False
     """`codec.py` decodes it with a module of `wire/hot/` instead of a schema."""
     forwarded: bool = False
     """Only the active controller decides on it: other nodes forward it there (KIP-590)."""
@@ -128,11 +128,11 @@ _ROWS: Final = (
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
     Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
-    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hot=True, hand_read=True),
-    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_read=True),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hot=True, hand_written=True),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_written=True),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, flexible_from=3),
     Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, flexible_from=6),
-    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, flexible_from=4, hand_read=True),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, flexible_from=4, hand_written=True),
     Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, flexible_from=4),
     Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, flexible_from=4),
     Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, flexible_from=5),
@@ -199,7 +199,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
     Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, flexible_from=0),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, flexible_from=0, between_nodes=True),
-    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_read=True),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_written=True),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, flexible_from=0, between_nodes=True),
     Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, flexible_from=0, between_nodes=True),

@@ -85,8 +85,8 @@ def read_request(api_key: int, version: int, body: Buffer) -> Any:
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX and not api.hot:
         raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
-    if api.hand_read:
-        return _HAND_READ[api_key](version, body)
+    if api.hand_written:
+        return _HAND_WRITTEN[api_key](version, body)
     layout = request_class(api_key, version)
     data = _body(api_key, version, body)
     entity = _read(layout, layout if api.hot else seen_request_class(api_key), data)
@@ -99,7 +99,7 @@ def load(api_key: int, version: int) -> None:
     api = APIS[api_key]
     if not api.accepts(version):
         return
-    if not api.hand_read:
+    if not api.hand_written:
         entity_reading(request_class(api_key, version), seen_request_class(api_key))
         entity_reader(request_class(api_key, version), seen_request_class(api_key))
         entity_writing(response_class(api_key, version), response_class(api_key, api.max_version))
@@ -110,8 +110,8 @@ def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX:
         raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
-    if api.hand_read:
-        return _HAND_READ[api_key](version, body)
+    if api.hand_written:
+        return _HAND_WRITTEN[api_key](version, body)
     upgrade = _UPGRADES.get((api_key, version))
     layout = request_class(api_key, version)
     entity = yield from _reading(layout, seen_request_class(api_key), _body(api_key, version, body))
@@ -150,7 +150,7 @@ def read_response(api_key: int, version: int, body: Buffer) -> Any:
     layout = response_class(api_key, version)
     data = Body(body)
     data.elements_left = sys.maxsize
-    is_own = api.hot or api.hand_read
+    is_own = api.hot or api.hand_written
     return _read(layout, layout if is_own else response_class(api_key, api.max_version), data)
 
 
@@ -307,7 +307,7 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
 }
 """Conversions for versions that use another field: `(entity of that version, latest) -> latest`."""
 
-_HAND_READ: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
+_HAND_WRITTEN: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.read_request,
     ApiKey.HEARTBEAT: heartbeat.read_request,
     ApiKey.OFFSET_COMMIT: offset_commit.read_request,

@@ -17,7 +17,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
-from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, element_least_size, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, cached, element_least_size, shape_of
 
 ELEMENT_COUNT_MAX = 200_000
 """How many array elements one request may have. Decoding them takes half a second, in slices."""
@@ -38,7 +38,7 @@ _int32 = Struct(">i").unpack_from
 _NO_UUID = bytes(16)
 
 
-@remembered
+@cached
 def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
     """Return a function `(data, position) -> (target entity, position behind it)`."""
     shape, target_shape = shape_of(layout), shape_of(target)

@@ -57,7 +57,7 @@ _ZERO: Final[dict[str, object]] = {
 }
 
 
-def remembered(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+def cached(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
     """Cache a function of classes like `functools.cache`; the type checker considers classes unhashable."""
     return cast("Callable[Arguments, Result]", cache(function))
 
@@ -87,7 +87,7 @@ class Shape:
         return next((field for field in (*self.plain, *self.tagged) if field.name == name), None)
 
 
-@remembered
+@cached
 def shape_of(entity: type[Any]) -> Shape:
     shapes = [_field_shape(field) for field in fields(entity)]
     return Shape(
@@ -135,7 +135,7 @@ def _default(
     return _ZERO.get(kafka_type, 0)
 
 
-@remembered
+@cached
 def default_entity(entity: type[Any]) -> Any:
     shape = shape_of(entity)
     return entity(**{field.name: field.default for field in (*shape.plain, *shape.tagged)})
@@ -158,7 +158,7 @@ def element_least_size(field: FieldShape, *, flexible: bool) -> int:
     return 2 if field.kafka_type == "string" else 4
 
 
-@remembered
+@cached
 def entity_least_size(entity: type[Any]) -> int:
     shape = shape_of(entity)
     size = sum(least_size(field, flexible=shape.flexible) for field in shape.plain)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.job import Job
 from penstock.wire import reader, writer
 from penstock.wire.reader import Body, Reader
-from penstock.wire.schema import FieldShape, remembered, shape_of
+from penstock.wire.schema import FieldShape, cached, shape_of
 from penstock.wire.writer import Writer, append_uvarint
 
 ELEMENTS_PER_SLICE: Final = 200
@@ -26,7 +26,7 @@ class Out(bytearray):
     slice_left = ELEMENTS_PER_SLICE
 
 
-@remembered
+@cached
 def has_arrays(entity: type[Any]) -> bool:
     """Return whether a structure can contain an array."""
     fields = shape_of(entity).plain
@@ -36,7 +36,7 @@ def has_arrays(entity: type[Any]) -> bool:
 # Reading
 
 
-@remembered
+@cached
 def entity_reading(layout: type[Any], target: type[Any]) -> Reading:
     """Return `entity_reader` as a job."""
     shape, target_shape = shape_of(layout), shape_of(target)
@@ -103,7 +103,7 @@ def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
 # Writing
 
 
-@remembered
+@cached
 def entity_writing(layout: type[Any], source: type[Any]) -> Writing:
     """Return `entity_writer` as a job."""
     shape, source_shape = shape_of(layout), shape_of(source)

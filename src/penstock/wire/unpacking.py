@@ -54,9 +54,9 @@ def unpack(codec: int, payload: memoryview, *, limit: int = DECOMPRESSED_SIZE_MA
     if codec == SNAPPY:
         return _unpack_snappy(payload, limit)
     if codec == LZ4:
-        return _draw(lz4.frame.LZ4FrameDecompressor, payload, limit)
+        return _decompress_frames(lz4.frame.LZ4FrameDecompressor, payload, limit)
     if codec == ZSTD:
-        return _draw(lambda: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), payload, limit)
+        return _decompress_frames(lambda: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), payload, limit)
     raise UnsupportedCompressionType(f"unknown compression codec {codec}")
 
 
@@ -134,10 +134,10 @@ class _Gzip:
 
 
 def _gunzip(payload: memoryview, limit: int) -> Chunks:
-    return _draw(_Gzip, payload, limit)
+    return _decompress_frames(_Gzip, payload, limit)
 
 
-def _draw(open_frame: Callable[[], Any], payload: memoryview, limit: int) -> Chunks:
+def _decompress_frames(open_frame: Callable[[], Any], payload: memoryview, limit: int) -> Chunks:
     """Decompress frame after frame with a decompressor that has the interface of Python's own."""
     size = position = 0
     frame_count = 1

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from penstock.model.errors import PenstockError
 from penstock.wire.frame import clipped
-from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, Shape, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, Shape, cached, shape_of
 
 Writer = Callable[[bytearray, Any], None]
 
@@ -34,7 +34,7 @@ def append_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-@remembered
+@cached
 def entity_writer(layout: type[Any], source: type[Any]) -> Writer:
     """Return a function `(out, entity of source)` that appends the entity's bytes."""
     shape, source_shape = shape_of(layout), shape_of(source)

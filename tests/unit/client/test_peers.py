@@ -36,7 +36,7 @@ async def test_a_response_is_an_entity_in_the_highest_version_that_both_sides_su
     server.most[KEY] = 4
     answer = await make_peers(network, clock).ask(2, KEY, request_for("g"), timeout_s=1)
     assert answer.coordinators[0].key == "g"
-    assert server.heard[0].version == 4
+    assert server.requests[0].version == 4
 
 
 async def test_responses_out_of_order_reach_their_requests() -> None:

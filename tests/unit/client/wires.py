@@ -67,7 +67,7 @@ class WireServer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.wires: list[Wire] = []
-        self.heard: list[Header] = []
+        self.requests: list[Header] = []
         self.greets = True
         self.most: dict[int, int] = {}
 
@@ -77,7 +77,7 @@ class WireServer:
             if self.greets:
                 self.reply(wire, header, self._versions())
             return
-        self.heard.append(header)
+        self.requests.append(header)
         body = codec.read_request(header.api_key, header.version, frame[header.body_position :])
         answer = self.answer(header, body)
         if answer is not None:
@@ -116,7 +116,7 @@ class WireNetwork:
     def _open(self, host: str, port: int, opened: Opened) -> None:
         server = self.servers.get((host, port))
         if server is None:
-            opened(ConnectionRefusedError("nobody listens"))
+            opened(ConnectionRefusedError("connection refused"))
             return
         wire = Wire(server)
         session = opened(wire)

@@ -12,7 +12,7 @@ from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.handlers.support.context import Context, Endpoint, Request
-from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.local_requests import answer_locally
 from penstock.handlers.support.reply import Encoded, Parked
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
@@ -326,7 +326,7 @@ class FakeChannel:
         self._node = node
 
     async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
-        return await ask_here(self._node.context, api_key, request)
+        return await answer_locally(self._node.context, api_key, request)
 
 
 class FakeConnection:

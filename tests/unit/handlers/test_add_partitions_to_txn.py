@@ -15,7 +15,7 @@ from penstock.coordinator.errors import CoordinatorLoadInProgress
 from penstock.handlers import (
     add_partitions_to_txn,
 )
-from penstock.handlers.support.topic_creation import create_by_themselves
+from penstock.handlers.support.topic_creation import create_automatically
 from penstock.model.ids import TopicName
 from penstock.transactions import commands
 from penstock.wire import codec
@@ -26,7 +26,7 @@ from tests.unit.handlers.requests import body_of, topic_partition
 
 async def node_with_topic(name: str, partitions: int = 2) -> FakeNode:
     node = FakeNode({"num.partitions": str(partitions)})
-    await create_by_themselves(node.context, [TopicName(name)])
+    await create_automatically(node.context, [TopicName(name)])
     return node
 
 
@@ -110,7 +110,7 @@ async def test_a_partition_that_is_named_twice_is_added_once() -> None:
 
 async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
     node = await node_with_topic("t")
-    await create_by_themselves(node.context, [TopicName("u")])
+    await create_automatically(node.context, [TopicName("u")])
     node.transactions.replies[commands.AddPartitions] = 0
     topics = [{"name": name, "partitions": (index,)} for name, index in (("t", 0), ("u", 0), ("t", 1))]
     fields = {"transactional_id": "tx", "producer_id": 7, "producer_epoch": 3, "verify_only": False, "topics": topics}

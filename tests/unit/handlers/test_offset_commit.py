@@ -98,7 +98,7 @@ async def test_a_repeated_commit_is_decoded_like_the_first(version: int) -> None
     assert len(sent_commands) == 24
     for again, first in zip(sent_commands[::2], sent_commands[1::2], strict=True):
         assert again._replace(offsets=list(again.offsets)) == first
-    assert len(handler._remembered) == (1 if version >= 8 else 0)
+    assert len(handler._cached_commits) == (1 if version >= 8 else 0)
 
 
 async def test_cached_commits_end_with_the_metadata_image_and_are_bounded(
@@ -115,9 +115,9 @@ async def test_cached_commits_end_with_the_metadata_image_and_are_bounded(
         reply = world.ask_hot(handler.handle, ApiKey.OFFSET_COMMIT, body, version=9)
         return int(reply.topics[0].partitions[0].error_code)
 
-    monkeypatch.setattr(offset_commit, "REMEMBERED_MAX", 3)
+    monkeypatch.setattr(offset_commit, "CACHED_COMMITS_MAX", 3)
     assert [commit(f"g{number}") for number in range(8)] == [0] * 8
-    assert len(handler._remembered) == 2
+    assert len(handler._cached_commits) == 2
     world.quorum.put([RemoveTopicRecord(topic_id=ORDERS_ID)])
     assert commit("g7") == UNKNOWN_TOPIC_OR_PARTITION
 

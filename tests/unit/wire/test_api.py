@@ -32,7 +32,7 @@ def test_only_the_most_frequent_apis_are_hot() -> None:
 
 
 def test_frequent_requests_have_a_hand_written_reader() -> None:
-    assert {api.key for api in APIS.values() if api.hand_read} == {
+    assert {api.key for api in APIS.values() if api.hand_written} == {
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.HEARTBEAT,
         ApiKey.OFFSET_COMMIT,

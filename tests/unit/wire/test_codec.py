@@ -41,7 +41,7 @@ TRANSACTION_FIELDS = ("transactional_id", "producer_id", "producer_epoch", "topi
 
 def has_own_codec(api_key: int) -> bool:
     """Return whether bodies of the API stay in their own version."""
-    return APIS[api_key].hot or APIS[api_key].hand_read
+    return APIS[api_key].hot or APIS[api_key].hand_written
 
 
 def latest_response(api_key: int) -> type[Any]:
@@ -220,7 +220,7 @@ def test_unsupported_versions_are_neither_read_nor_written(api_key: int, version
 
 def test_produce_and_fetch_stay_in_their_own_version() -> None:
     for api_key, version in VERSIONS:
-        if APIS[api_key].hot and not APIS[api_key].hand_read:
+        if APIS[api_key].hot and not APIS[api_key].hand_written:
             entity = default_entity(request_class(api_key, version))
             assert read_request(api_key, version, write_request(api_key, version, entity)) == entity
 
@@ -232,7 +232,7 @@ def test_every_version_of_every_api_is_read_and_written(api_key: int, version: i
     request_type = request_class(api_key, version) if has_own_codec(api_key) else seen_request_class(api_key)
     request = read_request(api_key, version, write_request(api_key, version, default_entity(request_type)))
     assert type(request).__name__ == request_type.__name__
-    assert isinstance(request, request_type) or api.hand_read
+    assert isinstance(request, request_type) or api.hand_written
     response = default_entity(response_class(api_key, target))
     assert isinstance(read_response(api_key, version, write_response(api_key, version, response)), type(response))
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 RELAY_S_MAX: Final = 30.0
 CATCH_UP_S_MAX: Final = 1.0
-LOOK_AGAIN_S: Final = 0.002
-LEADER_LOOK_S: Final = 0.1
+CATCH_UP_CHECK_S: Final = 0.002
+LEADER_CHECK_S: Final = 0.1
 """How often a waiting request checks whether the controller has changed."""
 CONNECTIONS: Final = 4
 """The number of connections: responses on each arrive in order, and a slow one should not delay all others."""
@@ -84,26 +84,26 @@ class Relay:
         """Return the response, or None if the controller has changed: the old one may hang."""
         assert self._channel is not None
         purpose = f"relay-{self._turn}"
-        asked = self._quorum.leader
-        asking = asyncio.ensure_future(
+        recipient = self._quorum.leader
+        response = asyncio.ensure_future(
             self._channel.ask(api_key, request, timeout_s=left_s, attempt_s_max=left_s, purpose=purpose)
         )
         try:
             while True:
-                looking = asyncio.ensure_future(pause(self._clock, LEADER_LOOK_S))
-                await asyncio.wait((asking, looking), return_when=asyncio.FIRST_COMPLETED)
-                looking.cancel()
-                if asking.done():
-                    return asking.result()
+                checking = asyncio.ensure_future(pause(self._clock, LEADER_CHECK_S))
+                await asyncio.wait((response, checking), return_when=asyncio.FIRST_COMPLETED)
+                checking.cancel()
+                if response.done():
+                    return response.result()
                 if self._quorum.is_active:
                     raise PeerUnavailable("this node has become the active controller")
                 leader = self._quorum.leader
-                if asked is None:
-                    asked = leader
-                elif leader not in (None, asked):
+                if recipient is None:
+                    recipient = leader
+                elif leader not in (None, recipient):
                     return None
         finally:
-            asking.cancel()
+            response.cancel()
 
     async def _catch_up(self) -> None:
         """Wait until this node has applied everything that the controller has committed; limited, as it is optional."""
@@ -112,7 +112,7 @@ class Relay:
         while target is not None and self._quorum.image.offset + 1 < target:
             if self._clock.monotonic() >= deadline:
                 return
-            await pause(self._clock, LOOK_AGAIN_S)
+            await pause(self._clock, CATCH_UP_CHECK_S)
 
     async def _committed(self) -> int | None:
         from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData

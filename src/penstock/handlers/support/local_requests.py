@@ -46,7 +46,7 @@ class _NoConnection:
 _HERE: Final = _NoConnection()
 
 
-async def ask_here(context: Context, api_key: int, request: Any) -> Any:
+async def answer_locally(context: Context, api_key: int, request: Any) -> Any:
     """Answer an entity of the API's latest version with another one."""
     header = Header(api_key, APIS[api_key].max_version, 0, CLIENT_ID, 0)
     return await COLD[api_key](context, Request(header, request, _HERE))

@@ -46,13 +46,13 @@ _Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...], tuple["UUID"
 class Reach:
     """The brokers of an image that the clients of one listener can reach."""
 
-    __slots__ = ("_clusters", "_listener", "brokers", "elsewhere", "lingering", "reachable")
+    __slots__ = ("_clusters", "_listener", "brokers", "lingering", "reachable", "without_listener")
 
     def __init__(self, image: "Image", listener: str, lingering: frozenset[NodeId] = _NO_NODES) -> None:
         self.brokers = image.brokers
         self.lingering = lingering
         self.reachable = frozenset(broker.node_id for broker, _ in reachable_brokers(image, listener))
-        self.elsewhere = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
+        self.without_listener = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
         """Alive, but without this listener."""
         self._listener = listener
         self._clusters: dict[tuple[int, str, NodeId, bool], bytes] = {}
@@ -79,13 +79,13 @@ class View:
     __slots__ = (
         "_all",
         "_assignments",
-        "_elsewhere",
-        "_made_from",
+        "_encoded_from",
         "_operations",
         "_pieces",
         "_reachable",
         "_version",
-        "making_all",
+        "_without_listener",
+        "encoding_all",
         "size",
     )
 
@@ -93,24 +93,24 @@ class View:
         self._version = version
         self._operations = operations
         self._reachable = reach.reachable
-        self._elsewhere = reach.elsewhere
+        self._without_listener = reach.without_listener
         # Two dicts, since a pair for each of many topics would be one more object for the garbage collector.
         self._pieces: dict[TopicName, bytes] = {}
-        self._made_from: dict[TopicName, TopicImage] = {}
+        self._encoded_from: dict[TopicName, TopicImage] = {}
         self._assignments: dict[_Assignment, tuple[int, NodeId, bytes]] = {}
         self._all: tuple[Mapping[TopicName, TopicImage] | None, bytes] = None, b""
-        self.making_all = asyncio.Lock()
+        self.encoding_all = asyncio.Lock()
         self.size = 0
 
-    def known(self, topic: "TopicImage") -> bytes | None:
+    def cached(self, topic: "TopicImage") -> bytes | None:
         """Return the encoded topic if it is cached."""
-        return self._pieces[topic.name] if self._made_from.get(topic.name) is topic else None
+        return self._pieces[topic.name] if self._encoded_from.get(topic.name) is topic else None
 
-    def known_all(self, image: "Image") -> bytes | None:
+    def cached_all(self, image: "Image") -> bytes | None:
         """Return all encoded topics, joined, if they are cached."""
         return self._all[1] if self._all[0] is image.topics else None
 
-    def keep_all(self, image: "Image", pieces: bytes) -> None:
+    def cache_all(self, image: "Image", pieces: bytes) -> None:
         self.size += len(pieces) - len(self._all[1])
         self._all = image.topics, pieces
 
@@ -138,7 +138,7 @@ class View:
         )
         self.size += len(piece) - len(self._pieces.get(topic.name, b""))
         self._pieces[topic.name] = piece
-        self._made_from[topic.name] = topic
+        self._encoded_from[topic.name] = topic
         return piece
 
     def missing(self, name: TopicName) -> bytes:
@@ -165,7 +165,7 @@ class View:
         """Drop the entries of deleted topics when they are the majority."""
         if len(self._pieces) > 2 * len(image.topics) + FORGOTTEN_MAX:
             self._pieces = {name: piece for name, piece in self._pieces.items() if name in image.topics}
-            self._made_from = {name: topic for name, topic in self._made_from.items() if name in image.topics}
+            self._encoded_from = {name: topic for name, topic in self._encoded_from.items() if name in image.topics}
             self._all = None, b""
             self.size = sum(map(len, self._pieces.values()))
 
@@ -178,7 +178,7 @@ class View:
             in_sync = tuple(node_id for node_id in in_sync if node_id in reachable)
         leader, error = partition.leader, NO_ERROR
         if leader not in reachable:
-            is_elsewhere = leader in self._elsewhere and self._version >= LISTENER_NOT_FOUND_FROM
+            is_elsewhere = leader in self._without_listener and self._version >= LISTENER_NOT_FOUND_FROM
             leader, error = NO_NODE, LISTENER_NOT_FOUND if is_elsewhere else LeaderNotAvailable.code
         elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
             error = REPLICA_NOT_AVAILABLE
@@ -232,7 +232,7 @@ class MetadataViews:
         shape = wire.TOPICS_AS_IN[version]
         if version < wire.OPERATIONS_FROM:
             operations = wire.OPERATIONS_UNKNOWN
-        key = shape, operations, reach.reachable, reach.elsewhere
+        key = shape, operations, reach.reachable, reach.without_listener
         view = self._views.get(key)
         if view is None:
             self._make_room()

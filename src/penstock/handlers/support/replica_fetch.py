@@ -235,12 +235,12 @@ class ReplicaFetch(Parked):
     # -- parked ----------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        self._look(final=False)
+        self._attempt_again(final=False)
 
     def finish(self) -> None:
-        self._look(final=True)
+        self._attempt_again(final=True)
 
-    def _look(self, *, final: bool) -> None:
+    def _attempt_again(self, *, final: bool) -> None:
         if self.parts is None and self.on_ready is not None:
             parts = self.attempt(final=final)
             if parts is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.quotas.limits import Client
     from penstock.wire.frame import Header
 
-_TOLD_FROM: Final = {
+_THROTTLE_TIME_FROM: Final = {
     ApiKey.METADATA: 3,
     ApiKey.OFFSET_FETCH: 3,
     ApiKey.HEARTBEAT: 1,
@@ -48,8 +48,8 @@ def throttled(header: "Header", answer: Any) -> Any:
     """Return the response of a cold handler with the throttle time set."""
     if not isinstance(answer, Encoded):
         return replace(answer, throttle_time=milliseconds(header.throttle_ms))
-    told_from = _TOLD_FROM.get(header.api_key)
-    if told_from is None or header.version < told_from:
+    first_version = _THROTTLE_TIME_FROM.get(header.api_key)
+    if first_version is None or header.version < first_version:
         return answer
     first = bytearray(answer.parts[0])  # type: ignore[arg-type]
     position = _HEAD_SIZE + has_flexible_response_header(header.api_key, header.version)

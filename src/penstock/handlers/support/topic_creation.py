@@ -36,7 +36,7 @@ def creation_rules(context: "Context") -> CreationRules:
     )
 
 
-async def create_by_themselves(context: "Context", names: Sequence[TopicName]) -> None:
+async def create_automatically(context: "Context", names: Sequence[TopicName]) -> None:
     """Create topics that a Metadata request names; those that cannot be created stay missing."""
     topics = [_as_configured(context.settings, name) for name in names]
     if context.relay.is_needed:
@@ -66,12 +66,12 @@ def _request(topics: Sequence[NewTopic]) -> "CreateTopicsRequest":
     )
 
 
-async def make_sure_of(context: "Context", name: TopicName) -> "TopicImage | None":
+async def ensure_topic(context: "Context", name: TopicName) -> "TopicImage | None":
     """Return an internal topic, and create it if it does not exist; None if it cannot be created."""
     if name not in context.quorum.image.topics:
         # A topic that is refused does not exist afterwards, and the result shows that.
         with suppress(Refusal):
-            await create_by_themselves(context, [name])
+            await create_automatically(context, [name])
     return context.quorum.image.topics.get(name)
 
 

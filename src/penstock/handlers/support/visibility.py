@@ -19,17 +19,17 @@ WAIT_S_MAX: Final = 30.0
 """With a disk slower than this, the response contains what is visible."""
 
 
-async def until_shown(context: "Context", partitions: Iterable[tuple[str, int]], pace: "Pace") -> None:
+async def wait_until_visible(context: "Context", partitions: Iterable[tuple[str, int]], pace: "Pace") -> None:
     """Return when everything written to these partitions so far is visible, or never will be."""
-    all_shown = asyncio.get_running_loop().create_future()
+    all_visible = asyncio.get_running_loop().create_future()
     outstanding = 0
     is_waiting = False
 
     def done(error_code: int) -> None:
         nonlocal outstanding
         outstanding -= 1
-        if outstanding == 0 and is_waiting and not all_shown.done():
-            all_shown.set_result(None)
+        if outstanding == 0 and is_waiting and not all_visible.done():
+            all_visible.set_result(None)
 
     deadline = context.clock.monotonic() + WAIT_S_MAX
     async for topic, index in pace.each(partitions):
@@ -38,4 +38,4 @@ async def until_shown(context: "Context", partitions: Iterable[tuple[str, int]],
             outstanding += 1
     if outstanding:
         is_waiting = True
-        await all_shown
+        await all_visible

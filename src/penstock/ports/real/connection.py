@@ -28,7 +28,7 @@ KIB: Final = 1024
 # A partial frame up to this size is copied back to the front of the shared buffer.
 SMALL_FRAME_MAX: Final = 16 * KIB
 # With so few bytes of a large frame it gets no buffer yet: the rest may never arrive.
-PROMISE_MAX: Final = 4 * KIB
+UNBUFFERED_MAX: Final = 4 * KIB
 # Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
 COPIED_SLICE_MAX: Final = 64 * KIB
 # How much is read ahead from a peer that sends while its frames are paused.
@@ -64,12 +64,12 @@ class SocketConnection:
 
     __slots__ = (
         "_closed",
-        "_cut_asked",
-        "_flush_asked",
+        "_cut_scheduled",
+        "_flush_scheduled",
         "_frame",
         "_handed_over",
-        "_last_heard",
         "_last_progress",
+        "_last_received",
         "_network",
         "_out",
         "_partial_since",
@@ -100,9 +100,9 @@ class SocketConnection:
         self._out: deque[Part] = deque()
         self._last_progress = self._partial_since = 0.0
         self._sent_since = 0
-        self._last_heard = now_ns()
+        self._last_received = now_ns()
         self._closed = self._paused = self._reading = self._writing = self._starved = False
-        self._cut_asked = self._flush_asked = False
+        self._cut_scheduled = self._flush_scheduled = False
 
     def start(self, session: Session) -> None:
         self._session = session
@@ -139,7 +139,7 @@ class SocketConnection:
                     self._drop(None)
                     return
                 self._unread = b""
-                self._last_heard = network.turn_began = now_ns()
+                self._last_received = network.turn_began = now_ns()
                 self._cut(network.received_view, kept + count)
         except (BlockingIOError, InterruptedError):
             return
@@ -179,11 +179,11 @@ class SocketConnection:
     def _complete(self, buffer: FrameBuffer) -> None:
         self._frame = None
         self._partial_since = 0.0
-        self._last_heard = self._network.turn_began = now_ns()
+        self._last_received = self._network.turn_began = now_ns()
         session, frame = cast(Session, self._session), memoryview(buffer.data)[: buffer.size]
         self._handed_over = buffer
         session.frame(frame)
-        held = now_ns() - self._last_heard
+        held = now_ns() - self._last_received
         if held > HELD_NS_MIN:
             self._network.held(session, frame, held)
         if self._handed_over is not None:
@@ -222,7 +222,7 @@ class SocketConnection:
                 return
             after = position + 4 + size
             if after > end:
-                if size > SMALL_FRAME_MAX and end - position > PROMISE_MAX:
+                if size > SMALL_FRAME_MAX and end - position > UNBUFFERED_MAX:
                     self._frame = self._network.memory.take(self, size, view[position + 4 : end], self._network.now())
                     return
                 break
@@ -247,25 +247,25 @@ class SocketConnection:
     def _cut_more_later(self) -> None:
         """Let other connections have a turn; nothing more is read until the frames that have arrived are handled."""
         self._watch(False)
-        self._ask_cut()
+        self._schedule_cut()
 
-    def _ask_cut(self) -> None:
-        if not self._cut_asked:
-            self._cut_asked = True
+    def _schedule_cut(self) -> None:
+        if not self._cut_scheduled:
+            self._cut_scheduled = True
             self._network.loop.call_soon(self._catch_up)
 
     def feed_again(self) -> None:
         """Resume reading: memory is available."""
         self._starved = False
         if self._frame is not None:
-            self._frame.excuse(self._network.now())
+            self._frame.restart_timeout(self._network.now())
         if self._unread:
-            self._ask_cut()
+            self._schedule_cut()
         else:
             self._watch(True)
 
     def is_read(self) -> bool:
-        return not (self._paused or self._starved or self._cut_asked)
+        return not (self._paused or self._starved or self._cut_scheduled)
 
     def pause_frames(self) -> None:
         self._paused = True
@@ -273,20 +273,20 @@ class SocketConnection:
     def resume_frames(self) -> None:
         if self._paused:
             self._paused = False
-            self._ask_cut()
+            self._schedule_cut()
 
     def _catch_up(self) -> None:
-        self._cut_asked = False
+        self._cut_scheduled = False
         if self._closed or self._writing:
             return
         # Nothing was read meanwhile: the timeout for the rest of a frame begins now.
         self._partial_since = 0.0
         if self._frame is not None:
-            self._frame.excuse(self._network.now())
+            self._frame.restart_timeout(self._network.now())
         if self._unread and not (self._paused or self._starved):
             self._network.turn_began = now_ns()
             self._cut_unread()
-        if not self._starved and not self._cut_asked and len(self._unread) < UNREAD_SIZE_MAX:
+        if not self._starved and not self._cut_scheduled and len(self._unread) < UNREAD_SIZE_MAX:
             self._watch(True)
         self._network.flush()
 
@@ -325,9 +325,9 @@ class SocketConnection:
         if self._closed:
             return
         self._out.extend(parts)
-        if not self._flush_asked and not self._writing:
-            self._flush_asked = True
-            self._network.ask_flush(self)
+        if not self._flush_scheduled and not self._writing:
+            self._flush_scheduled = True
+            self._network.schedule_flush(self)
 
     def send_now(self, parts: Sequence[Part]) -> None:
         if self._closed:
@@ -357,7 +357,7 @@ class SocketConnection:
         return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
 
     def flush(self) -> None:
-        self._flush_asked = False
+        self._flush_scheduled = False
         if self._closed:
             return
         try:
@@ -374,7 +374,7 @@ class SocketConnection:
                 self._writing = False
                 self._network.unsent.let_go(self)
                 self._network.loop.remove_writer(self._socket.fileno())
-                self._ask_cut()
+                self._schedule_cut()
 
     def _wait_writable(self) -> None:
         if not self._writing:
@@ -514,4 +514,4 @@ class SocketConnection:
             return "frame_timeout" if is_late else None
         if self._unread:
             return "frame_timeout" if now - self._partial_since > limits.frame_s_max else None
-        return "idle" if now - self._last_heard / 1e9 > limits.idle_s_max else None
+        return "idle" if now - self._last_received / 1e9 > limits.idle_s_max else None

@@ -176,30 +176,30 @@ class SyncThreads:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._under_way: _SyncGroup | None = None
-        self._is_lonely = True
+        self._was_single = True
         self.on_time: Callable[[int], None] | None = None
-        self._impatience: asyncio.TimerHandle | None = None
+        self._group_timer: asyncio.TimerHandle | None = None
 
     def ask(self, file: Syncable, done: Done) -> None:
         self._requests.append((file, done))
         if len(self._requests) > 1:
             return
-        if self._under_way is None and self._is_lonely:
+        if self._under_way is None and self._was_single:
             # The last request came alone too: waiting for the end of the turn would only cost time.
-            self._share_out()
+            self._start_group()
         elif self._under_way is None:
-            self._loop.call_soon(self._share_out)
+            self._loop.call_soon(self._start_group)
         else:
-            self._impatience = self._loop.call_later(GROUP_WAIT_S_MAX, self._share_out)
+            self._group_timer = self._loop.call_later(GROUP_WAIT_S_MAX, self._start_group)
 
-    def _share_out(self) -> None:
-        if self._impatience is not None:
-            self._impatience.cancel()
-            self._impatience = None
+    def _start_group(self) -> None:
+        if self._group_timer is not None:
+            self._group_timer.cancel()
+            self._group_timer = None
         if not self._requests:
             return
         group, self._requests = _SyncGroup(self._requests), []
-        self._is_lonely = group.left == 1
+        self._was_single = group.left == 1
         self._under_way = group
         # All threads at the same time: a thread that is busy with a long sync must not be the only one.
         while len(self._threads) < SYNC_THREADS:
@@ -213,7 +213,7 @@ class SyncThreads:
         if group is self._under_way:
             self._under_way = None
             # The next group runs while this one is reported.
-            self._share_out()
+            self._start_group()
         if self.on_time is not None:
             for nanoseconds in group.times:
                 self.on_time(nanoseconds)
@@ -221,7 +221,7 @@ class SyncThreads:
             done(error)
 
     def stop(self) -> None:
-        self._share_out()
+        self._start_group()
         for _ in self._threads:
             self._groups.put(None)
         for thread in self._threads:

@@ -64,7 +64,7 @@ class FrameBuffer:
         """When it last made useful progress, as of the last check, and how many bytes it had then."""
         self.step_filled = 0
 
-    def excuse(self, now: float) -> None:
+    def restart_timeout(self, now: float) -> None:
         """Restart the timeout: the connection was not read until now."""
         self.step_at = now
         self.step_filled = self.filled
@@ -72,7 +72,7 @@ class FrameBuffer:
     def stalled_s(self, now: float, step: int) -> float:
         """Return how long it has not advanced by `step` bytes; call it regularly, as it updates the progress."""
         if self.filled - self.step_filled >= step or not self.owner.is_read():
-            self.excuse(now)
+            self.restart_timeout(now)
         return now - self.step_at
 
 

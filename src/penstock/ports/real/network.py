@@ -49,7 +49,7 @@ class RealNetwork:
         self._feed_timer: asyncio.TimerHandle | None = None
         self._eviction_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
-        self._strangers: dict[str, float] = {}
+        self._logged_hosts: dict[str, float] = {}
         self.turn_began = 0
         """When the frames of the present turn became available, by `now_ns`."""
 
@@ -117,7 +117,7 @@ class RealNetwork:
         connection.start(session)
         return None
 
-    def ask_flush(self, connection: SocketConnection) -> None:
+    def schedule_flush(self, connection: SocketConnection) -> None:
         """Send at the end of the present read, or in the loop's next turn: sending separately costs a system call."""
         if not self.unflushed and not self.is_reading:
             self.loop.call_soon(self.flush)
@@ -164,10 +164,10 @@ class RealNetwork:
     def log_once(self, host: str, size: int) -> None:
         """Log a peer that does not use Kafka's protocol (HTTP, TLS, noise) once a minute per address."""
         now = self.now()
-        if now - self._strangers.get(host, -60.0) >= 60.0:
-            if len(self._strangers) > 1000:
-                self._strangers.clear()
-            self._strangers[host] = now
+        if now - self._logged_hosts.get(host, -60.0) >= 60.0:
+            if len(self._logged_hosts) > 1000:
+                self._logged_hosts.clear()
+            self._logged_hosts[host] = now
             log.warning("closing a connection from %s: a frame cannot have %d bytes", host, size)
 
     def _watch_time(self) -> None:

@@ -76,12 +76,12 @@ class Ring:
         self._under_way: dict[int, tuple[Job, int]] = {}
         self._behind: dict[int, list[Job]] = {}
         self._number = 0
-        self._is_lonely = True
+        self._was_single = True
         self.on_time: Callable[[int], None] | None = None
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        bell = ctypes.c_int(self._bell)
-        _call(_REGISTER, fd, _REGISTER_EVENTFD, ctypes.addressof(bell), 1)
-        loop.add_reader(self._bell, self._answered)
+        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        event_fd = ctypes.c_int(self._event_fd)
+        _call(_REGISTER, fd, _REGISTER_EVENTFD, ctypes.addressof(event_fd), 1)
+        loop.add_reader(self._event_fd, self._answered)
 
     @classmethod
     def open(cls, loop: asyncio.AbstractEventLoop, instead: Callable[[Synced, Done], None]) -> "Ring | None":
@@ -117,7 +117,7 @@ class Ring:
         self._requested.append(job)
         if len(self._requested) > 1:
             return
-        if self._is_lonely and not self._under_way:
+        if self._was_single and not self._under_way:
             # The last request came alone too: waiting for the end of the turn would only cost time.
             self._submit()
         else:
@@ -126,23 +126,23 @@ class Ring:
     def stop(self) -> None:
         """Wait for the syncs under way; their callbacks run if the loop continues."""
         self._submit()
-        while self._under_way and self._bell >= 0:
+        while self._under_way and self._event_fd >= 0:
             _call(_ENTER, self._fd, 0, 1, _GET_EVENTS)
             self._take_answers(lambda done, error: self._loop.call_soon(done, error))
-        self._loop.remove_reader(self._bell)
+        self._loop.remove_reader(self._event_fd)
         self._words.release()
         self._memory.close()
         self._entries.close()
-        os.close(self._bell)
+        os.close(self._event_fd)
         os.close(self._fd)
-        self._bell = -1
+        self._event_fd = -1
 
     def _submit(self) -> None:
         room = self._room - len(self._under_way)
         jobs, self._requested = self._requested[:room], self._requested[room:]
         if not jobs:
             return
-        self._is_lonely = len(jobs) == 1
+        self._was_single = len(jobs) == 1
         words, now = self._words, time.monotonic_ns()
         tail = words[self._tail_at]
         for position, job in enumerate(jobs, tail):
@@ -166,7 +166,7 @@ class Ring:
 
     def _answered(self) -> None:
         with suppress(BlockingIOError):
-            os.eventfd_read(self._bell)
+            os.eventfd_read(self._event_fd)
         self._take_answers(_call_back)
 
     def _take_answers(self, call_back: Callable[[Done, OSError | None], object]) -> None:

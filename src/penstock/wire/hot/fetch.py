@@ -38,9 +38,9 @@ _read_replica_state = Struct(">iq").unpack_from
 # The usual request of a follower, whose session has news for one partition: limits, session, one topic id
 # with one partition, no forgotten topics, no rack, and the replica state as the only tagged field.
 # replica_fetch.py writes what is read here, and reads what is written here.
-ONE_ASKED = "iiibiiB16sBiiqiqi7siqB"
-ONE_ASKED_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
-_ONE = Struct(">" + ONE_ASKED)
+ONE_REQUEST_FORMAT = "iiibiiB16sBiiqiqi7siqB"
+ONE_REQUEST_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
+_ONE = Struct(">" + ONE_REQUEST_FORMAT)
 _ONE_SIZE = _ONE.size
 _read_one = _ONE.unpack_from
 
@@ -147,7 +147,7 @@ def _read_one_row(request: FetchRequest, frame: memoryview, position: int) -> bo
         tail, replica_id, replica_epoch, last,
     ) = _read_one(frame, position)  # fmt: skip
     # Compact lengths are one larger than the length, and 0 is null.
-    if topics != 2 or rows != 2 or tail != ONE_ASKED_TAIL or last:
+    if topics != 2 or rows != 2 or tail != ONE_REQUEST_TAIL or last:
         return False
     request.max_wait_ms = max_wait_ms
     request.min_bytes = min_bytes
@@ -357,9 +357,9 @@ def write_response(
     return parts
 
 
-ONE_ANSWERED = "iBihiB16sBihqqqBi"
-ONE_ANSWERED_END = b"\x00\x00\x00"  # no tags for the partition, its topic and the response
-_ONE_ANSWER = Struct(">i" + ONE_ANSWERED)
+ONE_RESPONSE_FORMAT = "iBihiB16sBihqqqBi"
+ONE_RESPONSE_END = b"\x00\x00\x00"  # no tags for the partition, its topic and the response
+_ONE_ANSWER = Struct(">i" + ONE_RESPONSE_FORMAT)
 _pack_one = _ONE_ANSWER.pack
 
 
@@ -367,15 +367,15 @@ def _write_one(correlation_id: int, answer: PartitionAnswer, session_id: int, th
     """Write the usual response, for one partition: the same bytes as the general path."""
     records, size = answer.records, pack_uvarint(answer.size + 1)
     head = _pack_one(
-        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_ANSWERED_END),
+        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_RESPONSE_END),
         correlation_id, 0, throttle_ms, 0, session_id, 2, answer.topic, 2, answer.index, answer.error_code,
         answer.high_watermark, answer.last_stable_offset, answer.log_start_offset, 0, answer.preferred_read_replica,
     )  # fmt: skip
     if records is None:
-        return [head + size + ONE_ANSWERED_END]
+        return [head + size + ONE_RESPONSE_END]
     if type(records) is bytes:
-        return [head + size + records + ONE_ANSWERED_END]
-    return [head + size, records, ONE_ANSWERED_END]
+        return [head + size + records + ONE_RESPONSE_END]
+    return [head + size, records, ONE_RESPONSE_END]
 
 
 def _grouped(answers: Sequence[PartitionAnswer]) -> list[tuple[bytes, list[PartitionAnswer]]]:

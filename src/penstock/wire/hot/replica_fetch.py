@@ -11,7 +11,7 @@ from typing import Final
 
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import MalformedRequest
-from penstock.wire.hot.fetch import ONE_ANSWERED, ONE_ANSWERED_END, ONE_ASKED, ONE_ASKED_TAIL
+from penstock.wire.hot.fetch import ONE_REQUEST_FORMAT, ONE_REQUEST_TAIL, ONE_RESPONSE_END, ONE_RESPONSE_FORMAT
 from penstock.wire.hot.primitives import NO_TAGS, pack_i32, pack_uvarint, read_count, read_i32, read_uvarint, skip_tags
 
 VERSION: Final = 17
@@ -32,9 +32,9 @@ _read_diverging: Final = Struct(">iq").unpack_from
 _REPLICA_STATE_SIZE: Final = 13
 # A request that names one partition and forgets none, and its response: most requests are such.
 _pack_head_and_size: Final = Struct(">ihhih").pack
-_ONE_REQUEST: Final = Struct(">B" + ONE_ASKED)
+_ONE_REQUEST: Final = Struct(">B" + ONE_REQUEST_FORMAT)
 _pack_one: Final = _ONE_REQUEST.pack
-_ONE_ANSWER: Final = Struct(">" + ONE_ANSWERED)
+_ONE_ANSWER: Final = Struct(">" + ONE_RESPONSE_FORMAT)
 _ONE_ANSWER_SIZE: Final = _ONE_ANSWER.size
 _read_one: Final = _ONE_ANSWER.unpack_from
 
@@ -101,7 +101,7 @@ def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, partition: A
     return head + client_id + _pack_one(
         0, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch,
         2, topic, 2, index, leader_epoch, offset, epoch, start, size,
-        ONE_ASKED_TAIL, fetch.replica_id, fetch.broker_epoch, 0,
+        ONE_REQUEST_TAIL, fetch.replica_id, fetch.broker_epoch, 0,
     )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def _read_one_row(frame: memoryview) -> tuple[int, Answer] | None:
         return None
     size, position = read_uvarint(frame, _ONE_ANSWER_SIZE)
     end = position + size - 1
-    if size < 2 or bytes(frame[end:]) != ONE_ANSWERED_END:
+    if size < 2 or bytes(frame[end:]) != ONE_RESPONSE_END:
         return None
     row = (topic, index, code, mark, start, None, frame[position:end])
     return correlation_id, Answer(throttle_ms, error_code, session_id, [row])

@@ -45,11 +45,11 @@ def view_of(views: MetadataViews, image: Image, version: int = 13, operations: i
 def test_a_topic_is_encoded_once_for_all_versions_with_the_same_format() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
-    assert view_of(views, image, 10).known(topic) is None
+    assert view_of(views, image, 10).cached(topic) is None
     piece = view_of(views, image, 10).topic(topic)
-    assert all(view_of(views, image, version).known(topic) is piece for version in (10, 11, 12, 13))
-    assert view_of(views, image, 9).known(topic) is None
-    assert view_of(views, image, 13, operations=8).known(topic) is None
+    assert all(view_of(views, image, version).cached(topic) is piece for version in (10, 11, 12, 13))
+    assert view_of(views, image, 9).cached(topic) is None
+    assert view_of(views, image, 13, operations=8).cached(topic) is None
 
 
 def test_an_encoded_topic_stays_valid_in_images_that_do_not_change_it() -> None:
@@ -57,16 +57,16 @@ def test_an_encoded_topic_stays_valid_in_images_that_do_not_change_it() -> None:
     image = with_topics(cluster(), topic)
     piece = view_of(views, image).topic(topic)
     later = with_topics(replace(image, brokers=dict(image.brokers)), topic, topic_of(2))
-    assert view_of(views, later).known(topic) is piece
+    assert view_of(views, later).cached(topic) is piece
     changed = replace(topic, partitions=(PARTITION, PARTITION))
-    assert view_of(views, with_topics(image, changed)).known(changed) is None
+    assert view_of(views, with_topics(image, changed)).cached(changed) is None
 
 
 def test_an_equal_topic_is_not_mistaken_for_the_cached_one() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
     view_of(views, image).topic(topic)
-    assert view_of(views, image).known(topic_of(1)) is None
+    assert view_of(views, image).cached(topic_of(1)) is None
 
 
 def test_a_broker_that_leaves_changes_the_view_and_its_return_restores_it() -> None:
@@ -74,8 +74,8 @@ def test_a_broker_that_leaves_changes_the_view_and_its_return_restores_it() -> N
     both = with_topics(cluster(broker(1), broker(2)), topic)
     one = with_topics(cluster(broker(1), broker(2, fenced=True)), topic)
     piece = view_of(views, both).topic(topic)
-    assert view_of(views, one).known(topic) is None
-    assert view_of(views, both).known(topic) is piece
+    assert view_of(views, one).cached(topic) is None
+    assert view_of(views, both).cached(topic) is piece
 
 
 def test_views_in_use_stay_and_the_others_are_dropped() -> None:
@@ -95,8 +95,8 @@ def test_large_views_are_dropped_for_new_ones(monkeypatch: pytest.MonkeyPatch) -
     image = with_topics(cluster(), topic)
     large = view_of(views, image, 13)
     piece = large.topic(topic)
-    large.keep_all(image, piece)
-    large.keep_all(image, piece)
+    large.cache_all(image, piece)
+    large.cache_all(image, piece)
     assert large.size == len(large.topic(topic)) * 2
     view_of(views, image, 1)
     assert view_of(views, image, 13) is not large
@@ -110,7 +110,7 @@ def test_deleted_topics_are_dropped_when_there_are_many(monkeypatch: pytest.Monk
     sizes = [len(view.topic(topic)) for topic in topics]
     left = with_topics(image, topics[0])
     assert view_of(views, left) is view
-    assert [view.known(topic) is None for topic in topics] == [False, True, True, True]
+    assert [view.cached(topic) is None for topic in topics] == [False, True, True, True]
     assert view.size == sizes[0]
 
 
@@ -159,13 +159,13 @@ async def test_one_request_encodes_all_topics_for_those_that_arrive_meanwhile(mo
     node = FakeNode()
     node.quorum.image = with_topics(node.image, *(topic_of(number, partition_count=999) for number in range(9)))
     kept = []
-    keep_all = View.keep_all
+    cache_all = View.cache_all
 
     def counted(view: View, image: Image, pieces: bytes) -> None:
         kept.append(image)
-        keep_all(view, image, pieces)
+        cache_all(view, image, pieces)
 
-    monkeypatch.setattr(View, "keep_all", counted)
+    monkeypatch.setattr(View, "cache_all", counted)
     answers = await asyncio.gather(*(metadata.handle(node.context, all_topics(node)) for _ in range(3)))
     assert len(kept) == 1
     assert len({id(answer.parts[1]) for answer in answers}) == 1

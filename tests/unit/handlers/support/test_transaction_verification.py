@@ -97,7 +97,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.commands: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
-        self.answer_at_once: Any = None
+        self.answer_immediately: Any = None
         self.refusal: Refusal | None = None
 
     def submit(self, command: Any) -> "asyncio.Future[Any]":
@@ -105,8 +105,8 @@ class Coordinator:
             raise self.refusal
         self.commands.append(command)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self.answer_at_once is not None:
-            future.set_result(self.answer_at_once)
+        if self.answer_immediately is not None:
+            future.set_result(self.answer_immediately)
         self.futures.append(future)
         return future
 
@@ -186,7 +186,7 @@ async def test_the_first_write_waits_until_its_partition_is_added(world: Produce
 
 
 async def test_a_write_with_an_immediate_answer_is_not_parked(world: ProduceToOneTopic) -> None:
-    world.coordinator.answer_at_once = 0
+    world.coordinator.answer_immediately = 0
     assert code_of(world.send()) == 0
 
 
@@ -198,9 +198,9 @@ async def test_an_open_transaction_is_not_verified_again(world: ProduceToOneTopi
 
 @pytest.mark.parametrize(("version", "code"), [(3, 48), (10, 48), (11, 120)])
 async def test_an_older_write_is_verified(world: ProduceToOneTopic, version: int, code: int) -> None:
-    world.coordinator.answer_at_once = (0,)
+    world.coordinator.answer_immediately = (0,)
     assert code_of(world.send(version=version), version) == 0
-    world.coordinator.answer_at_once = (120,)
+    world.coordinator.answer_immediately = (120,)
     assert code_of(world.send(version=version), version) == code
     assert all(isinstance(each, VerifyPartitions) for each in world.coordinator.commands)
     assert len(world.topic.partitions[0].written) == 1
@@ -255,12 +255,12 @@ async def test_a_write_waits_for_the_end_of_the_previous_transaction(world: Prod
     assert code_of(parked) == 0
 
 
-@pytest.mark.parametrize("way", ["not verified", "verified at once", "parked"])
+@pytest.mark.parametrize("way", ["not verified", "verified immediately", "parked"])
 async def test_a_producer_gets_the_leaders_address_for_its_listener(world: ProduceToOneTopic, way: str) -> None:
     partition = world.topic.partitions[0]
     partition.is_leader = False
     partition.log.is_open = way == "not verified"
-    world.coordinator.answer_at_once = 0 if way == "verified at once" else None
+    world.coordinator.answer_immediately = 0 if way == "verified immediately" else None
     sent_elsewhere = world.send(listener="EXTERNAL")
     if way == "parked":
         listen(sent_elsewhere)

@@ -284,7 +284,7 @@ async def test_the_time_that_a_connection_was_not_read_does_not_count(
     connection.resume_frames()
     # The sweep may run before the bytes that were read ahead are handled.
     assert connection.overdue(clock.seconds) is None
-    await until(lambda: not connection._cut_asked)
+    await until(lambda: not connection._cut_scheduled)
     assert connection.overdue(clock.seconds + 29) is None
     assert connection.overdue(clock.seconds + 31) == "frame_timeout"
     writer.write(framed(b"second")[6:])
@@ -313,11 +313,11 @@ async def test_many_announced_large_frames_cost_little_memory(server: Server) ->
 
 
 async def test_a_node_connects_to_another_and_gets_its_responses(server: Server) -> None:
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     class Client:
         def frame(self, frame: memoryview) -> None:
-            heard.set_result(bytes(frame))
+            received.set_result(bytes(frame))
 
         def lost(self, error: Exception | None) -> None: ...
 
@@ -327,7 +327,7 @@ async def test_a_node_connects_to_another_and_gets_its_responses(server: Server)
         return Client()
 
     server.network.connect("127.0.0.1", server.listener.port, opened)
-    assert await asyncio.wait_for(heard, 5) == b"hi"
+    assert await asyncio.wait_for(received, 5) == b"hi"
 
 
 async def test_a_port_without_a_listener_refuses_the_connection(server: Server) -> None:
