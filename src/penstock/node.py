@@ -431,8 +431,8 @@ class Node:
                         f"Port {port} is in use: stop the program that uses it, or choose another port with --port"
                     ) from None
                 raise StartupError(f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}") from None
-            shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
-            self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))
+            published = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
+            self._endpoints.append(Endpoint(name, published[1] or "localhost", published[2] or bound))
 
     def _identity(self, store: LogStore) -> Identity:
         return Identity(

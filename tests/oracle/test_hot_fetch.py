@@ -22,7 +22,7 @@ ids = st.uuids(version=4)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 positive = st.integers(0, 2**31 - 1)
-asked = st.fixed_dictionaries(
+requested = st.fixed_dictionaries(
     {
         "partition": int32,
         "current_leader_epoch": int32,
@@ -32,7 +32,7 @@ asked = st.fixed_dictionaries(
         "partition_max_bytes": int32,
     }
 )
-topics = st.lists(st.tuples(names, ids, st.lists(asked, max_size=3)), max_size=3)
+topics = st.lists(st.tuples(names, ids, st.lists(requested, max_size=3)), max_size=3)
 forgotten = st.lists(st.tuples(names, ids, st.lists(int32, max_size=3)), max_size=2)
 requests = st.tuples(int32, positive, int32, int32, st.sampled_from([0, 1]), int32, int32, topics, forgotten, names)
 

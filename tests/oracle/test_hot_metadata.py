@@ -102,13 +102,13 @@ def images(draw: st.DrawFn) -> list[Image]:
     return made
 
 
-asked_names = st.lists(st.sampled_from(NAMES), max_size=5).map(lambda names: [(name, None) for name in names])
-asked_ids = st.lists(
+requested_names = st.lists(st.sampled_from(NAMES), max_size=5).map(lambda names: [(name, None) for name in names])
+requested_ids = st.lists(
     st.tuples(st.none() | st.sampled_from(NAMES), st.integers(1, 8).map(lambda value: UUID(int=value))),
     min_size=1,
     max_size=4,
 )
-asked = st.none() | asked_names | asked_ids
+requested = st.none() | requested_names | requested_ids
 
 
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
@@ -120,7 +120,7 @@ def driven(work: Coroutine[Any, Any, Any]) -> Any:
         return end.value
 
 
-def asked_of(
+def response_of(
     node: FakeNode, version: int, listener: str, wanted: Any, *, operations: bool, cluster_operations: bool
 ) -> bytes:
     entity = MetadataRequest(
@@ -259,17 +259,17 @@ class Model:
 
 
 questions = st.lists(
-    st.tuples(versions, st.sampled_from(LISTENERS), asked, st.booleans(), st.booleans()), min_size=1, max_size=4
+    st.tuples(versions, st.sampled_from(LISTENERS), requested, st.booleans(), st.booleans()), min_size=1, max_size=4
 )
 
 
 @settings(max_examples=300)
 @given(images(), questions)
-def test_every_response_is_the_one_that_kio_writes(history: list[Image], asked_each_time: list[Any]) -> None:
+def test_every_response_is_the_one_that_kio_writes(history: list[Image], requests: list[Any]) -> None:
     node = FakeNode({"auto.create.topics.enable": "false"})
     for image in history:
         node.quorum.image = image
-        for version, listener, wanted, operations, cluster_operations in asked_each_time:
+        for version, listener, wanted, operations, cluster_operations in requests:
             if version < 10 and wanted is not None:
                 # Version 10 adds ids; until then a topic has only a name.
                 wanted = [(name or "", None) for name, _ in wanted]
@@ -281,7 +281,7 @@ def test_every_response_is_the_one_that_kio_writes(history: list[Image], asked_e
             expected = model.response(wanted)
             refused = expected.error_code is not ErrorCode.none
             cluster_bits = CLUSTER_OPERATIONS if cluster_operations and not refused else UNKNOWN
-            frame = asked_of(
+            frame = response_of(
                 node, version, listener, wanted, operations=operations, cluster_operations=cluster_operations
             )
             assert frame == kio_frame(version, 1, expected, cluster_bits)

@@ -16,7 +16,7 @@ from penstock.wire.hot.replica_fetch import VERSION, Fetch, read_response, write
 int32s = st.integers(-1, 2**31 - 1)
 int64s = st.integers(-1, 2**63 - 1)
 topics = st.sampled_from([UUID(int=each).bytes for each in (1, 2, 3)])
-asked = st.tuples(topics, st.integers(0, 300), int32s, int64s, int32s, int64s, int32s)
+requested = st.tuples(topics, st.integers(0, 300), int32s, int64s, int32s, int64s, int32s)
 
 
 def fetch(broker_epoch: int = 12, session_epoch: int = 3) -> Fetch:
@@ -26,7 +26,7 @@ def fetch(broker_epoch: int = 12, session_epoch: int = 3) -> Fetch:
     return made
 
 
-@given(st.lists(asked, max_size=5), st.lists(st.tuples(topics, st.integers(0, 9)), max_size=3), int64s)
+@given(st.lists(requested, max_size=5), st.lists(st.tuples(topics, st.integers(0, 9)), max_size=3), int64s)
 def test_a_leader_reads_what_a_follower_writes(
     rows: list[tuple[bytes, int, int, int, int, int, int]], gone: list[tuple[bytes, int]], broker_epoch: int
 ) -> None:

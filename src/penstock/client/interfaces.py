@@ -12,7 +12,7 @@ from penstock.model.ids import NodeId
 
 T = TypeVar("T")
 
-DEFAULT_PURPOSE: Final = "asking"
+DEFAULT_PURPOSE: Final = "default"
 """The default purpose. Each purpose has its own connection, because responses arrive in the order of the requests."""
 
 

@@ -27,8 +27,8 @@ async def handle(context: Context, request: Request) -> AddOffsetsToTxnResponse:
         error = await _add(context, request.body)
     except Refusal as refusal:
         error = refusal.code
-    shown = ErrorCode(for_client(error, version=request.header.version))
-    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=shown)
+    code_for_client = ErrorCode(for_client(error, version=request.header.version))
+    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code_for_client)
 
 
 async def _add(context: Context, body: AddOffsetsToTxnRequest) -> int:

@@ -18,13 +18,13 @@ from penstock.quotas.entity import entity_of
 
 async def handle(context: Context, request: Request) -> AlterClientQuotasResponse:
     body: AlterClientQuotasRequest = request.body
-    asked = [_changes(entry) for entry in body.entries]
+    requested = [_changes(entry) for entry in body.entries]
     try:
         results = await context.controller.run(
-            lambda image: decide_alter_quotas(image, asked, validate_only=body.validate_only)
+            lambda image: decide_alter_quotas(image, requested, validate_only=body.validate_only)
         )
     except Refusal as refusal:
-        results = tuple(QuotaResult(changes.entity, refusal) for changes in asked)
+        results = tuple(QuotaResult(changes.entity, refusal) for changes in requested)
     return AlterClientQuotasResponse(throttle_time=NO_THROTTLE, entries=tuple(map(_entity, results)))
 
 

@@ -19,15 +19,15 @@ from penstock.model.errors import Refusal
 
 async def handle(context: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    asked = [_wanted(resource) for resource in body.resources]
+    requested = [_wanted(resource) for resource in body.resources]
     try:
         results = await context.controller.run(
             lambda image: decide_alter(
-                Judge(image, context.settings, context.node_id), asked, validate_only=body.validate_only
+                Judge(image, context.settings, context.node_id), requested, validate_only=body.validate_only
             )
         )
     except Refusal as refusal:
-        results = refused(asked, refusal)
+        results = refused(requested, refusal)
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(

@@ -22,12 +22,12 @@ from penstock.model.ids import TopicName
 async def handle(context: Context, request: Request) -> ElectLeadersResponse:
     body: ElectLeadersRequest = request.body
     rules = context.monitor.rules
-    asked = _requested(body)
+    requested = _requested(body)
     try:
         results = await within(
             context.clock,
             body.timeout,
-            context.controller.run(lambda image: decide_elections(image, asked, body.election_type, rules)),
+            context.controller.run(lambda image: decide_elections(image, requested, body.election_type, rules)),
         )
     except Refusal as refusal:
         return ElectLeadersResponse(throttle_time=NO_THROTTLE, error_code=failed(refusal), replica_election_results=())
@@ -47,10 +47,10 @@ async def handle(context: Context, request: Request) -> ElectLeadersResponse:
 def _requested(body: ElectLeadersRequest) -> Mapping[TopicName, Sequence[int]] | None:
     if body.topic_partitions is None:
         return None
-    asked: dict[TopicName, list[int]] = {}
+    requested: dict[TopicName, list[int]] = {}
     for topic in body.topic_partitions:
-        asked.setdefault(TopicName(topic.topic), []).extend(topic.partitions)
-    return asked
+        requested.setdefault(TopicName(topic.topic), []).extend(topic.partitions)
+    return requested
 
 
 def _result(result: Elected) -> PartitionResult:

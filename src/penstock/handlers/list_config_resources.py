@@ -19,10 +19,10 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 async def handle(context: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
-    asked: set[int] = set(body.resource_types) or set(TYPES)
+    requested: set[int] = set(body.resource_types) or set(TYPES)
     if request.header.version == 0:
-        asked = {CLIENT_METRICS}
-    if not asked <= set(TYPES):
+        requested = {CLIENT_METRICS}
+    if not requested <= set(TYPES):
         return ListConfigResourcesResponse(
             throttle_time=NO_THROTTLE, error_code=failed(UnsupportedVersion()), config_resources=()
         )
@@ -34,7 +34,7 @@ async def handle(context: Context, request: Request) -> ListConfigResourcesRespo
             [
                 ResourceEntity(resource_name=name, resource_type=int8(kind))
                 for kind in TYPES
-                if kind in asked
+                if kind in requested
                 async for name in request.pace.each(_names(image, kind))
             ]
         ),

@@ -27,10 +27,10 @@ async def handle(context: Context, request: Request) -> ListPartitionReassignmen
         for topic in image.topics.values():
             found.extend(_under_way(topic, range(len(topic.partitions))))
     else:
-        for asked in body.topics:
-            known = image.topics.get(TopicName(asked.name))
+        for requested in body.topics:
+            known = image.topics.get(TopicName(requested.name))
             if known is not None:
-                found.extend(_under_way(known, asked.partition_indexes))
+                found.extend(_under_way(known, requested.partition_indexes))
     return ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, topics=tuple(found)
     )

@@ -28,16 +28,16 @@ async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
         name: tuple(index for index in indexes if image.partition(TopicName(name), index) is not None)
         for name, indexes in wanted.items()
     }
-    asked = tuple((name, indexes) for name, indexes in known.items() if indexes)
+    requested = tuple((name, indexes) for name, indexes in known.items() if indexes)
     try:
         reply: OffsetDeleteReply = await context.groups.ask(
-            body.group_id, OffsetDelete(group_id=body.group_id, topics=asked)
+            body.group_id, OffsetDelete(group_id=body.group_id, topics=requested)
         )
     except Refusal as refusal:
         reply = OffsetDeleteReply(error=refusal.code)
     if reply.error:
         return OffsetDeleteResponse(error_code=ErrorCode(reply.error), throttle_time=NO_THROTTLE, topics=())
-    errors = {name: ErrorCode(error) for (name, _), error in zip(asked, reply.errors, strict=True)}
+    errors = {name: ErrorCode(error) for (name, _), error in zip(requested, reply.errors, strict=True)}
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,

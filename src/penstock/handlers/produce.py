@@ -223,7 +223,7 @@ class ProduceHandler:
     def write_in_turn(
         self, writing: "Writing", key: bytes, records: memoryview | None, result: PartitionResult
     ) -> Job[tuple[Partition, int] | None]:
-        """Write one batch of a request that is written in slices."""
+        """Write one batch of a request that is written in slices; the log may require parsing again later."""
         hosted = self._replicas.by_id if writing.header.version >= TOPIC_ID_FROM else self._replicas.by_name
         prepared = None
         while True:

@@ -14,7 +14,7 @@ from penstock.ports.network import Session
 class Stopwatch(Protocol):
     @property
     def turn_began(self) -> int:
-        """When the frames of the present turn became available, by `now_ns`."""
+        """Return when the frames of the present turn became available, by `now_ns`."""
         ...
 
     def now_ns(self) -> int: ...
@@ -71,6 +71,6 @@ class Instruments:
     process_usage: Callable[[], Mapping[str, float]] | None = None
     """By metric name."""
     watch: Callable[["Watchdog"], None] | None = None
-    """Sets the watchdog that is told about long turns and requests of the event loop."""
+    """Sets the watchdog to which long turns and requests of the event loop are reported."""
     time_syncs: Callable[[Callable[[int], None]], None] | None = None
     """Sets the function that is called with the nanoseconds that each sync of a file takes."""

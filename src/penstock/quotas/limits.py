@@ -102,14 +102,14 @@ class Table:
             rate /= 100
         return self._bucket((key, sharer), rate, rate * self._spans.rate_s * BURST_SHARE, now)
 
-    def _bucket(self, place: tuple[str, Sharer], rate: float, capacity: float, now: float) -> Bucket:
-        bucket = self._shared.get(place)
+    def _bucket(self, owner: tuple[str, Sharer], rate: float, capacity: float, now: float) -> Bucket:
+        bucket = self._shared.get(owner)
         if bucket is None or bucket.rate != rate:
-            bucket = self._shared[place] = self._kept[place] = Bucket(rate, capacity, now)
+            bucket = self._shared[owner] = self._kept[owner] = Bucket(rate, capacity, now)
             if len(self._kept) > self._kept_max:
                 self._drop_full_buckets(now)
         return bucket
 
     def _drop_full_buckets(self, now: float) -> None:
-        self._kept = {place: bucket for place, bucket in self._kept.items() if not bucket.is_full(now)}
+        self._kept = {owner: bucket for owner, bucket in self._kept.items() if not bucket.is_full(now)}
         self._kept_max = max(BUCKETS_KEPT_MIN, 2 * len(self._kept))

@@ -67,5 +67,5 @@ def _is_between_nodes(frame: memoryview) -> bool:
         # Nodes send ApiVersions first, and forward clients' requests to the controller.
         return api.between_nodes or api.forwarded or api.key == ApiKey.API_VERSIONS
     fetch = read_request(frame, header.body_position, header.version)
-    asked = fetch.partitions
-    return fetch.replica_id >= 0 and bool(asked) and asked[0].topic == METADATA_TOPIC
+    partitions = fetch.partitions
+    return fetch.replica_id >= 0 and bool(partitions) and partitions[0].topic == METADATA_TOPIC

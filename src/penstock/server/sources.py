@@ -227,10 +227,10 @@ def _add_groups(metrics: "Metrics", context: "Context") -> None:
 
 
 def _add_storage(metrics: "Metrics", context: "Context") -> None:
-    def space(place: int) -> Callable[[], Iterable[Sample]]:
+    def space(index: int) -> Callable[[], Iterable[Sample]]:
         def source() -> Iterable[Sample]:
             try:
-                return [((), context.disk.space(context.store.folder)[place])]
+                return [((), context.disk.space(context.store.folder)[index])]
             except OSError:
                 return []
 

@@ -123,7 +123,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """The size of the whole batch in bytes."""
+        """Return the size of the whole batch in bytes."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -136,7 +136,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, or -1 without a producer; sequences wrap from 2147483647 to 0."""
+        """Return the sequence of the last record, or -1 without a producer; sequences wrap from 2147483647 to 0."""
         if self.base_sequence < 0:
             return self.base_sequence
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -159,7 +159,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in it may be removed; compaction stores it in place of the base timestamp."""
+        """Return when its tombstones and markers may be removed; compaction stores it in the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def __repr__(self) -> str:

@@ -80,7 +80,7 @@ async def test_a_commit_without_existing_partitions_does_not_reach_the_group() -
 
 @pytest.mark.parametrize("version", range(2, 11))
 async def test_a_repeated_commit_is_decoded_like_the_first(version: int) -> None:
-    """The cached commit must not change the result, whatever the offset, the commit metadata and the response."""
+    """Check that the cache does not change the result, whatever the offset, the commit metadata and the response."""
     world = node_with_orders()
     handler = OffsetCommitHandler(world.context)
     replies = [COMMITTED, COMMITTED, OffsetCommitReply((12,)), NotCoordinator()]

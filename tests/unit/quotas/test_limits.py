@@ -1,4 +1,4 @@
-"""Which quota applies to a client, which clients share it, and which buckets survive a change of quotas."""
+"""Limits: which quota applies to a client, which clients share it, and which buckets survive a change of quotas."""
 
 import pytest
 
@@ -28,7 +28,7 @@ BY_PRECEDENCE: list[tuple[Entity, tuple[str | None, str | None]]] = [
 
 @pytest.mark.parametrize("first", range(len(BY_PRECEDENCE)))
 def test_the_most_specific_entity_wins_and_determines_who_shares_it(first: int) -> None:
-    quotas: QuotaMap = {entity: {PRODUCER_BYTE_RATE: float(place)} for place, (entity, _) in enumerate(BY_PRECEDENCE)}
+    quotas: QuotaMap = {entity: {PRODUCER_BYTE_RATE: float(rate)} for rate, (entity, _) in enumerate(BY_PRECEDENCE)}
     left = dict(list(quotas.items())[first:])
     assert find_quota(left, PRODUCER_BYTE_RATE, "u", "c") == (float(first), BY_PRECEDENCE[first][1])
 

@@ -1,4 +1,4 @@
-"""Which channels are muted, and until when."""
+"""Throttling: which channels are muted, and until when."""
 
 from penstock.quotas.entity import PRODUCER_BYTE_RATE
 from penstock.quotas.limits import Spans

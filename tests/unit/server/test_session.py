@@ -1,4 +1,4 @@
-"""Which replies hold up the requests behind them, and the order in which replies are sent."""
+"""Sessions: which replies hold up the requests behind them, and the order in which replies are sent."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def voter_endpoints(context: "Context", voter: Voter) -> tuple[VoterEndpoint, ..
 def own_voter_endpoints(settings: "BrokerSettings", endpoints: "Sequence[Endpoint]") -> tuple[VoterEndpoint, ...]:
     """Return the endpoints that other nodes of the quorum use: the controller listeners, or all listeners."""
     named = controller_listeners(settings)
-    shown = [each for each in endpoints if each.listener in named] or endpoints
-    return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
+    chosen = [each for each in endpoints if each.listener in named] or endpoints
+    return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in chosen)
 
 
 def controller_listeners(settings: "BrokerSettings") -> list[str]:

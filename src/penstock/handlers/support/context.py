@@ -1,4 +1,4 @@
-"""What a handler can access: the node's services, and its request.
+"""The context of a handler: the node's services, and its request.
 
 Everything is passed in, so that a test can build a `Context` of fakes, and a handler has no other access
 to the outside. The node replaces `settings` whenever a dynamic broker setting changes:
@@ -87,7 +87,7 @@ class Request:
 
     @property
     def client_host(self) -> str:
-        """The client's address in the form that Kafka writes into groups."""
+        """Return the client's address in the form that Kafka writes into groups."""
         return f"/{self.connection.peer_host}"
 
 

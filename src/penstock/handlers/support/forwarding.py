@@ -125,7 +125,7 @@ class Relay:
         request = DescribeQuorumRequest(topics=(topic,))
         try:
             answer = await self._channel.ask(
-                ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX, purpose="relay-look"
+                ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX, purpose="relay-offset"
             )
         except PeerUnavailable:
             return None

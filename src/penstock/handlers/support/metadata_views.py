@@ -120,12 +120,12 @@ class View:
         rows = []
         for partition in topic.partitions:
             key = partition.leader, partition.replicas, partition.isr, partition.directories
-            shown = assignments.get(key)
-            if shown is None:
-                shown = self._assignment(partition)
+            assignment = assignments.get(key)
+            if assignment is None:
+                assignment = self._assignment(partition)
                 if len(assignments) < ASSIGNMENTS_MAX:
-                    assignments[key] = shown
-            error, leader, lists = shown
+                    assignments[key] = assignment
+            error, leader, lists = assignment
             rows.append((error, leader, partition.leader_epoch, lists))
         piece = wire.pack_topic(
             self._version,

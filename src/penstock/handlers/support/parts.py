@@ -20,7 +20,7 @@ FEW_MAX: Final = 1_000
 
 
 class Split(NamedTuple):
-    """How the list of a request is split, and how the lists of the responses are joined."""
+    """The rules for splitting the list of a request and joining the lists of the responses."""
 
     entries: str
     """The field of the request with the list."""

@@ -104,8 +104,8 @@ class SlicedProduce:
         handler = self._handler
         size_left = SLICE_SIZE
         topics = writing.topics
-        for place, key, index, records in _left(writing, request):
-            if place == len(topics):
+        for topic_index, key, index, records in _left(writing, request):
+            if topic_index == len(topics):
                 topics.append((key, []))
             result = PartitionResult(index)
             waits_for = yield from handler.write_in_turn(writing, key, records, result)
@@ -131,10 +131,10 @@ def _left(writing: Writing, request: ProduceRequest) -> Iterator[tuple[int, byte
     begun = len(writing.topics)
     first = max(begun - 1, 0)
     done = len(writing.topics[-1][1]) if begun else 0
-    for place in range(first, len(request.topics)):
-        key, partitions = request.topics[place]
-        for index, records in partitions[done:] if place == first else partitions:
-            yield place, key, index, records
+    for topic_index in range(first, len(request.topics)):
+        key, partitions = request.topics[topic_index]
+        for index, records in partitions[done:] if topic_index == first else partitions:
+            yield topic_index, key, index, records
 
 
 def _memory(records: memoryview | None) -> int:

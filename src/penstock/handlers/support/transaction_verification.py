@@ -210,11 +210,11 @@ def _verdicts(unverified: _Unverified, write: Write, outcome: Any) -> Verdicts:
 
 
 def _refused(code: int, write: Write) -> RefusedWrite:
-    shown = for_produce(code, write)
+    code_for_client = for_produce(code, write)
     message = None
-    if shown == NotEnoughReplicas.code:
+    if code_for_client == NotEnoughReplicas.code:
         underlying = ErrorCode(code).name.upper()
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
-    elif shown == InvalidTxnState.code:
+    elif code_for_client == InvalidTxnState.code:
         message = "Partition was not added to the transaction"
-    return RefusedWrite(shown, message)
+    return RefusedWrite(code_for_client, message)

@@ -1,4 +1,4 @@
-"""Which syncs run concurrently, which wait for each other, and what their callbacks get."""
+"""Sync threads: which syncs run concurrently, which wait for each other, and what their callbacks get."""
 
 import asyncio
 import threading

@@ -47,17 +47,17 @@ def child(folder: Path, lock: str) -> Iterator[str]:
 @pytest.mark.parametrize("lock", [POSIX, FLOCK])
 def test_a_locked_folder_is_refused_to_another_process(tmp_path: Path, lock: str) -> None:
     held = lock_folder(str(tmp_path))
-    with child(tmp_path, lock) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, lock) as output:
+        assert output == "BlockingIOError"
     held.release()
-    with child(tmp_path, lock) as said:
-        assert said == "locked"
+    with child(tmp_path, lock) as output:
+        assert output == "locked"
 
 
 @pytest.mark.parametrize("lock", [POSIX, FLOCK])
 def test_a_folder_that_another_process_has_locked_is_refused(tmp_path: Path, lock: str) -> None:
-    with child(tmp_path, lock) as said:
-        assert said == "locked"
+    with child(tmp_path, lock) as output:
+        assert output == "locked"
         with pytest.raises(BlockingIOError):
             lock_folder(str(tmp_path))
         assert is_folder_locked(str(tmp_path))
@@ -77,8 +77,8 @@ def test_closing_another_descriptor_of_the_file_keeps_the_lock(tmp_path: Path) -
     held = lock_folder(str(tmp_path))
     (tmp_path / ".lock").read_bytes()
     assert is_folder_locked(str(tmp_path))
-    with child(tmp_path, POSIX) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, POSIX) as output:
+        assert output == "BlockingIOError"
     held.release()
 
 
@@ -87,11 +87,11 @@ def test_systems_without_open_file_description_locks_use_process_locks(
 ) -> None:
     monkeypatch.setattr(folder_lock, "_OFD_SETLK", None)
     held = lock_folder(str(tmp_path))
-    with child(tmp_path, POSIX) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, POSIX) as output:
+        assert output == "BlockingIOError"
     held.release()
-    with child(tmp_path, POSIX) as said:
-        assert said == "locked"
+    with child(tmp_path, POSIX) as output:
+        assert output == "locked"
         assert is_folder_locked(str(tmp_path))
 
 

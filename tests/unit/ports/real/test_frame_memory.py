@@ -1,4 +1,4 @@
-"""Which requests get memory, and which lose it when there is not enough. No socket; the tests set the clock."""
+"""Memory for frames: which requests get it, and which lose it when it is short. No socket; the tests set the clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which connections are closed when unread replies hold too much memory."""
+"""Connections that are closed when unread replies hold too much memory."""
 
 from penstock.ports.real.unsent import UnsentBudget
 
