@@ -1,8 +1,8 @@
-"""The composition root: builds every part of a node, joins them, starts and stops them.
+"""The composition root: builds every part of a node, connects them, starts and stops them.
 
-Order matters and stands here alone: the data folder is locked and the ports are bound before
-anything is opened; the metadata is read before the logs; the node serves once it is registered,
-so a client never sees a half-built cluster. Raises StartupError with one line that says what to do.
+The order of the start is defined only here: the data folder is locked and the ports are bound before any file is
+opened; the metadata is read before the logs; the node serves clients after it is registered, so that a client
+never sees a half-built cluster. Raises StartupError with one line that says what to do.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from penstock.groups.service import Groups
 from penstock.handlers.support.cluster_view import controller_listeners, own_voter_endpoints
 from penstock.handlers.support.context import Context, Endpoint
 from penstock.handlers.support.forwarding import Relay
-from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.local_requests import answer_locally
 from penstock.handlers.support.metadata_views import MetadataViews
 from penstock.membership.lifecycle import NOT_REGISTERED, Identity, Lifecycle
 from penstock.membership.producer_ids import ProducerIds
@@ -61,15 +61,15 @@ from penstock.transactions.service import Transactions
 
 log = logging.getLogger(__name__)
 
-# A sync thread that ends wants the interpreter at once: a client waits for its news.
+# A sync thread that finishes needs the interpreter soon: a client waits for the result.
 SWITCH_INTERVAL_S = 0.0005
-SAY_AGAIN_S = 10.0
+LOG_AGAIN_S = 10.0
 PROBE_S_MAX = 0.5
-"""A node that stops waits so long to hear whether a voter is still there."""
+"""How long a stopping node waits to learn whether another voter is still alive."""
 
 
 class _ClusterServices(NamedTuple):
-    """What speaks with other nodes."""
+    """The services that send requests to other nodes."""
 
     peers: Peers
     channel: ControllerChannel
@@ -90,8 +90,9 @@ class Node:
         offload: Offload | None = None,
         instruments: Instruments | None = None,
     ) -> None:
-        """Without `children` what would be theirs to do is done on the event loop, in slices; without `offload` too.
+        """Create a node; `start` opens it.
 
+        Without `children` or `offload`, the work that they would do runs on the event loop, in slices.
         Without `instruments` there is no endpoint for metrics.
         """
         self.settings = settings
@@ -102,13 +103,13 @@ class Node:
         self._network = network
         self._monitoring = Monitoring(clock, instruments)
         self.metrics = self._monitoring.metrics
-        self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.told_to_wait)
+        self._throttle = Throttle(clock, lambda: quota_spans(self.settings), self._monitoring.record_throttle_time)
         self._admission = Admission(clock, lambda: self.settings, self.metrics)
         self._server = Server(network, self._admission, self._throttle, clock)
         self._endpoints: list[Endpoint] = []
         self._context: Context | None = None
         self.broken = asyncio.Event()
-        """Set when this node can no longer take part in its cluster; only a new process can."""
+        """Set when this node can no longer be part of its cluster; only a new process can."""
         self._janitor: Janitor | None = None
         self._peers: Peers | None = None
         self._lifecycle: Lifecycle | None = None
@@ -118,27 +119,27 @@ class Node:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find this node."""
+        """Return the address that clients use as bootstrap server."""
         first = self._endpoints[0]
         return f"{first.host}:{first.port}"
 
     @property
     def is_broker(self) -> bool:
-        """Whether this node holds partitions; one that is only a controller does not register."""
+        """Return whether this node holds partitions; a node that is only a controller does not register."""
         return "broker" in self.settings.words("process.roles")
 
     @property
     def context(self) -> Context:
-        """The running node's services."""
+        """Return the running node's services."""
         assert self._context is not None, "the node is not running"
         return self._context
 
     async def start(self) -> None:
-        """Open everything and serve. A node that cannot start leaves nothing behind."""
+        """Open everything and serve clients; if that fails, release everything that was opened."""
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._network.limit(network_limits(self.settings))
         if self.settings.ignored:
-            log.info("these options have no effect here: %s", ", ".join(self.settings.ignored))
+            log.info("these options have no effect in Penstock: %s", ", ".join(self.settings.ignored))
         folder = data_folder(self.settings)
         _check_cluster_id(self.settings, self._disk, folder)
         store = LogStore.load(
@@ -163,29 +164,29 @@ class Node:
             if not is_built:
                 store.close(clean=False)
             if isinstance(problem, OSError | Refusal):
-                raise StartupError(f"The node cannot start with the data in {store.folder}: {problem}") from problem
+                raise StartupError(f"Cannot start with the data in {store.folder}: {problem}") from problem
             raise
 
     async def _build(self, store: LogStore) -> None:
         quorum = await self._open_quorum(store)
-        services = self._join(store, quorum)
-        self._context, marker_sender = self._compose(store, quorum, services)
+        services = self._build_cluster_services(store, quorum)
+        self._context, marker_sender = self._build_context(store, quorum, services)
         store.on_failure = self._storage_failed
         store.directory.run = lambda job, done: self._scheduler.run(job, done, is_wanted=lambda: True)
         store.on_read_only = services.lifecycle.read_only_changed
         if store.is_read_only:
             services.lifecycle.read_only_changed(True)
         if not quorum.is_alone:
-            # Among others it is better gone than half alive: they take over, and a new process may find the disk well.
+            # In a cluster a failed node should stop: others take over, and a new process may find the disk repaired.
             quorum.on_failure = self.broken.set
         quorum.on_leadership(self._context.monitor.leadership_changed)
         dispatcher = Dispatcher(self._context, self._monitoring.stopwatch, is_held=not quorum.is_alone)
         if not quorum.is_alone:
-            # The quorum needs this node before clients may have it.
+            # The quorum needs this node before clients may use it.
             self._server.serve(dispatcher)
-            await self._until_ready(quorum)
-        await self._take_part(self._context, services, marker_sender)
-        self._clean_up_from_now_on(self._context)
+            await self._wait_for_quorum(quorum)
+        await self._join_cluster(self._context, services, marker_sender)
+        self._start_retention(self._context)
         self._monitoring.begin(self._context, self._admission, dispatcher)
         if quorum.is_alone:
             self._server.serve(dispatcher)
@@ -194,7 +195,7 @@ class Node:
         for stray in store.strays():
             if stray == str(METADATA_PARTITION):
                 continue
-            log.warning("%s/%s belongs to no topic of this cluster; it is left alone", store.folder, stray)
+            log.warning("ignoring the folder %s/%s: it belongs to no topic of this cluster", store.folder, stray)
 
     async def _open_quorum(self, store: LogStore) -> Quorum:
         return await Quorum.open(
@@ -212,8 +213,8 @@ class Node:
             endpoints=lambda: own_voter_endpoints(self.settings, self._endpoints),
         )
 
-    def _join(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
-        """Build what speaks with other nodes: about this one's life, its partitions, and anything else."""
+    def _build_cluster_services(self, store: LogStore, quorum: Quorum) -> _ClusterServices:
+        """Build the services that send requests to other nodes: registration, replication, and the rest."""
         self._peers = peers = Peers(
             network=self._network,
             clock=self._clock,
@@ -226,7 +227,7 @@ class Node:
             peers=quorum.peers or peers,
             clock=self._clock,
             leader=lambda: quorum.leader,
-            local=lambda api_key, request: ask_here(self.context, api_key, request),
+            local=lambda api_key, request: answer_locally(self.context, api_key, request),
         )
         lifecycle = Lifecycle(
             self._identity(store),
@@ -252,8 +253,10 @@ class Node:
         )
         return _ClusterServices(peers, channel, lifecycle, replicas)
 
-    def _compose(self, store: LogStore, quorum: Quorum, services: _ClusterServices) -> tuple[Context, MarkerSender]:
-        """Build the services that handlers call."""
+    def _build_context(
+        self, store: LogStore, quorum: Quorum, services: _ClusterServices
+    ) -> tuple[Context, MarkerSender]:
+        """Build the services that handlers use."""
         peers, channel, lifecycle, replicas = services
         controller = Controller(quorum)
         groups = Groups(
@@ -307,10 +310,10 @@ class Node:
         )
         return context, marker_sender
 
-    async def _take_part(self, context: Context, services: _ClusterServices, marker_sender: MarkerSender) -> None:
-        """Follow the metadata, register, and take over what this node is to lead."""
+    async def _join_cluster(self, context: Context, services: _ClusterServices, marker_sender: MarkerSender) -> None:
+        """Follow the metadata, register, and take over the partitions that this node leads."""
         quorum, replicas = context.quorum, services.replicas
-        # Settings first: replicas build their logs from them.
+        # Settings first, because replicas create their logs with them.
         quorum.subscribe(self._settings_changed)
         quorum.subscribe(self._quotas_changed)
         quorum.subscribe(replicas.image_changed)
@@ -322,17 +325,17 @@ class Node:
         await replicas.settled()
         context.store.note_boot()
         if self.is_broker:
-            # A fenced node is never elected. A log that has lost something must not lead once it no longer is.
+            # A fenced node is never elected; a log that has lost records must not lead after the node is unfenced.
             await replicas.losses_told()
             await services.lifecycle.serve()
-        # After that, which begins a new epoch for every partition: they are loaded once, from logs that are there.
+        # After registration, which begins a new epoch for every partition: coordinators load once, from open logs.
         quorum.subscribe(context.groups.image_changed)
         quorum.subscribe(context.transactions.image_changed)
         quorum.subscribe(marker_sender.image_changed)
         replicas.start()
 
-    def _clean_up_from_now_on(self, context: Context) -> None:
-        """Start what lets records age out."""
+    def _start_retention(self, context: Context) -> None:
+        """Start the tasks that apply retention."""
         store, replicas = context.store, context.replicas
         self._janitor = Janitor(store, self._clock, lambda: self.settings, replicas.high_watermark)
         self._janitor.start()
@@ -342,23 +345,23 @@ class Node:
         uncleanable = self._cleaner.uncleanable
         self.metrics.ask(declared.UNCLEANABLE, lambda: [((), len(uncleanable))])
 
-    async def _until_ready(self, quorum: Quorum) -> None:
-        """Wait for the quorum, and say so from time to time: it may be the operator's turn."""
+    async def _wait_for_quorum(self, quorum: Quorum) -> None:
+        """Wait for the quorum, and log that from time to time, because the operator may have to act."""
         waiting: list[Timer] = []
 
-        def say() -> None:
+        def log_waiting() -> None:
             voters = ", ".join(str(voter) for voter in sorted(quorum.core.voters))
             log.warning("waiting for the metadata quorum: a majority of the voters %s must be up", voters)
-            waiting[:] = [self._clock.call_later(SAY_AGAIN_S, say)]
+            waiting[:] = [self._clock.call_later(LOG_AGAIN_S, log_waiting)]
 
-        waiting[:] = [self._clock.call_later(SAY_AGAIN_S, say)]
+        waiting[:] = [self._clock.call_later(LOG_AGAIN_S, log_waiting)]
         try:
             await quorum.ready()
         finally:
             waiting[0].cancel()
 
     def abandon(self) -> None:
-        """Stop at once, as a crash would: nothing is handed over, and the data folder is left as it is."""
+        """Stop immediately, as in a crash: no leadership is handed over, and the data folder is left as it is."""
         self._server.stop()
         self._scheduler.stop()
         if self._lifecycle is not None:
@@ -378,7 +381,7 @@ class Node:
             context.store.close(clean=False)
 
     async def stop(self) -> None:
-        """Hand over, stop serving, then leave the data folder clean: the next start scans nothing."""
+        """Hand over leadership, stop serving, then close the data folder cleanly: the next start scans nothing."""
         broker_epoch = NOT_REGISTERED
         if self._lifecycle is not None:
             await self._lifecycle.leave()
@@ -401,7 +404,7 @@ class Node:
             try:
                 await context.quorum.close()
             except (OSError, Refusal) as problem:
-                log.warning("the metadata is not closed cleanly, the next start scans it: %s", problem)
+                log.warning("cannot close the metadata log cleanly, the next start scans it: %s", problem)
             if self._children is not None:
                 await self._children.stop()
             context.store.close(broker_epoch=broker_epoch)
@@ -409,11 +412,11 @@ class Node:
 
     @property
     def metrics_port(self) -> int | None:
-        """Where the endpoint for metrics and health is, if there is one."""
+        """Return the port of the endpoint for metrics and health, or None if there is none."""
         return self._monitoring.port
 
     def _client_endpoints(self) -> list[Endpoint]:
-        """Where clients and the other brokers reach this one: listeners for controllers alone are left out."""
+        """Return the addresses for clients and other brokers, without listeners that are only for controllers."""
         named = controller_listeners(self.settings)
         return [each for each in self._endpoints if each.listener not in named] or self._endpoints
 
@@ -426,8 +429,8 @@ class Node:
                 if error.errno == errno.EADDRINUSE:
                     raise PortInUse(port, "--port") from None
                 raise StartupError(f"Cannot listen on {host or '*'}:{port}: {error.strerror or error}") from None
-            shown = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
-            self._endpoints.append(Endpoint(name, shown[1] or "localhost", shown[2] or bound))
+            published = next((entry for entry in advertised if entry[0] == name), (name, host, bound))
+            self._endpoints.append(Endpoint(name, published[1] or "localhost", published[2] or bound))
 
     def _identity(self, store: LogStore) -> Identity:
         return Identity(
@@ -446,7 +449,7 @@ class Node:
         )
 
     def _address_of(self, node_id: int) -> tuple[str, int] | None:
-        """Where another broker is to be reached: at its listener for brokers, or the first that it has registered."""
+        """Return the address of another broker: its inter-broker listener, or the first that it has registered."""
         broker = self.context.quorum.image.brokers.get(NodeId(node_id))
         if broker is None or not broker.end_points:
             return None
@@ -467,9 +470,9 @@ class Node:
             self._throttle.quotas_changed(image.quotas)
 
     def _storage_failed(self) -> None:
-        """A sync failed: nothing that is written from here on could be trusted to stay."""
+        """Stop serving after a failed sync: records written from now on might not be durable."""
         if self._context is None:
-            return  # It stops already: nobody waits for it any more.
+            return  # It is already stopping.
         store = self._context.store
         log.critical("the data folder %s is offline: %s", store.folder, store.failure)
         self._context.replicas.directory_failed()
@@ -478,7 +481,7 @@ class Node:
 
 
 def _check_cluster_id(settings: BrokerSettings, disk: Disk, folder: str) -> None:
-    """Nodes that make up their own ids would never find each other."""
-    among_others = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
-    if among_others and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
-        raise StartupError("A new node of a cluster must be told its id: set cluster.id, the same on every node")
+    """Check that a new node of a cluster has a cluster id: nodes that generate ids would never form one cluster."""
+    is_clustered = settings.words("controller.quorum.voters") or settings.words("controller.quorum.bootstrap.servers")
+    if is_clustered and settings["cluster.id"] is None and not disk.exists(f"{folder}/{META_PROPERTIES}"):
+        raise StartupError("A new node of a cluster needs the cluster's id: set cluster.id, the same on every node")

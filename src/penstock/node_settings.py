@@ -1,4 +1,4 @@
-"""What a node takes out of its settings before it has any parts: the folder, listeners, and bounds.
+"""Values that a node derives from its settings before its parts exist: the data folder, listeners, and limits.
 
 Values in, values out. Refuses with StartupError, in one line that says what to do.
 """
@@ -12,12 +12,12 @@ from penstock.quotas.limits import Spans
 
 
 def data_folder(settings: BrokerSettings) -> str:
-    """The one folder of this node's data."""
+    """Return this node's data folder."""
     folders: tuple[str, ...] = settings["log.dirs"] or settings["log.dir"] or ()
     if not folders:
-        raise StartupError("No data folder is given: name one with --data or log.dirs")
+        raise StartupError("No data folder is given: set one with --data or log.dirs")
     if len(folders) > 1:
-        raise StartupError("log.dirs names several folders: give each node one, and run a node for each disk")
+        raise StartupError("log.dirs names several folders: give each node one folder, and run one node for each disk")
     return folders[0].rstrip("/") or "/"
 
 
@@ -29,7 +29,7 @@ def parse_listener(text: str) -> tuple[str, str, int]:
 
 
 def quota_spans(settings: BrokerSettings) -> Spans:
-    """Kafka's windows: the oldest of them is about to end, so one fewer of them is always whole."""
+    """Return the windows of quotas as in Kafka: the oldest window is about to end, so one fewer is always complete."""
     return Spans(
         rate_s=max(1, settings.integer("quota.window.num") - 1) * settings.integer("quota.window.size.seconds"),
         mutation_s=settings.integer("controller.quota.window.num")
@@ -38,7 +38,7 @@ def quota_spans(settings: BrokerSettings) -> Spans:
 
 
 def network_limits(settings: BrokerSettings) -> Limits:
-    """What one connection, and all of them, may ask of this process."""
+    """Return the limits of one connection, and of all connections together."""
     budget = settings.integer("queued.max.request.bytes")
     return Limits(
         frame_size_max=settings.integer("socket.request.max.bytes"),

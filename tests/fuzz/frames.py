@@ -1,4 +1,4 @@
-"""Frames to throw at a broker: sound ones of every API and version, and their mutations."""
+"""Frames to send to a broker: valid ones of every API and version, and their mutations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXTREMES = (0, 1, -1, 2, 127, 128, 255, 256, 32767, 32768, 65535, 2**24, 2**31 -
 
 
 def sound_frames(random: Random, *, count: int = 3, client_id: str = "fuzz", texts: Texts = TEXTS) -> list[bytes]:
-    """Some plausible requests for every version of every API, without the size prefix."""
+    """Return plausible requests for every version of every API, without the size prefix."""
     frames = []
     for api in APIS.values():
         for version in range(max(api.min_version, api.accepted_from), api.max_version + 1):
@@ -35,7 +35,7 @@ def sound_frames(random: Random, *, count: int = 3, client_id: str = "fuzz", tex
 
 
 def _made(kind: Any, random: Random, texts: Texts, name: str = "") -> Any:
-    """A value of a kio type: small, legal, and now and then what the field's name calls for."""
+    """Return a value of a kio type: small, legal, and sometimes one that suits the field's name."""
     if isinstance(kind, type) and is_dataclass(kind):
         return kind(
             **{
@@ -76,7 +76,7 @@ def _primitive(kind: Any, random: Random, texts: Texts, name: str) -> Any:
 
 
 def mutations(sound: list[bytes], random: Random) -> Iterator[bytes]:
-    """Mutated frames without end, with the size prefix; most of them with an honest one."""
+    """Yield mutated frames without end, with the size prefix; most of them with a correct one."""
     while True:
         frame = bytearray(random.choice(sound))
         for _ in range(random.choice((1, 1, 2, 4))):

@@ -1,4 +1,4 @@
-"""Clients that promise, dawdle, never read or come in floods."""
+"""Clients that announce large frames, send slowly, never read or open many connections."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def broker(tmp_path: Path):  # type: ignore[no-untyped-def]
         yield started
 
 
-def test_a_thousand_connections_that_each_promise_99_mb_cost_less_than_100_mb(broker: BrokerProcess) -> None:
+def test_a_thousand_connections_that_each_announce_99_mb_cost_less_than_100_mb(broker: BrokerProcess) -> None:
     with contextlib.ExitStack() as held:
         for _ in range(1000):
             connection = held.enter_context(socket.create_connection(("127.0.0.1", broker.port), timeout=60))
             connection.sendall(struct.pack(">i", 99_000_000) + b"0123456789")
-        # By the time it has answered so often, it has also read what came before.
+        # By the time it has answered so often, it has also read the bytes before.
         for _ in range(10):
             eventually(lambda: answers(broker.port))
             assert memory_mb(broker) < 100
@@ -48,7 +48,7 @@ def test_a_client_that_never_reads_its_replies_stops_only_itself(broker: BrokerP
     assert faults(broker) == []
 
 
-def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None:
+def test_connections_of_other_protocols_are_closed(broker: BrokerProcess) -> None:
     for greeting in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"\x00" * 64):
         with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as connection:
             connection.sendall(greeting)
@@ -57,14 +57,14 @@ def test_strangers_on_the_port_are_shown_the_door(broker: BrokerProcess) -> None
     assert faults(broker) == []
 
 
-def test_a_flood_of_connections_leaves_the_broker_answering(broker: BrokerProcess) -> None:
+def test_the_broker_still_answers_during_a_flood_of_connections(broker: BrokerProcess) -> None:
     for _ in range(3000):
         socket.create_connection(("127.0.0.1", broker.port), timeout=60).close()
     assert answers(broker.port)
     assert faults(broker) == []
 
 
-def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
+def test_connections_over_the_limit_are_closed_immediately(tmp_path: Path) -> None:
     few = BrokerProcess({"max.connections.per.ip": "10"}, data=tmp_path / "few")
     with few as broker, contextlib.ExitStack() as held:
         connections = [
@@ -76,7 +76,7 @@ def test_connections_over_the_limit_are_closed_at_once(tmp_path: Path) -> None:
         eventually(lambda: answers(broker.port))
 
 
-def test_acks_0_records_sent_right_after_a_topic_was_made_are_all_there(broker: BrokerProcess) -> None:
+def test_acks_0_records_sent_right_after_a_topic_was_created_are_kept(broker: BrokerProcess) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": 0, "linger.ms": 0})
     producer.list_topics(timeout=60)
@@ -96,8 +96,8 @@ def test_acks_0_records_sent_right_after_a_topic_was_made_are_all_there(broker: 
 
 
 def test_members_with_much_metadata_cost_little_memory(broker: BrokerProcess) -> None:
-    """JoinGroup, version 0: a member is let in without being asked to come back."""
-    # FindCoordinator makes the topic of all groups.
+    """Use JoinGroup version 0, which lets a member join without a second request."""
+    # FindCoordinator creates the topic of all groups.
     _ask(broker, struct.pack(">hhih", 10, 0, 7, -1) + struct.pack(">h", 5) + b"first")
     eventually(lambda: _join(broker, b"first", b"x") == 0)
     before = memory_mb(broker)
@@ -118,7 +118,7 @@ def _join(broker: BrokerProcess, group: bytes, metadata: bytes) -> int:
 
 
 def _ask(broker: BrokerProcess, body: bytes) -> bytes:
-    """The beginning of the answer: size, correlation id, error code."""
+    """Return the beginning of the response: size, correlation id, error code."""
     with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as line:
         line.sendall(struct.pack(">i", len(body)) + body)
         answer = b""

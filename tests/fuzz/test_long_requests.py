@@ -1,6 +1,6 @@
-"""Small requests that are much work: they must not keep others waiting. Limits are generous, as machines are busy.
+"""Small requests that cause much work: they must not delay others. Limits are generous, as machines are busy.
 
-Before such work was done in slices, each of these kept the event loop for seconds.
+Before such work was done in slices, each of these blocked the event loop for seconds.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Client:
 
 
 class Innocent(threading.Thread):
-    """Writes small batches and notes for how long each took."""
+    """Writes small batches and records how long each took."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)
@@ -103,7 +103,7 @@ class World:
         self._metrics_port = metrics_port
 
     def held_ms(self, api: str) -> float:
-        """For how long a request of an API has kept the event loop, by the watchdog."""
+        """Return how long a request of an API has blocked the event loop, according to the watchdog."""
         url = f"http://127.0.0.1:{self._metrics_port}/metrics"
         with urllib.request.urlopen(url, timeout=30) as answer:
             text = answer.read().decode()
@@ -150,11 +150,11 @@ def now_ms() -> int:
 
 
 def bomb(timestamp: int) -> bytes:
-    """A batch of two kilobytes that holds sixty megabytes."""
+    """Return a batch of two kilobytes that decompresses to sixty megabytes."""
     return encode_batch([Record(timestamp=timestamp, key=b"k", value=bytes(BOMB_SIZE))], codec=ZSTD)
 
 
-def test_batches_that_decompress_to_much(world: World) -> None:
+def test_decompression_bombs(world: World) -> None:
     batch = bomb(now_ms() + 2 * HOUR_MS)
     refused = [32] * PARTITIONS  # INVALID_TIMESTAMP
     world.attack(
@@ -178,9 +178,9 @@ def test_a_batch_with_very_many_records(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_questions_about_times_in_such_batches(world: World) -> None:
+def test_lookups_of_timestamps_in_such_batches(world: World) -> None:
     now = now_ms()
-    # Only the last record is late enough, so that all of the batch has to be read.
+    # Only the last record is late enough, so that the whole batch must be read.
     records = [Record(timestamp=now, value=bytes(BOMB_SIZE)), Record(timestamp=now + 1000, value=b"v")]
     batch = encode_batch(records, codec=ZSTD)
     with Client(world.broker.port) as client:

@@ -1,4 +1,4 @@
-"""Names as long as the protocol allows, everywhere: what is echoed, joined or put into a message must still fit."""
+"""Names as long as the protocol allows: names that are echoed, joined or put into a message must still fit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PLACEHOLDER = "c" * LONGEST
     ("client_id", "text"),
     [
         (b"c" * LONGEST, "x" * LONGEST),
-        # Bytes that are no UTF-8 take three times the room once they are replaced.
+        # Bytes that are not UTF-8 take three times the space after they are replaced.
         (b"\xff" * LONGEST, "x" * LONGEST),
         (b"c" * LONGEST, TOPIC),
         # A third of the characters, as many bytes.
         (b"fuzz", "\N{EURO SIGN}" * (LONGEST // 3)),
     ],
-    ids=["longest names", "client id that is no UTF-8", "longest client id", "longest names of few characters"],
+    ids=["longest names", "client id that is not UTF-8", "longest client id", "longest names of few characters"],
 )
 def test_names_of_the_longest_size_never_break_the_broker(tmp_path: Path, client_id: bytes, text: str) -> None:
     with BrokerProcess({"auto.create.topics.enable": "false"}, data=tmp_path / "data") as broker:

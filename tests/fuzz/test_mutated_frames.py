@@ -1,6 +1,6 @@
-"""A live broker under a hail of mutated frames: it answers or closes, and never breaks.
+"""A live broker that receives mutated frames: it answers or closes the connection, and never breaks.
 
-`make fuzz FRAMES=n` throws more; the seed is printed and can be given again.
+`make fuzz FRAMES=n` sends more; the seed is printed and can be given again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FRAMES = int(os.environ.get("PENSTOCK_FUZZ_FRAMES", "15000"))
 SEED = int(os.environ.get("PENSTOCK_FUZZ_SEED", "1"))
 PATIENCE_S = 0.05
 MEMORY_MB_MAX = 200
-# A sound request behind each mutated one: its answer says that the other was dealt with.
+# A valid request follows each mutated one: its response shows that the other was handled.
 MARK = 0x7E57AB1E
 MARKER = struct.pack(">ihhih", 10, 18, 0, MARK, -1)
 ANSWERED = struct.pack(">i", MARK)
 
 
 class Thrower:
-    """One connection at a time, opened again whenever the broker closes it."""
+    """One connection at a time, reopened whenever the broker closes it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -39,7 +39,7 @@ class Thrower:
         self.answered = self.closed = self.silent = 0
 
     def throw(self, frame: bytes) -> None:
-        """Send a frame and see it answered or the connection closed."""
+        """Send a frame and wait until it is answered or the connection is closed."""
         if self._connection is None:
             self._connection = socket.create_connection(("127.0.0.1", self._port), timeout=60)
             self._connection.settimeout(PATIENCE_S)
@@ -53,7 +53,7 @@ class Thrower:
                 received = received[-4:] + more
             self.answered += 1
         except TimeoutError:
-            # A size that promises more than came, or a fetch that waits: both may.
+            # A size larger than the frame, or a fetch that waits: both are allowed.
             self.silent += 1
             self.close()
         except OSError:

@@ -1,4 +1,4 @@
-"""Clients that begin large requests and never complete them, beside one that only wants to produce."""
+"""Clients that begin large requests and never complete them, beside an ordinary producer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.process import faults, memory_mb
 
 MIB = 1024 * 1024
-# An eighth of the defaults, so that the attacks take an eighth of the memory.
+# An eighth of the defaults, so that the attacks need an eighth of the memory.
 SETTINGS = {"queued.max.request.bytes": str(64 * MIB), "socket.request.max.bytes": str(13 * MIB)}
 
 
@@ -39,7 +39,7 @@ class Attack:
         self._threads = [threading.Thread(target=self._upload, args=(port, size, sent)) for _ in range(count)]
 
     def __enter__(self) -> None:
-        """Begin; return when each connection has sent its part, or as much of it as the broker takes."""
+        """Begin; return when each connection has sent its part, or as much of it as the broker reads."""
         for thread in self._threads:
             thread.start()
         eventually(lambda: len(self._stalled) == len(self._threads), what="the attack")
@@ -50,7 +50,7 @@ class Attack:
             thread.join(60)
 
     def _upload(self, port: int, size: int, sent: int) -> None:
-        """Come back whenever the broker closes the connection."""
+        """Reconnect whenever the broker closes the connection."""
         while not self._stopped.is_set():
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as line:
                 line.sendall(struct.pack(">i", size))
@@ -93,8 +93,8 @@ def test_stalled_uploads_do_not_stop_produces(
     assert faults(broker) == []
 
 
-def test_a_request_of_60_kb_that_arrives_in_pieces_is_answered_beside_stalled_uploads(broker: BrokerProcess) -> None:
-    """A Metadata request that names many topics: it never fits in one read."""
+def test_a_request_of_60_kb_in_pieces_is_answered_beside_stalled_uploads(broker: BrokerProcess) -> None:
+    """Send a Metadata request that names many topics: it never fits in one read."""
     with Attack(broker.port, count=8, size=12 * MIB, sent=12 * MIB - 100_000):
         topics = [b"t" * 200] * 300
         body = struct.pack(">hhih", 3, 1, 7, -1) + struct.pack(">i", len(topics))

@@ -1,4 +1,4 @@
-"""Random entities of any of kio's classes, with the values that clients and brokers really send."""
+"""Random entities of any of kio's classes, with values that clients and brokers really send."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -46,7 +46,7 @@ def _field(field: FieldShape) -> st.SearchStrategy[Any]:
     values = _VALUES[field.kafka_type] if field.entity is None else entities(field.entity)
     if field.repeated:
         values = st.lists(values, max_size=3).map(tuple)
-    # A tagged field is null by not being sent.
+    # A tagged field is null if it is omitted.
     if field.nullable and field.tag is None:
         values = st.none() | values
     return values

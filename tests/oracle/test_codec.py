@@ -1,6 +1,6 @@
-"""Our readers and writers against kio's, for every served version of every API.
+"""Our readers and writers against kio's, for every supported version of every API.
 
-kio is only ever given bytes that kio or we have written: on others it may end the process.
+kio only gets bytes that kio or our writers have produced: others may end the process.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ VERSIONS = [
     for api in APIS.values()
     for version in range(max(api.min_version, api.accepted_from), api.max_version + 1)
 ]
-COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_read]
+COLD_VERSIONS = [(key, version) for key, version in VERSIONS if not APIS[key].hot and not APIS[key].hand_written]
 UPGRADES = codec._UPGRADES
 
 few = settings(max_examples=8, suppress_health_check=list(HealthCheck))
@@ -46,7 +46,7 @@ def our_bytes(layout: type[Any], entity: Any) -> bytes:
 
 
 def assert_shared_fields_agree(one: Any, other: Any, *, path: str = "") -> None:
-    """Fields that both classes have are equal; fields that only `one`'s class has hold their defaults."""
+    """Assert that fields of both classes are equal and that fields of only `one`'s class have their defaults."""
     if one is None or other is None:
         assert one is other, path
         return
@@ -94,9 +94,9 @@ def test_any_request_becomes_the_one_that_handlers_see(api_key: int, version: in
     request = read_request(api_key, version, kio_bytes(old))
     seen = seen_request_class(api_key)
     assert isinstance(request, seen)
-    # Whatever a handler is given is a value that kio takes for one of that version.
+    # A handler gets only values that kio accepts in that version.
     assert kio_reader(seen)(kio_bytes(request), 0)[0] == request
-    # The versions that say things differently are told one by one in the unit tests.
+    # The unit tests cover the versions that use other fields one by one.
     if (api_key, version) not in UPGRADES:
         assert_shared_fields_agree(request, old)
 
@@ -104,7 +104,7 @@ def test_any_request_becomes_the_one_that_handlers_see(api_key: int, version: in
 @pytest.mark.parametrize(("api_key", "version"), COLD_VERSIONS)
 @few
 @given(data=st.data())
-def test_the_latest_response_is_said_in_an_older_version(api_key: int, version: int, data: st.DataObject) -> None:
+def test_the_latest_response_is_written_in_an_older_version(api_key: int, version: int, data: st.DataObject) -> None:
     latest = data.draw(entities(response_class(api_key, APIS[api_key].max_version)))
     try:
         written = write_response(api_key, version, latest)

@@ -22,7 +22,7 @@ ids = st.uuids(version=4)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 positive = st.integers(0, 2**31 - 1)
-asked = st.fixed_dictionaries(
+requested = st.fixed_dictionaries(
     {
         "partition": int32,
         "current_leader_epoch": int32,
@@ -32,7 +32,7 @@ asked = st.fixed_dictionaries(
         "partition_max_bytes": int32,
     }
 )
-topics = st.lists(st.tuples(names, ids, st.lists(asked, max_size=3)), max_size=3)
+topics = st.lists(st.tuples(names, ids, st.lists(requested, max_size=3)), max_size=3)
 forgotten = st.lists(st.tuples(names, ids, st.lists(int32, max_size=3)), max_size=2)
 requests = st.tuples(int32, positive, int32, int32, st.sampled_from([0, 1]), int32, int32, topics, forgotten, names)
 
@@ -50,7 +50,7 @@ def item_type(entity_type: Any, field: str) -> Any:
 
 
 def encoded_by_kio(version: int, wanted: Any) -> bytes:
-    replica, wait, least, most, isolation, session, epoch, asked_topics, gone, rack = wanted
+    replica, wait, least, most, isolation, session, epoch, requested_topics, gone, rack = wanted
     schema = load_request_schema(FETCH, version)
     topic_type = item_type(schema, "topics")
     values: dict[str, Any] = {
@@ -71,7 +71,7 @@ def encoded_by_kio(version: int, wanted: Any) -> bytes:
                     "partitions": tuple(only_known(item_type(topic_type, "partitions"), row) for row in rows),
                 },
             )
-            for name, topic_id, rows in asked_topics
+            for name, topic_id, rows in requested_topics
         ),
     }
     if version >= 7:
@@ -90,7 +90,7 @@ def encoded_by_kio(version: int, wanted: Any) -> bytes:
 
 @given(versions, requests)
 def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
-    replica, wait, least, most, isolation, session, epoch, asked_topics, gone, rack = wanted
+    replica, wait, least, most, isolation, session, epoch, requested_topics, gone, rack = wanted
     request = read_request(memoryview(b"head" + encoded_by_kio(version, wanted)), 4, version)
     assert request.replica_id == replica
     assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (wait, least, most)
@@ -114,7 +114,7 @@ def test_requests_are_read_as_kio_wrote_them(version: int, wanted: Any) -> None:
             row["log_start_offset"] if version >= 5 else -1,
             row["partition_max_bytes"],
         )
-        for name, topic_id, rows in asked_topics
+        for name, topic_id, rows in requested_topics
         for row in rows
     ]
     assert [

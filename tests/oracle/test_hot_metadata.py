@@ -1,7 +1,7 @@
-"""The Metadata answers that are put together from kept pieces, against kio, over every version.
+"""The Metadata responses that are built from cached topics, against kio, over every version.
 
-The model below says in entities what a client must be told; kio turns them into bytes. Answers are
-asked for over several images in a row from one node, so that a piece kept too long would show.
+The model below builds the expected response from entities; kio encodes them. One node answers
+over several images in a row, so that an entry that is cached too long would show.
 """
 
 from collections.abc import Coroutine, Sequence
@@ -86,7 +86,7 @@ topic_maps = st.lists(topics, max_size=4, unique_by=(lambda topic: topic.name, l
 
 @st.composite
 def images(draw: st.DrawFn) -> list[Image]:
-    """Images one after the other: each shares with the one before what it does not change."""
+    """Return successive images: each shares with the previous one what it does not change."""
     kept: dict[TopicName, TopicImage] = {}
     known = draw(brokers())
     made = []
@@ -102,17 +102,17 @@ def images(draw: st.DrawFn) -> list[Image]:
     return made
 
 
-asked_names = st.lists(st.sampled_from(NAMES), max_size=5).map(lambda names: [(name, None) for name in names])
-asked_ids = st.lists(
+requested_names = st.lists(st.sampled_from(NAMES), max_size=5).map(lambda names: [(name, None) for name in names])
+requested_ids = st.lists(
     st.tuples(st.none() | st.sampled_from(NAMES), st.integers(1, 8).map(lambda value: UUID(int=value))),
     min_size=1,
     max_size=4,
 )
-asked = st.none() | asked_names | asked_ids
+requested = st.none() | requested_names | requested_ids
 
 
 def driven(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that gives others their turn and waits for nothing."""
+    """Run a coroutine that yields to others but waits for nothing."""
     try:
         while True:
             work.send(None)
@@ -120,7 +120,7 @@ def driven(work: Coroutine[Any, Any, Any]) -> Any:
         return end.value
 
 
-def asked_of(
+def response_of(
     node: FakeNode, version: int, listener: str, wanted: Any, *, operations: bool, cluster_operations: bool
 ) -> bytes:
     entity = MetadataRequest(
@@ -146,7 +146,7 @@ def kio_frame(version: int, correlation_id: int, entity: MetadataResponse, clust
 
 
 class Model:
-    """What a client is to be told, said in entities and one thing at a time."""
+    """The expected response, built from entities one at a time."""
 
     def __init__(self, image: Image, listener: str, version: int, operations: bool) -> None:
         self.image = image
@@ -259,19 +259,19 @@ class Model:
 
 
 questions = st.lists(
-    st.tuples(versions, st.sampled_from(LISTENERS), asked, st.booleans(), st.booleans()), min_size=1, max_size=4
+    st.tuples(versions, st.sampled_from(LISTENERS), requested, st.booleans(), st.booleans()), min_size=1, max_size=4
 )
 
 
 @settings(max_examples=300)
 @given(images(), questions)
-def test_every_answer_is_the_one_that_kio_writes(history: list[Image], asked_each_time: list[Any]) -> None:
+def test_every_response_is_the_one_that_kio_writes(history: list[Image], requests: list[Any]) -> None:
     node = FakeNode({"auto.create.topics.enable": "false"})
     for image in history:
         node.quorum.image = image
-        for version, listener, wanted, operations, cluster_operations in asked_each_time:
+        for version, listener, wanted, operations, cluster_operations in requests:
             if version < 10 and wanted is not None:
-                # Ids came with version 10; until then a name is all there is.
+                # Version 10 adds ids; until then a topic has only a name.
                 wanted = [(name or "", None) for name, _ in wanted]
             if version in (10, 11) and wanted is not None:
                 wanted = [(name or "", key) for name, key in wanted]
@@ -281,7 +281,7 @@ def test_every_answer_is_the_one_that_kio_writes(history: list[Image], asked_eac
             expected = model.response(wanted)
             refused = expected.error_code is not ErrorCode.none
             cluster_bits = CLUSTER_OPERATIONS if cluster_operations and not refused else UNKNOWN
-            frame = asked_of(
+            frame = response_of(
                 node, version, listener, wanted, operations=operations, cluster_operations=cluster_operations
             )
             assert frame == kio_frame(version, 1, expected, cluster_bits)

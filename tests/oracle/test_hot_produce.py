@@ -75,7 +75,7 @@ def test_a_request_that_ends_early_is_malformed(version: int, wanted: Any, data:
         read_request(memoryview(bytearray(body[:cut])), 0, version)
 
 
-def test_a_lying_count_is_malformed_at_once() -> None:
+def test_a_wrong_count_is_malformed() -> None:
     legacy = b"\xff\xff" + b"\x00\x01" + b"\x00\x00\x00\x00" + b"\x7f\xff\xff\xff"
     with pytest.raises(MalformedRequest):
         read_request(memoryview(legacy), 0, 3)
@@ -91,18 +91,18 @@ results = st.lists(st.tuples(int32, errors, int64, st.just(-1), int64, details, 
 
 
 def one_success(topics: Any) -> bool:
-    """Such an answer takes the short way, which has no leader to tell of."""
+    """Return whether the response takes the fast path, which has no leader."""
     return len(topics) == 1 and len(topics[0][2]) == 1 and topics[0][2][0][1] == 0
 
 
 @given(st.integers(5, 13), int32, names, ids, int32, st.tuples(int64, int64, int64), st.integers(0, 5000))
-def test_the_short_way_writes_the_bytes_of_the_long_one(
+def test_the_fast_path_writes_the_bytes_of_the_general_one(
     version: int, correlation_id: int, name: str, topic_id: UUID, index: int, offsets: Any, throttle_ms: int
 ) -> None:
     key = topic_id.bytes if version >= TOPIC_ID_FROM else name.encode()
     one = (key, [PartitionResult(index, 0, *offsets)])
     short = write_response(version, correlation_id, [one], throttle_ms=throttle_ms)
-    # Two topics take the long way; cut the second one's bytes out again.
+    # Two topics take the general path; the bytes of the second are cut out again.
     flexible = version >= FLEXIBLE_FROM
     long = write_response(version, correlation_id, [one, (key, [])], throttle_ms=throttle_ms)
     empty_topic = len(long) - len(short)

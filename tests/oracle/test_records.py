@@ -21,7 +21,7 @@ maybe_bytes = st.none() | st.binary(max_size=100)
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Record]:
-    """Records with rising offsets, holes among them, and whole seconds."""
+    """Return records with rising offsets, gaps among them, and whole seconds."""
     offset = draw(st.integers(0, 2**40))
     records = []
     for _ in range(draw(st.integers(1, 12))):
@@ -78,7 +78,7 @@ def test_our_batch_is_kios_byte_for_byte(
 
 
 @given(records=runs())
-def test_kio_reads_what_we_write(records: list[Record]) -> None:
+def test_kio_reads_our_batches(records: list[Record]) -> None:
     data = encode_batch(records, base_offset=records[0].offset, leader_epoch=4)
     kios, size = kio_readers.read_batch(data, 0)
     header = BatchHeader.at(data)

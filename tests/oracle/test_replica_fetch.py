@@ -1,4 +1,4 @@
-"""The follower's side of Fetch against the leader's codec, which has been held against kio."""
+"""The follower's side of Fetch against the leader's codec, which is tested against kio."""
 
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from penstock.wire.hot.replica_fetch import VERSION, Fetch, read_response, write
 int32s = st.integers(-1, 2**31 - 1)
 int64s = st.integers(-1, 2**63 - 1)
 topics = st.sampled_from([UUID(int=each).bytes for each in (1, 2, 3)])
-asked = st.tuples(topics, st.integers(0, 300), int32s, int64s, int32s, int64s, int32s)
+requested = st.tuples(topics, st.integers(0, 300), int32s, int64s, int32s, int64s, int32s)
 
 
 def fetch(broker_epoch: int = 12, session_epoch: int = 3) -> Fetch:
@@ -26,7 +26,7 @@ def fetch(broker_epoch: int = 12, session_epoch: int = 3) -> Fetch:
     return made
 
 
-@given(st.lists(asked, max_size=5), st.lists(st.tuples(topics, st.integers(0, 9)), max_size=3), int64s)
+@given(st.lists(requested, max_size=5), st.lists(st.tuples(topics, st.integers(0, 9)), max_size=3), int64s)
 def test_a_leader_reads_what_a_follower_writes(
     rows: list[tuple[bytes, int, int, int, int, int, int]], gone: list[tuple[bytes, int]], broker_epoch: int
 ) -> None:
@@ -57,11 +57,11 @@ def test_kio_reads_what_a_follower_writes(gone: list[tuple[bytes, int]]) -> None
     assert [each.partitions for each in entity.forgotten_topics_data] == [(1,) for _ in gone]
 
 
-def test_a_request_that_is_as_long_as_that_for_one_partition_is_read_for_what_it_is() -> None:
+def test_another_request_with_the_length_of_the_fast_path_is_read_correctly() -> None:
     row = (UUID(int=5).bytes, 3, 4, 100, 2, 10, 1 << 20)
     frame = bytearray(write_request(fetch(), 55, b"broker-7", [row])[4:])
     header = parse_header(memoryview(frame))
-    # In the place of an empty rack and the replica state: a rack, no tagged field, and two bytes that nobody reads.
+    # In place of an empty rack and the replica state: a rack, no tagged field, and two bytes that are ignored.
     frame[-17:] = b"\x0e" + b"r" * 13 + b"\x00" + frame[-2:]
     request = read_request(memoryview(frame), header.body_position, header.version)
     assert (request.rack, request.replica_id, request.partitions[0].offset) == ("r" * 13, -1, 100)
@@ -97,6 +97,6 @@ def test_a_follower_reads_what_a_leader_writes(
         )  # fmt: skip
     parts = write_response(VERSION, 77, [answer for answer, _, _ in made], session_id=session_id)
     frame = memoryview(b"".join(bytes(part) for part in parts))[4:]  # type: ignore[arg-type]
-    correlation_id, heard = read_response(frame)
-    assert (correlation_id, heard.session_id, heard.error_code) == (77, session_id, 0)
-    assert [(*row[:6], None if row[6] is None else bytes(row[6])) for row in heard.rows] == expected
+    correlation_id, response = read_response(frame)
+    assert (correlation_id, response.session_id, response.error_code) == (77, session_id, 0)
+    assert [(*row[:6], None if row[6] is None else bytes(row[6])) for row in response.rows] == expected

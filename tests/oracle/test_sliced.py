@@ -1,4 +1,4 @@
-"""Reading and writing in slices gives what reading and writing at once gives, which kio's tests vouch for."""
+"""Reading and writing in slices has the same results as in one step, which is tested against kio."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from penstock.wire.writer import CannotWrite
 from tests.oracle.entities import entities
 
 COLD = [api for api in APIS.values() if not api.hot]
-BY_SCHEMA = [api for api in COLD if not api.hand_read]
+BY_SCHEMA = [api for api in COLD if not api.hand_written]
 FEW = settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
 
 
@@ -37,7 +37,7 @@ def versions(api: Api) -> st.SearchStrategy[int]:
 @pytest.mark.parametrize("api", BY_SCHEMA, ids=lambda api: api.name)
 @FEW
 @given(data=st.data())
-def test_requests_are_read_the_same(api: Api, data: st.DataObject) -> None:
+def test_requests_are_read_alike(api: Api, data: st.DataObject) -> None:
     version = data.draw(versions(api))
     body = codec.write_request(api.key, version, data.draw(entities(codec.request_class(api.key, version))))
     assert finish(codec.reading_request(api.key, version, body)) == codec.read_request(api.key, version, body)
@@ -46,7 +46,7 @@ def test_requests_are_read_the_same(api: Api, data: st.DataObject) -> None:
 @pytest.mark.parametrize("api", BY_SCHEMA, ids=lambda api: api.name)
 @FEW
 @given(data=st.data())
-def test_responses_are_written_the_same(api: Api, data: st.DataObject) -> None:
+def test_responses_are_written_alike(api: Api, data: st.DataObject) -> None:
     version = data.draw(versions(api))
     entity = data.draw(entities(codec.response_class(api.key, api.max_version)))
     try:
@@ -85,7 +85,7 @@ def test_many_elements_are_written_in_many_steps() -> None:
         assert written == codec.write_response(ApiKey.DESCRIBE_GROUPS, 6, entity)
 
 
-def test_requests_that_never_hold_many_elements_are_not_read_with_many() -> None:
+def test_requests_that_never_have_many_elements_are_rejected_with_many() -> None:
     request = codec.request_class(ApiKey.LIST_GROUPS, 4)
     body = codec.write_request(ApiKey.LIST_GROUPS, 4, request(states_filter=("x",) * (codec.FEW_ELEMENTS + 1)))
     with pytest.raises(MalformedRequest):

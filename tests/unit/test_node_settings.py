@@ -19,7 +19,7 @@ def test_a_node_has_one_folder() -> None:
 
 
 def test_more_than_one_folder_is_refused_with_what_to_do() -> None:
-    with pytest.raises(StartupError, match="a node for each disk"):
+    with pytest.raises(StartupError, match="one node for each disk"):
         data_folder(settings(log_dirs="/one,/two"))
 
 

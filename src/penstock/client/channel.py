@@ -1,8 +1,8 @@
-"""The way to the active controller, wherever it is: in this process or in another.
+"""Requests to the active controller, in this process or in another.
 
-Who it is, the quorum knows; a node that does not know waits a little and looks again. A question is asked again,
-elsewhere or later, when the answer is NOT_CONTROLLER or there is none, until its time is over: whoever asks must
-bear that it is heard twice. Goes to `peers.py`, or to the local handler as a call. Raises: PeerUnavailable.
+The quorum knows which node is the active controller; while it does not, requests wait and try again. A request is
+repeated, on another node or later, if the response is NOT_CONTROLLER or does not arrive, until its timeout. It must
+therefore be safe to execute twice. Goes to `peers.py`, or to the local handler as a call. Raises: PeerUnavailable.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from penstock.ports.clock import Clock
 
 PURPOSE: Final = "controller"
 PAUSE_S: Final = 0.02
-# A controller that is silent for so long may have been replaced meanwhile.
+# A controller that has not answered for this long may have been replaced.
 ATTEMPT_S_MAX: Final = 2.0
 
 Local = Callable[[int, Any], Awaitable[Any]]
@@ -65,7 +65,7 @@ class ControllerChannel:
 
 
 def says_not_controller(answer: Any) -> bool:
-    """Whether the answer, or a part of it, says that another node must be asked."""
+    """Return whether the response, or a part of it, contains NOT_CONTROLLER."""
     if hasattr(answer, "error_code"):
         return bool(answer.error_code == NotController.code)
     return any(

@@ -1,7 +1,7 @@
-"""What the parts of a node need to ask other nodes: requests and answers as entities of the latest version.
+"""Protocols for requests to other nodes; requests and responses are entities of the API's latest version.
 
-Protocols only; `peers.py` and `channel.py` hold the connections. Raises: PeerUnavailable when no answer can be had,
-PeerGone when the peer's machine says that nobody listens there. An answer with an error code is an answer.
+`peers.py` and `channel.py` implement them. Raises: PeerUnavailable if there is no response, PeerGone
+if the peer's machine refuses the connection. A response with an error code is returned, not raised.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,27 +12,29 @@ from penstock.model.ids import NodeId
 
 T = TypeVar("T")
 
-ASKING: Final = "asking"
-"""The purpose of what has none of its own. Each purpose is a connection: answers come in the order of the questions."""
+DEFAULT_PURPOSE: Final = "default"
+"""The default purpose. Each purpose has its own connection, because responses arrive in the order of the requests."""
 
 
 class PeerUnavailable(PenstockError):
-    """No connection, no answer in time, or the connection broke: whether the request had an effect is unknown."""
+    """No connection, no response in time, or a broken connection: whether the request had an effect is unknown."""
 
 
 class PeerGone(PeerUnavailable):
-    """Nobody listens where the peer was: its process is gone."""
+    """The connection was refused: the peer's process is gone."""
 
 
 class Peers(Protocol):
     def ask(
-        self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = ASKING
+        self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
     ) -> Awaitable[Any]:
-        """Ask a broker of the metadata image; its answer is an entity of the API's latest version."""
+        """Send a request to a broker of the metadata image; its response is an entity of the API's latest version."""
         ...
 
-    def version(self, node: NodeId, api_key: int, *, timeout_s: float, purpose: str = ASKING) -> Awaitable[int]:
-        """The highest version of the API that both sides know; for who writes requests by hand."""
+    def version(
+        self, node: NodeId, api_key: int, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
+    ) -> Awaitable[int]:
+        """Return the highest version of the API that both sides support, for callers that encode their requests."""
         ...
 
     def ask_raw(
@@ -42,21 +44,21 @@ class Peers(Protocol):
         *,
         timeout_s: float,
         read: Callable[[memoryview], T],
-        purpose: str = ASKING,
+        purpose: str = DEFAULT_PURPOSE,
     ) -> Awaitable[T]:
-        """Send a request frame (header and body, no size; the correlation id is put in) and read the answer's frame.
+        """Send a request frame (header and body, no size; the correlation id is filled in) and decode the response.
 
-        `read` is called with the whole frame while it is still in the port's buffer: what is kept must be copied.
-        What it returns is the answer, and what it raises is raised.
+        `read` is called with the whole frame while it is still in the port's buffer, so it must copy what it keeps.
+        This method returns what `read` returns, and raises what it raises.
         """
         ...
 
     def probe(self, node: NodeId, *, timeout_s: float) -> Awaitable[None]:
-        """Return if the peer's machine takes a connection; PeerGone if nobody listens there."""
+        """Return if the peer's machine accepts a connection; raise PeerGone if it refuses."""
         ...
 
 
 class ControllerChannel(Protocol):
     def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Awaitable[Any]:
-        """Ask the active controller, wherever it is; on NOT_CONTROLLER ask again until the time is over."""
+        """Send a request to the active controller, local or remote; repeat it on NOT_CONTROLLER until the timeout."""
         ...

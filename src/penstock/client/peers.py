@@ -1,8 +1,8 @@
 """Connections to the other nodes, one for each node and purpose, opened when first needed.
 
-A purpose has a connection of its own so that a heartbeat never waits behind a fetch. After a failed attempt the next
-one waits a little, longer each time: whoever asks in a loop is slowed down here. Where a node lives is looked up for
-every question, so a node that has moved is found. Goes to `connection.py`.
+Each purpose has its own connection, so that a heartbeat never waits behind a fetch. After a failed attempt the next
+one waits a little, longer each time, which slows down callers that retry in a loop. A node's address is looked up for
+every request, so that a node with a new address is found. Goes to `connection.py`.
 Raises: PeerUnavailable; PeerGone when the connection is refused.
 """
 
@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from penstock.client.connection import PeerConnection
-from penstock.client.interfaces import ASKING, PeerGone, PeerUnavailable
+from penstock.client.interfaces import DEFAULT_PURPOSE, PeerGone, PeerUnavailable
 from penstock.client.waiting import look_at
 from penstock.ports.clock import Clock
 from penstock.ports.network import Connection, Network, Session
@@ -40,48 +40,56 @@ class Peers:
         self._links: dict[tuple[int, str], _Link] = {}
         self._closed = False
 
-    async def ask(self, node: int, api_key: int, request: Any, *, timeout_s: float, purpose: str = ASKING) -> Any:
+    async def ask(
+        self, node: int, api_key: int, request: Any, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE
+    ) -> Any:
         deadline = self._clock.monotonic() + timeout_s
         connection = await self._connected(node, purpose, deadline)
         return await connection.ask(api_key, request, timeout_s=self._left(deadline))
 
-    async def version(self, node: int, api_key: int, *, timeout_s: float, purpose: str = ASKING) -> int:
+    async def version(self, node: int, api_key: int, *, timeout_s: float, purpose: str = DEFAULT_PURPOSE) -> int:
         connection = await self._connected(node, purpose, self._clock.monotonic() + timeout_s)
         return connection.version(api_key)
 
     async def ask_raw(
-        self, node: int, frame: bytearray, *, timeout_s: float, read: Callable[[memoryview], T], purpose: str = ASKING
+        self,
+        node: int,
+        frame: bytearray,
+        *,
+        timeout_s: float,
+        read: Callable[[memoryview], T],
+        purpose: str = DEFAULT_PURPOSE,
     ) -> T:
         deadline = self._clock.monotonic() + timeout_s
         connection = await self._connected(node, purpose, deadline)
         return await connection.ask_raw(frame, read=read, timeout_s=self._left(deadline))
 
     async def probe(self, node: int, *, timeout_s: float) -> None:
-        """Connect once, now, and hang up."""
-        heard: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Nobody waits any more for an answer that comes too late.
-        heard.add_done_callback(look_at)
+        """Connect once, then close the connection."""
+        outcome_known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The caller may have stopped waiting when the outcome arrives.
+        outcome_known.add_done_callback(look_at)
 
         def opened(outcome: Connection | OSError) -> Session | None:
-            if heard.done():
+            if outcome_known.done():
                 return None
             if isinstance(outcome, OSError):
-                heard.set_exception(_no_connection(node, outcome))
+                outcome_known.set_exception(_no_connection(node, outcome))
             else:
-                heard.set_result(None)
+                outcome_known.set_result(None)
             return None
 
         self._network.connect(*self._find(node), opened)
-        await _in_time(self._clock, heard, self._clock.monotonic() + timeout_s)
+        await _in_time(self._clock, outcome_known, self._clock.monotonic() + timeout_s)
 
     def forget(self, node: int) -> None:
-        """Hang up on a node."""
+        """Close the connections to a node."""
         for (known, _), link in list(self._links.items()):
             if known == node:
                 link.close()
 
     def close(self) -> None:
-        """Hang up on everybody, for good."""
+        """Close all connections, and open no new ones."""
         self._closed = True
         for link in list(self._links.values()):
             link.close()
@@ -92,10 +100,10 @@ class Peers:
 
     def _find(self, node: int) -> Address:
         if self._closed:
-            raise PeerUnavailable("this node stops")
+            raise PeerUnavailable("this node is stopping")
         address = self._address_of(node)
         if address is None:
-            raise PeerUnavailable(f"nobody knows where node {node} is")
+            raise PeerUnavailable(f"the address of node {node} is unknown")
         return address
 
     async def _connected(self, node: int, purpose: str, deadline: float) -> PeerConnection:
@@ -112,7 +120,7 @@ class Peers:
 
 
 class _Link:
-    """The way to one address for one purpose: a connection, or the attempt at one, or nothing."""
+    """A connection to one address for one purpose, or the attempt to open one, or neither."""
 
     def __init__(
         self, node: int, address: Address, network: Network, clock: Clock, random: Random, client_id: str
@@ -131,10 +139,10 @@ class _Link:
         self._closed = False
 
     def open(self) -> "asyncio.Future[PeerConnection]":
-        """The attempt under way, or a new one, which begins when the pause after the last is over."""
+        """Return the attempt under way, or start a new one after the pause that follows a failed attempt."""
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_future()
-            # Nobody may be waiting any more when it fails.
+            # The caller may have stopped waiting when the attempt fails.
             self._opening.add_done_callback(look_at)
             pause = self._not_before - self._clock.monotonic()
             if pause > 0:
@@ -153,7 +161,7 @@ class _Link:
             return None
         if self._closed:
             return None
-        peer = PeerConnection(outcome, self._clock, client_id=self._client_id, on_lost=self._hung_up)
+        peer = PeerConnection(outcome, self._clock, client_id=self._client_id, on_lost=self._connection_lost)
         self._trying = peer
         peer.greet(timeout_s=GREETING_S_MAX).add_done_callback(partial(self._greeted, peer))
         return peer
@@ -164,7 +172,7 @@ class _Link:
             return
         self._trying = None
         if error is None and peer.is_lost:
-            # It broke between the answer and the news of it: nobody will say so again.
+            # It broke after the response arrived but before this callback ran, so no other callback reports it.
             error = PeerUnavailable("the connection broke")
         if error is not None:
             peer.close()
@@ -184,8 +192,8 @@ class _Link:
             opening, self._opening = self._opening, None
             opening.set_exception(error)
 
-    def _hung_up(self) -> None:
-        # What was under way on it fails with it; the next question opens another.
+    def _connection_lost(self) -> None:
+        # Requests in flight fail with the connection; the next request opens a new one.
         self.connection = None
 
     def close(self) -> None:
@@ -194,17 +202,17 @@ class _Link:
             if peer is not None:
                 peer.close()
         self._trying = None
-        self._failed(PeerUnavailable("the connection was given up here"))
+        self._failed(PeerUnavailable("this node closed the connection"))
 
 
 def _no_connection(node: int, error: OSError) -> PeerUnavailable:
     if isinstance(error, ConnectionRefusedError):
-        return PeerGone(f"node {node} is gone: nobody listens at its address")
+        return PeerGone(f"node {node} is gone: its address refuses connections")
     return PeerUnavailable(f"node {node} cannot be reached: {error}")
 
 
 async def _in_time(clock: Clock, shared: "asyncio.Future[T]", deadline: float) -> T:
-    """Wait for a future that others may wait for too: giving up on it does not cancel it."""
+    """Wait for a future that other callers may wait for too: a timeout does not cancel it."""
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def wake(_: Any = None) -> None:
@@ -219,5 +227,5 @@ async def _in_time(clock: Clock, shared: "asyncio.Future[T]", deadline: float) -
         timer.cancel()
         shared.remove_done_callback(wake)
     if not shared.done():
-        raise PeerUnavailable("no connection in time")
+        raise PeerUnavailable("no connection within the timeout")
     return shared.result()

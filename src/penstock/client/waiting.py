@@ -1,4 +1,4 @@
-"""Waiting by the clock port, and for futures that somebody else may have given up on. Refuses nothing."""
+"""Waiting on the clock port, and for futures whose waiter may have given up. Refuses nothing."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,13 +8,13 @@ from penstock.ports.clock import Clock
 
 
 def look_at(outcome: "asyncio.Future[Any]") -> None:
-    """Nobody may be waiting any more when it fails: that is no fault."""
+    """Mark a future's exception as retrieved: its waiter may have given up, and asyncio would log the exception."""
     if not outcome.cancelled():
         outcome.exception()
 
 
 async def at_most(clock: Clock, seconds: float, work: Coroutine[Any, Any, None]) -> None:
-    """Give some work so much time, and no more; how it ends is nobody's business."""
+    """Run a coroutine for at most some seconds; its outcome is ignored."""
     task = asyncio.ensure_future(work)
 
     def give_up() -> None:

@@ -1,9 +1,9 @@
-"""AddOffsetsToTxn, versions 0-4: the offsets of a group are to be committed with the transaction.
+"""AddOffsetsToTxn, versions 0-4: adds a group's offsets to a transaction.
 
-Adds the group's partition of `__consumer_offsets`, which is made if it is not there yet, as if it were
-written to. v2 brought PRODUCER_FENCED. Clients of transaction version 2 need it no more: TxnOffsetCommit
-does it. Goes to transactions/partitions.py. Refuses: COORDINATOR_NOT_AVAILABLE without that topic, and
-what the coordinator refuses.
+Adds the group's partition of `__consumer_offsets` to the transaction, and creates that topic if it does not
+exist. v2 adds PRODUCER_FENCED. Clients of transaction version 2 do not need it: TxnOffsetCommit
+adds the partition. Goes to transactions/partitions.py. Refuses: COORDINATOR_NOT_AVAILABLE without that topic,
+and what the coordinator refuses.
 """
 
 from kio.schema.add_offsets_to_txn.v4.request import AddOffsetsToTxnRequest
@@ -14,7 +14,7 @@ from penstock.coordinator.errors import CoordinatorNotAvailable
 from penstock.coordinator.keys import partition_of
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_THROTTLE
-from penstock.handlers.support.topic_creation import make_sure_of
+from penstock.handlers.support.topic_creation import ensure_topic
 from penstock.model.errors import Refusal
 from penstock.model.ids import PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
@@ -27,12 +27,12 @@ async def handle(context: Context, request: Request) -> AddOffsetsToTxnResponse:
         error = await _add(context, request.body)
     except Refusal as refusal:
         error = refusal.code
-    shown = ErrorCode(for_client(error, version=request.header.version))
-    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=shown)
+    code_for_client = ErrorCode(for_client(error, version=request.header.version))
+    return AddOffsetsToTxnResponse(throttle_time=NO_THROTTLE, error_code=code_for_client)
 
 
 async def _add(context: Context, body: AddOffsetsToTxnRequest) -> int:
-    topic = await make_sure_of(context, CONSUMER_OFFSETS)
+    topic = await ensure_topic(context, CONSUMER_OFFSETS)
     if topic is None:
         raise CoordinatorNotAvailable
     index = PartitionIndex(partition_of(body.group_id, len(topic.partitions)))

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn, versions 0-5: partitions are to be written to in a transaction, or were to be.
+"""AddPartitionsToTxn, versions 0-5: adds partitions to transactions, or verifies that they were added.
 
-v2 brought PRODUCER_FENCED; from v4 on brokers ask about many transactions at once, and may only have it verified
-that partitions are in them (KIP-890). All partitions of a transaction are added or none: if one is not
-there, the others are not attempted. Goes to transactions/partitions.py. Refuses, per partition:
+v2 adds PRODUCER_FENCED; from v4 on brokers send many transactions in one request, and may ask only to verify
+that partitions were added (KIP-890). Either all partitions of a transaction are added or none: if one does not
+exist, the others are not attempted. Goes to transactions/partitions.py. Refuses, per partition:
 UNKNOWN_TOPIC_OR_PARTITION, OPERATION_NOT_ATTEMPTED, and what the coordinator refuses.
 """
 
@@ -59,7 +59,7 @@ async def handle(context: Context, request: Request) -> Any:
         error_code=NO_ERROR,
         results_by_transaction=tuple(
             AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
+                transactional_id=transaction.transactional_id,
                 topic_results=tuple(
                     AddPartitionsToTxnTopicResult(
                         name=topic_name(name),
@@ -71,7 +71,7 @@ async def handle(context: Context, request: Request) -> Any:
                     for name, partitions in _by_topic(errors)
                 ),
             )
-            for asked, errors in answers
+            for transaction, errors in answers
         ),
     )
 
@@ -83,11 +83,11 @@ def _by_topic(errors: Errors) -> Iterable[tuple[str, Iterable[tuple[int, ErrorCo
     return topics.items()
 
 
-async def _errors(context: Context, asked: AddPartitionsToTxnTransaction, version: int) -> Errors:
+async def _errors(context: Context, transaction: AddPartitionsToTxnTransaction, version: int) -> Errors:
     partitions = tuple(
         dict.fromkeys(
             TopicPartition(TopicName(topic.name), PartitionIndex(index))
-            for topic in asked.topics
+            for topic in transaction.topics
             for index in topic.partitions
         )
     )
@@ -96,28 +96,28 @@ async def _errors(context: Context, asked: AddPartitionsToTxnTransaction, versio
         not_attempted = ErrorCode.operation_not_attempted.value
         return {each: UnknownTopicOrPartition.code if each in missing else not_attempted for each in partitions}
     try:
-        codes = await _ask(context, asked, partitions, version)
+        codes = await _submit(context, transaction, partitions, version)
     except Refusal as refusal:
         codes = (refusal.code,) * len(partitions)
     return {each: for_client(code, version=version) for each, code in zip(partitions, codes, strict=True)}
 
 
-async def _ask(
-    context: Context, asked: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int
+async def _submit(
+    context: Context, transaction: AddPartitionsToTxnTransaction, partitions: tuple[TopicPartition, ...], version: int
 ) -> tuple[int, ...]:
-    if asked.verify_only:
+    if transaction.verify_only:
         verify = VerifyPartitions(
-            transactional_id=asked.transactional_id,
-            producer_id=asked.producer_id,
-            epoch=asked.producer_epoch,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            epoch=transaction.producer_epoch,
             partitions=partitions,
         )
-        codes: tuple[int, ...] = await context.transactions.ask(asked.transactional_id, verify)
+        codes: tuple[int, ...] = await context.transactions.ask(transaction.transactional_id, verify)
         return codes
     add = AddPartitions(
-        transactional_id=asked.transactional_id,
-        producer_id=asked.producer_id,
-        epoch=asked.producer_epoch,
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        epoch=transaction.producer_epoch,
         partitions=frozenset(partitions),
         client_version=VERSION_EPOCH_BUMP if version >= MANY_FROM else 0,
     )

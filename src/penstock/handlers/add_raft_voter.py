@@ -1,6 +1,6 @@
-"""AddRaftVoter, versions 0-1: a node that follows the metadata log becomes a voter.
+"""AddRaftVoter, versions 0-1: an observer of the metadata log becomes a voter.
 
-Answered once the change is committed; v1 may ask to be answered earlier, which is not worth a path of its own.
+Answered after the change is committed; v1 can ask for an earlier response, which does not justify a second path.
 Goes to metadata/membership.py. Refuses: INCONSISTENT_CLUSTER_ID, NOT_CONTROLLER, DUPLICATE_VOTER, REQUEST_TIMED_OUT.
 """
 

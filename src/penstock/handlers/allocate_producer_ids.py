@@ -1,4 +1,4 @@
-"""AllocateProducerIds, version 0: gives a broker a block of producer ids, each of them once in the life of the cluster.
+"""AllocateProducerIds, version 0: allocates a block of producer ids to a broker; no id is ever allocated twice.
 
 Goes to controller/producer_ids.py on the active controller. Refuses: NOT_CONTROLLER, STALE_BROKER_EPOCH.
 """

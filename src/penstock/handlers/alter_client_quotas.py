@@ -1,7 +1,7 @@
-"""AlterClientQuotas, versions 0-1: sets and removes quotas of users, client ids and addresses.
+"""AlterClientQuotas, versions 0-1: sets and removes quotas of users, client ids and IP addresses.
 
-Each entity succeeds or fails for itself. With validate_only nothing changes. What is changed holds when
-the reply leaves: clients that were muted by the old quota are heard again at once.
+Each entity succeeds or fails separately. With validate_only nothing changes. Changes are in force when
+the response is sent: clients that the old quota muted are unmuted immediately.
 Goes to controller/quotas.py. Refuses, per entity: INVALID_REQUEST.
 """
 
@@ -18,13 +18,13 @@ from penstock.quotas.entity import entity_of
 
 async def handle(context: Context, request: Request) -> AlterClientQuotasResponse:
     body: AlterClientQuotasRequest = request.body
-    asked = [_changes(entry) for entry in body.entries]
+    requested = [_changes(entry) for entry in body.entries]
     try:
         results = await context.controller.run(
-            lambda image: decide_alter_quotas(image, asked, validate_only=body.validate_only)
+            lambda image: decide_alter_quotas(image, requested, validate_only=body.validate_only)
         )
     except Refusal as refusal:
-        results = tuple(QuotaResult(changes.entity, refusal) for changes in asked)
+        results = tuple(QuotaResult(changes.entity, refusal) for changes in requested)
     return AlterClientQuotasResponse(throttle_time=NO_THROTTLE, entries=tuple(map(_entity, results)))
 
 

@@ -1,9 +1,9 @@
-"""AlterConfigs, versions 0-2: the older way, which replaces all settings of a resource.
+"""AlterConfigs, versions 0-2: replaces all settings of a resource; superseded by IncrementalAlterConfigs.
 
-What the request does not name goes back to its default, so clients read first and write all back;
-IncrementalAlterConfigs is the better way. Each resource succeeds or fails for itself. With
-validate_only nothing changes. Goes to controller/settings.py. Refuses, per resource, with what
-the controller says, or all of them: NOT_CONTROLLER, KAFKA_STORAGE_ERROR. Loggers can be changed by the newer API alone.
+Settings that the request does not name return to their defaults, so clients read first and write all of them
+back. Each resource succeeds or fails separately. With validate_only nothing changes. Loggers can be changed only
+with IncrementalAlterConfigs. Goes to controller/settings.py. Refuses, per resource, with the controller's
+error, or all of them: NOT_CONTROLLER, KAFKA_STORAGE_ERROR.
 """
 
 from kio.schema.alter_configs.v2.request import AlterConfigsRequest, AlterConfigsResource
@@ -19,15 +19,15 @@ from penstock.model.errors import Refusal
 
 async def handle(context: Context, request: Request) -> AlterConfigsResponse:
     body: AlterConfigsRequest = request.body
-    asked = [_wanted(resource) for resource in body.resources]
+    requested = [_wanted(resource) for resource in body.resources]
     try:
         results = await context.controller.run(
             lambda image: decide_alter(
-                Judge(image, context.settings, context.node_id), asked, validate_only=body.validate_only
+                Judge(image, context.settings, context.node_id), requested, validate_only=body.validate_only
             )
         )
     except Refusal as refusal:
-        results = refused(asked, refusal)
+        results = refused(requested, refusal)
     return AlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(

@@ -1,7 +1,7 @@
-"""AlterPartition, versions 2-3: a leader changes who is in sync with it.
+"""AlterPartition, versions 2-3: a leader changes the ISR of its partition.
 
-From v3 on each member comes with the broker epoch it fetched with, so that one that has started again since is not
-taken back (KIP-903). Goes to controller/alter_partition.py on the active controller. Refuses: NOT_CONTROLLER,
+From v3 on each member has the broker epoch of its last fetch, so that a broker that has restarted since is not
+added (KIP-903). Goes to controller/alter_partition.py on the active controller. Refuses: NOT_CONTROLLER,
 STALE_BROKER_EPOCH; per partition those of that file.
 """
 

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments, versions 0-1: moves partitions to other brokers, or cancels that (null replicas).
 
-The answer says that a move has begun; ListPartitionReassignments says whether it goes on. From v1 on a request may
-forbid that the replication factor changes. Goes to controller/reassignments.py. Refuses: NOT_CONTROLLER,
+The response means that the reassignment has begun; ListPartitionReassignments shows its progress. From v1 on a request
+can forbid a change of the replication factor. Goes to controller/reassignments.py. Refuses: NOT_CONTROLLER,
 REQUEST_TIMED_OUT; per partition INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, NO_REASSIGNMENT_IN_PROGRESS,
 UNKNOWN_TOPIC_OR_PARTITION.
 """

@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs, versions 1-2: moves replicas to another folder of the node.
+"""AlterReplicaLogDirs, versions 1-2: moves replicas to another log directory of the node.
 
-A node has one data folder, so a replica is where it is asked to be, or the folder is not one of the node's.
+A node has one data folder, so a replica is already in the requested folder, or the node does not have that folder.
 Goes to replication/replicas.py. Refuses: per partition, LOG_DIR_NOT_FOUND for any other folder,
 KAFKA_STORAGE_ERROR for a failed one, NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION.
 """

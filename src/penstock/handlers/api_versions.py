@@ -1,10 +1,10 @@
 """ApiVersions, versions 0-4: the first request of every client.
 
 Advertises the API table of wire/api.py and, from v3, the supported and finalised features.
-The reply needs no feature in it that allows level 0 before v4: older Java clients refuse such a
-range (KIP-1022). An unknown version is answered in the form of v0 with UNSUPPORTED_VERSION and
-the versions of this API alone, so that the client can ask again (KIP-511); its body is not read.
-Refuses: INVALID_REQUEST for a client software name or version that is none.
+Before v4 the response contains no feature that allows level 0, because older Java clients reject such a
+range (KIP-1022). An unknown version is answered in the format of v0 with UNSUPPORTED_VERSION and
+only the versions of this API, so that the client can try again (KIP-511); its body is not decoded.
+Refuses: INVALID_REQUEST for an invalid client software name or version.
 """
 
 import re

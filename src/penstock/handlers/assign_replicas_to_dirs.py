@@ -1,6 +1,6 @@
-"""AssignReplicasToDirs, version 0: a broker says in which of its directories its replicas lie.
+"""AssignReplicasToDirs, version 0: a broker reports which directories hold its replicas.
 
-The directory LOST says that a replica's data is gone or damaged: it leaves the ISR and cannot lead until it has been
+The directory LOST means that a replica's data is gone or damaged: it leaves the ISR and cannot lead until it has been
 refilled and assigned to a directory that is online. Goes to controller/directories.py on the active controller.
 Refuses: NOT_CONTROLLER, STALE_BROKER_EPOCH; per partition those of that file.
 """

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch, versions 0-1: a voter says that it leads an epoch, and (v1) where it listens.
+"""BeginQuorumEpoch, versions 0-1: a voter announces that it leads an epoch, and (v1) its listeners.
 
 Goes to metadata/messenger.py. Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
 """

@@ -1,7 +1,7 @@
-"""BrokerHeartbeat, versions 0-2: a broker says that it lives, how much it knows, and what it wants.
+"""BrokerHeartbeat, versions 0-2: a broker reports that it is alive, its metadata offset, and the state it wants.
 
-v1 names directories that have gone offline; v2 names cordoned ones, which get no new replicas: a broker names its own
-there while it is read-only. The connection that carries heartbeats is remembered: its end is news.
+v1 names directories that have gone offline; v2 names cordoned ones, which get no new replicas: a broker that is
+read-only names its own. The connection that carries heartbeats is tracked, because its end may mean a dead broker.
 Goes to controller/broker_monitor.py on the active controller.
 Refuses: NOT_CONTROLLER, STALE_BROKER_EPOCH.
 """

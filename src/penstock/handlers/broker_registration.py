@@ -1,8 +1,9 @@
-"""BrokerRegistration, versions 0-4: a broker process has come up.
+"""BrokerRegistration, versions 0-4: a broker process registers after its start.
 
-The answer is its broker epoch; it stays fenced until a heartbeat shows that it has caught up. Before v2 directories
-are not told, before v3 an unclean stop is not. Goes to controller/broker_monitor.py on the active controller. Refuses:
-NOT_CONTROLLER, INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
+The response is its broker epoch; it stays fenced until a heartbeat shows that it has caught up. Versions before v2
+lack directories, those before v3 the unclean shutdown flag. Goes to controller/broker_monitor.py on the active
+controller. Refuses: NOT_CONTROLLER, INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
+UNSUPPORTED_VERSION.
 """
 
 from kio.schema.broker_registration.v4.request import BrokerRegistrationRequest

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe, versions 0-1: groups of the consumer protocol, their members and assignments.
 
-v1 tells which protocol a member speaks. Goes to groups/consumer/describe.py.
+v1 adds the protocol of each member. Goes to groups/consumer/describe.py.
 Refuses: UNSUPPORTED_VERSION unless the feature group.version is at 1; per group INVALID_GROUP_ID,
 GROUP_ID_NOT_FOUND, and what every coordinator refuses.
 """
@@ -42,7 +42,7 @@ async def handle(context: Context, request: Request) -> ConsumerGroupDescribeRes
     found = [await _describe(context, group_id) for group_id in body.group_ids]
     return ConsumerGroupDescribeResponse(
         throttle_time=NO_THROTTLE,
-        groups=tuple(_shown(each, with_operations=body.include_authorized_operations) for each in found),
+        groups=tuple(_described_group(each, with_operations=body.include_authorized_operations) for each in found),
     )
 
 
@@ -57,7 +57,7 @@ async def _describe(context: Context, group_id: str) -> DescribedConsumerGroup:
     return found[0]
 
 
-def _shown(found: DescribedConsumerGroup, *, with_operations: bool) -> DescribedGroup:
+def _described_group(found: DescribedConsumerGroup, *, with_operations: bool) -> DescribedGroup:
     error = ErrorCode(found.error)
     return DescribedGroup(
         error_code=error,

@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat, versions 0-1: the whole of the consumer protocol (KIP-848) in one request.
+"""ConsumerGroupHeartbeat, versions 0-1: the whole consumer protocol (KIP-848) in one request.
 
-A member joins with epoch 0, goes on with the one it was given, leaves with -1, or with -2 if it is
-static and means to come back. A null field means: as before. v1 brought regular expressions, and has
-members make their own id. Read and written by wire/hot/consumer_group_heartbeat.py; goes to groups/consumer/groups.py.
+A member joins with epoch 0, continues with the epoch that it received, and leaves with -1, or with -2 if it is
+static and will return. A null field means: unchanged. v1 adds regular expressions, and members
+generate their own id. Decoded by wire/hot/consumer_group_heartbeat.py; goes to groups/consumer/groups.py.
 Refuses: UNSUPPORTED_VERSION unless the feature group.version is at 1; INVALID_REQUEST,
 UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
 FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, and what every coordinator refuses.
@@ -54,6 +54,6 @@ def _command(context: Context, request: Request, body: wire.ConsumerGroupHeartbe
         client_id=request.header.client_id,
         client_host=request.client_host,
         version=request.header.version,
-        # Only who comes without an id is given one.
+        # Only a member without an id receives one.
         fresh_id=ZERO_UUID if body.member_id else context.entropy.uuid(),
     )

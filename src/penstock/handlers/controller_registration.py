@@ -1,4 +1,4 @@
-"""ControllerRegistration, version 0: a controller says where it is reached and what it supports.
+"""ControllerRegistration, version 0: a controller registers its listeners and supported features.
 
 Goes to controller/controllers.py on the active controller. Refuses: NOT_CONTROLLER.
 """

@@ -1,4 +1,4 @@
-"""CreateAcls, versions 1-3. There is no authorizer: SECURITY_DISABLED for every rule that was sent."""
+"""CreateAcls, versions 1-3. Penstock has no authorizer: SECURITY_DISABLED for every ACL in the request."""
 
 from kio.schema.create_acls.v3.request import CreateAclsRequest
 from kio.schema.create_acls.v3.response import AclCreationResult, CreateAclsResponse

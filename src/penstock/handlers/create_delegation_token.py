@@ -1,4 +1,4 @@
-"""CreateDelegationToken, versions 1-3. Nobody has authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""CreateDelegationToken, versions 1-3. Clients are not authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
 
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse

@@ -1,8 +1,8 @@
-"""CreatePartitions, versions 0-3: gives topics more partitions, never fewer.
+"""CreatePartitions, versions 0-3: adds partitions to topics, never removes any.
 
 The count is the new total. Without assignments (null) the controller places the new partitions.
-A topic that is named twice is refused once. The reply lists every topic that was asked for, and
-when it leaves the new partitions have their logs. Goes to controller/topics.py.
+A topic that occurs twice in the request is refused once. The response lists every topic of the request, and
+the logs of the new partitions exist when it is sent. Goes to controller/topics.py.
 Refuses: per topic, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR,
 UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, from v3 on THROTTLING_QUOTA_EXCEEDED; the whole
 request, REQUEST_TIMED_OUT.
@@ -62,7 +62,7 @@ def _command(topic: CreatePartitionsTopic) -> MorePartitions:
 def _outcome(topic: MorePartitions, refusal: Refusal | None) -> CreatePartitionsTopicResult:
     if refusal is None:
         return _result(topic.name, NO_ERROR, None)
-    # Kafka has nothing to add here, and its tools print a message in place of the error's own text.
+    # Kafka sends no message here, and its tools print a message instead of the error's text.
     has_nothing_to_add = isinstance(refusal, UnknownTopicOrPartition | ThrottlingQuotaExceeded)
     message = None if has_nothing_to_add else refusal.message
     return _result(topic.name, failed(refusal), message)

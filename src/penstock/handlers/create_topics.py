@@ -1,10 +1,10 @@
 """CreateTopics, versions 2-7.
 
--1 for the count or the factor means the broker's default, also in the versions before v4 that did
-not promise it. v5 replies with the topic's settings and where each comes from, v7 with its id. A
-topic that is named twice is refused once. Nothing is made if the time to wait is zero or less.
-When the reply leaves, the topic is in the image and its logs exist: a record sent the next
-moment is kept. Goes to controller/topics.py. Refuses: per topic, with what the controller says, from
+-1 as partition count or replication factor means the broker's default, also before v4, whose
+specification does not include it. v5 adds the topic's settings and their sources to the response, v7 its id. A
+topic that occurs twice in the request is refused once. Nothing is created if the timeout is zero or less.
+When the response is sent, the topic is in the image and its logs exist, so that a record sent the next
+moment is kept. Goes to controller/topics.py. Refuses: per topic, with the controller's error, from
 v6 on THROTTLING_QUOTA_EXCEEDED too (KIP-599);
 the whole request, POLICY_VIOLATION for too many partitions and REQUEST_TIMED_OUT.
 """
@@ -48,7 +48,7 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
                 lambda image: decide_create(image, topics, rules, validate_only=body.validate_only, charge=charge)
             ),
         )
-        # Whoever is told of a topic may write to it at once, also without asking for an answer.
+        # A client that learns of a topic may write to it immediately, even with acks=0.
         await context.replicas.settled()
     except RequestTimedOut as refusal:
         return _refused(counts, refusal, None)
@@ -60,7 +60,7 @@ async def handle(context: Context, request: Request) -> CreateTopicsResponse:
         else _failed(outcome.name, outcome.refusal, _message(outcome.refusal))
         for outcome in outcomes
     ]
-    results.extend(_failed(bad.name, bad.refusal, bad.refusal.message) for bad in _not_even_tried(counts))
+    results.extend(_failed(bad.name, bad.refusal, bad.refusal.message) for bad in _refused_before_creation(counts))
     return CreateTopicsResponse(throttle_time=NO_THROTTLE, topics=tuple(results))
 
 
@@ -77,7 +77,7 @@ def _command(topic: CreatableTopic) -> NewTopic:
     )
 
 
-def _not_even_tried(counts: "Counter[str]") -> list[RefusedTopic]:
+def _refused_before_creation(counts: "Counter[str]") -> list[RefusedTopic]:
     refused = []
     for name, count in counts.items():
         if count > 1:
@@ -110,7 +110,7 @@ def _created(settings: "BrokerSettings", topic: CreatedTopic) -> CreatableTopicR
 
 
 def _source(settings: "BrokerSettings", config: Described) -> Source:
-    """Where a value comes from. Unlike DescribeConfigs, this API counts the options that stand in for another."""
+    """Return the source of a value. Unlike DescribeConfigs, this API counts synonyms."""
     option = TOPIC[config.name]
     if config.source is Source.DEFAULT and option.at_broker:
         sources = (settings.source(name) for name in (option.name, *option.fallbacks))
@@ -119,7 +119,7 @@ def _source(settings: "BrokerSettings", config: Described) -> Source:
 
 
 def _message(refusal: Refusal) -> str | None:
-    """What a topic was refused for; of a quota, Kafka says no more than the code."""
+    """Return why a topic was refused, or None for a quota: Kafka sends only the code."""
     return None if isinstance(refusal, ThrottlingQuotaExceeded) else refusal.message
 
 

@@ -1,4 +1,4 @@
-"""DeleteAcls, versions 1-3. There is no authorizer: SECURITY_DISABLED for every filter that was sent."""
+"""DeleteAcls, versions 1-3. Penstock has no authorizer: SECURITY_DISABLED for every filter in the request."""
 
 from kio.schema.delete_acls.v3.request import DeleteAclsRequest
 from kio.schema.delete_acls.v3.response import DeleteAclsFilterResult, DeleteAclsResponse

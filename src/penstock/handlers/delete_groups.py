@@ -1,6 +1,6 @@
-"""DeleteGroups, versions 0-2: removes groups that have no members, and all that they have committed.
+"""DeleteGroups, versions 0-2: deletes groups without members, and their committed offsets.
 
-A group that is named twice is removed once. Goes to groups/admin.py.
+A group that occurs twice in the request is deleted once. Goes to groups/admin.py.
 Refuses, per group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_GROUP_ID, and what every coordinator refuses.
 """
 

@@ -1,11 +1,11 @@
-"""DeleteRecords, versions 0-2: moves the log start forward. The janitor frees the space later.
+"""DeleteRecords, versions 0-2: moves the log start offset forward. The janitor frees the space later.
 
--1 means the high watermark: everything that consumers can see. An offset below the start changes nothing
-and is not an error. A partition that is named twice goes by the later offset, as in Kafka. The answer waits
-until every living replica has moved its start, and says how far the one that is last has come. Check and
+-1 means the high watermark: everything that consumers can read. An offset below the log start changes nothing
+and is not an error. If a partition occurs twice, the later offset counts, as in Kafka. The response waits
+until every live replica has moved its log start, and contains the lowest of them. Check and
 change are one synchronous step. Goes to replication/partition.py. Refuses: per partition, REQUEST_TIMED_OUT,
 OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for topics that are only compacted,
-INVALID_TOPIC_EXCEPTION for the cluster's own topics, NOT_LEADER_OR_FOLLOWER,
+INVALID_TOPIC_EXCEPTION for internal topics, NOT_LEADER_OR_FOLLOWER,
 UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
 
@@ -24,7 +24,7 @@ from penstock.client.channel import pause
 from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
-from penstock.handlers.support.visibility import until_shown
+from penstock.handlers.support.visibility import wait_until_visible
 from penstock.model.errors import (
     InvalidTopic,
     NotLeaderOrFollower,
@@ -41,19 +41,21 @@ if TYPE_CHECKING:
     from penstock.replication.partition import Partition
 
 HIGH_WATERMARK: Final = -1
-LOOK_S: Final = 0.01
+CHECK_INTERVAL_S: Final = 0.01
 
 
 async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
     body: DeleteRecordsRequest = request.body
     offsets: dict[str, dict[int, int]] = {}
     for topic in body.topics:
-        asked = offsets.setdefault(topic.name, {})
-        asked.update((partition.partition_index, partition.offset) for partition in topic.partitions)
-    await until_shown(context, [(name, index) for name, asked in offsets.items() for index in asked], request.pace)
+        requested = offsets.setdefault(topic.name, {})
+        requested.update((partition.partition_index, partition.offset) for partition in topic.partitions)
+    await wait_until_visible(
+        context, [(name, index) for name, requested in offsets.items() for index in requested], request.pace
+    )
     moved = {
-        name: {index: _advance_start(context, name, index, offset) for index, offset in asked.items()}
-        for name, asked in offsets.items()
+        name: {index: _advance_start(context, name, index, offset) for index, offset in requested.items()}
+        for name, requested in offsets.items()
     }
     unsaved = await _saved(context)
     deadline = context.clock.monotonic() + body.timeout.total_seconds()
@@ -64,21 +66,24 @@ async def handle(context: Context, request: Request) -> DeleteRecordsResponse:
                 DeleteRecordsTopicResult(
                     name=topic_name(name),
                     partitions=tuple(
-                        [await _outcome(context, index, outcome, unsaved, deadline) for index, outcome in asked.items()]
+                        [
+                            await _outcome(context, index, outcome, unsaved, deadline)
+                            for index, outcome in requested.items()
+                        ]
                     ),
                 )
-                for name, asked in moved.items()
+                for name, requested in moved.items()
             ]
         ),
     )
 
 
 async def _saved(context: Context) -> StorageError | None:
-    """Wait until what was moved is durable: an answer must outlive a power loss."""
+    """Wait until the new log starts are durable: an acknowledged deletion must survive a power loss."""
     saved: asyncio.Future[OSError | None] = asyncio.get_running_loop().create_future()
     context.store.log_starts.when_saved(lambda error: None if saved.done() else saved.set_result(error))
     error = await saved
-    return None if error is None else StorageError(f"the new start is not on disk: {error}")
+    return None if error is None else StorageError(f"cannot save the new log start offset: {error}")
 
 
 async def _outcome(
@@ -88,7 +93,7 @@ async def _outcome(
     unsaved: StorageError | None,
     deadline: float,
 ) -> DeleteRecordsPartitionResult:
-    """Wait until the start has moved on every living replica."""
+    """Wait until the log start has moved on every live replica."""
     if isinstance(outcome, Refusal):
         return _result(index, NO_OFFSET, failed(outcome))
     if unsaved is not None:
@@ -99,7 +104,7 @@ async def _outcome(
             return _result(index, partition.low_watermark, failed(RequestTimedOut()))
         if not partition.is_leader:
             return _result(index, NO_OFFSET, failed(NotLeaderOrFollower()))
-        await pause(context.clock, LOOK_S)
+        await pause(context.clock, CHECK_INTERVAL_S)
     return _result(index, partition.low_watermark, NO_ERROR)
 
 

@@ -1,8 +1,8 @@
-"""DeleteTopics, versions 1-6: by name, from v6 by name or id (the codec turns older names into v6's form).
+"""DeleteTopics, versions 1-6: by name, from v6 by name or id (the codec converts older requests to v6).
 
-Gone from the image when the reply leaves; the janitor frees the space later. A topic that is
-referred to twice, by whatever means, is not deleted. With delete.topic.enable=false every topic is
-refused: TOPIC_DELETION_DISABLED, or INVALID_REQUEST before v3, which did not know that code.
+The topic is removed from the image when the response is sent; the janitor frees the space later. A topic that
+occurs twice in the request, by name or id, is not deleted. With delete.topic.enable=false every topic is
+refused: TOPIC_DELETION_DISABLED, or INVALID_REQUEST before v3, which did not have that code.
 Goes to controller/topics.py. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
 INVALID_REQUEST, from v5 on THROTTLING_QUOTA_EXCEEDED; the whole request, REQUEST_TIMED_OUT.
 """
@@ -51,7 +51,7 @@ def _result(outcome: DeletedTopic) -> DeletableTopicResult:
         name=None if outcome.name is None else topic_name(outcome.name),
         topic_id=outcome.id,
         error_code=NO_ERROR if outcome.refusal is None else failed(outcome.refusal),
-        # Of a quota, Kafka says no more than the code.
+        # For a quota, Kafka sends only the code.
         error_message=None
         if outcome.refusal is None or isinstance(outcome.refusal, ThrottlingQuotaExceeded)
         else outcome.refusal.message,

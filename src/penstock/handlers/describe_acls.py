@@ -1,4 +1,4 @@
-"""DescribeAcls, versions 1-3. There is no authorizer, which is what the answer says: SECURITY_DISABLED."""
+"""DescribeAcls, versions 1-3. Penstock has no authorizer: SECURITY_DISABLED."""
 
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 

@@ -1,9 +1,9 @@
-"""DescribeClientQuotas, versions 0-1: the quotas of the entities that a filter lets through.
+"""DescribeClientQuotas, versions 0-1: the quotas of the entities that match a filter.
 
-A component asks for one name, for the default, or for any of a type; an entity has to match all of
-them, and with `strict` it may have no other types. Without components everything is told, or with
-`strict` nothing. Reads the image of the metadata.
-Refuses, for the whole request: INVALID_REQUEST, UNSUPPORTED_VERSION for a type that nobody knows.
+A component matches one name, the default, or any name of a type; an entity must match all
+components, and with `strict` it may have no other types. Without components all quotas are returned, or with
+`strict` none. Reads the metadata image.
+Refuses, for the whole request: INVALID_REQUEST, UNSUPPORTED_VERSION for an unknown type.
 """
 
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ async def handle(context: Context, request: Request) -> DescribeClientQuotasResp
 
 
 def _filter(components: Sequence[ComponentData]) -> dict[str, object]:
-    """The name that each type must have; the types are unique."""
+    """Return the name that each type must have; each type may occur once."""
     wanted: dict[str, object] = {}
     for component in components:
         kind = component.entity_type

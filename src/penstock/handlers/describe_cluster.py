@@ -1,9 +1,9 @@
 """DescribeCluster, versions 0-2: the cluster's id and its brokers.
 
-v1 says which kind of endpoint is asked for: brokers (1) or controllers (2), which only a listener of
-controllers answers. v2 can ask for fenced brokers too; without that they are left out.
-Reads the image and the voters. Refuses: MISMATCHED_ENDPOINT_TYPE for controllers elsewhere, UNSUPPORTED_ENDPOINT_TYPE
-for anything else; v0 cannot ask for either.
+v1 adds the requested endpoint type: brokers (1) or controllers (2), which only a controller listener
+answers. v2 can include fenced brokers, which are otherwise omitted.
+Reads the image and the voters. Refuses: MISMATCHED_ENDPOINT_TYPE for controllers on another listener,
+UNSUPPORTED_ENDPOINT_TYPE for any other type; v0 has no endpoint type.
 """
 
 from typing import Final
@@ -62,7 +62,7 @@ async def handle(context: Context, request: Request) -> DescribeClusterResponse:
 
 
 def _controller(context: Context, listener: str) -> NodeId:
-    """The active controller where a client can reach it, or a broker that passes everything on to it."""
+    """Return the active controller if the client can reach it, or a broker that forwards requests to it."""
     image, leader = context.quorum.image, context.quorum.leader
     if leader is not None and is_reachable(image, leader, listener):
         return leader

@@ -1,10 +1,10 @@
 """DescribeConfigs, versions 1-4.
 
-Every option of each resource with its value and where that came from; an empty or null list of
-keys asks for all. v1 lists synonyms when asked, v3 adds the type and, when asked, the doc.
-Passwords are never shown. Topics, this broker (named "": what was set for all brokers), its
-loggers, groups and client metrics subscriptions. A group or subscription that nobody has set
-anything for has its defaults. Reads the image and config/describe.py. Refuses, per resource:
+Returns every option of each resource with its value and source; an empty or null list of
+keys means all. v1 adds optional synonyms, v3 the type and the optional documentation.
+Passwords are never returned. Resources: topics, this broker ("" stands for the cluster-wide defaults), its
+loggers, groups and client metrics subscriptions. A group or subscription without settings
+has the defaults. Reads the image and config/describe.py. Refuses, per resource:
 INVALID_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.
 """
 
@@ -59,7 +59,7 @@ def _answer(context: Context, resource: DescribeConfigsResource, *, synonyms: bo
     except Refusal as refusal:
         return DescribeConfigsResult(
             error_code=failed(refusal),
-            # Kafka leaves the text of an unknown topic empty.
+            # Kafka sends no message for an unknown topic.
             error_message="" if isinstance(refusal, UnknownTopicOrPartition) else refusal.message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
@@ -74,8 +74,8 @@ def _answer(context: Context, resource: DescribeConfigsResource, *, synonyms: bo
     )
 
 
-def _describe(context: Context, asked: DescribeConfigsResource) -> list[Described]:
-    kind, name, names = asked.resource_type, asked.resource_name, asked.configuration_keys
+def _describe(context: Context, resource: DescribeConfigsResource) -> list[Described]:
+    kind, name, names = resource.resource_type, resource.resource_name, resource.configuration_keys
     image = context.quorum.image
     if kind == resources.TOPIC:
         topic = check_name(name)

@@ -1,4 +1,4 @@
-"""DescribeDelegationToken, versions 1-3. Nobody has authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""DescribeDelegationToken, versions 1-3. Clients are not authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
 
 from kio.schema.describe_delegation_token.v3.response import DescribeDelegationTokenResponse
 

@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0-6: classic groups with their members, subscriptions and assignments.
 
-v3 brought the authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for what is no classic
-group; before that a group that is not there is simply Dead. Goes to groups/admin.py.
+v3 adds the authorized operations, v4 static members, v6 GROUP_ID_NOT_FOUND for a group that is not classic
+or does not exist; before that such a group has the state Dead. Goes to groups/admin.py.
 Refuses, per group: GROUP_ID_NOT_FOUND, and what every coordinator refuses.
 """
 
@@ -28,7 +28,7 @@ async def handle(context: Context, request: Request) -> DescribeGroupsResponse:
         found = await _describe(context, group_id)
         if found.error == GroupIdNotFound.code and request.header.version < GROUP_ID_NOT_FOUND_FROM:
             found = replace(found, error=0, error_message=None)
-        described.append(_shown(found, with_operations=body.include_authorized_operations))
+        described.append(_described_group(found, with_operations=body.include_authorized_operations))
     return DescribeGroupsResponse(throttle_time=NO_THROTTLE, groups=tuple(described))
 
 
@@ -41,7 +41,7 @@ async def _describe(context: Context, group_id: str) -> commands.DescribedGroup:
     return found[0]
 
 
-def _shown(found: commands.DescribedGroup, *, with_operations: bool) -> DescribedGroup:
+def _described_group(found: commands.DescribedGroup, *, with_operations: bool) -> DescribedGroup:
     error = ErrorCode(found.error)
     return DescribedGroup(
         error_code=error,

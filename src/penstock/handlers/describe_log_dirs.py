@@ -1,8 +1,8 @@
-"""DescribeLogDirs, versions 1-5: what lies in the data folder, and how much room there is.
+"""DescribeLogDirs, versions 1-5: the replicas in the data folder, and the size of its volume.
 
-Null asks about every partition, a list only about those in it; what is not here is left out. The
-lag is how far the end of the log is behind the high watermark. v4 brought the size of the volume;
-v5 whether new replicas are kept away from the folder, as they are while it is read-only.
+Null topics mean every partition; partitions of a list that are not on this node are omitted. The
+lag is how far the log end offset is behind the high watermark. v4 adds the size of the volume;
+v5 whether the folder is cordoned, that is, gets no new replicas, as while it is read-only.
 Goes to replication/replicas.py and the disk port. Refuses: KAFKA_STORAGE_ERROR for a failed folder.
 """
 

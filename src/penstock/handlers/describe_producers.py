@@ -1,7 +1,7 @@
-"""DescribeProducers, version 0: what partitions remember of the producers that wrote to them.
+"""DescribeProducers, version 0: the producer state of partitions.
 
-Shows which transactions are open, and since which offset. Every replica answers: an administrator may ask a
-broker by its id, and looks for hanging transactions so. Goes to replication/replicas.py.
+Shows which transactions are open, and their first offset. Every replica answers: an administrator can query a
+broker by its id to find hanging transactions. Goes to replication/replicas.py.
 Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_TOPIC_EXCEPTION.
 """
 

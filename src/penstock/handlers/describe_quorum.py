@@ -1,6 +1,6 @@
-"""DescribeQuorum, versions 0-2: who votes and who observes, and how far each has come; the leader alone knows.
+"""DescribeQuorum, versions 0-2: the voters and observers of the metadata log, and the progress of each.
 
-v1 adds the times of the last fetch and of the last time that a node had everything, v2 folders and addresses.
+Only the leader can answer. v1 adds when a node last fetched and was last caught up, v2 directories and addresses.
 Reads metadata/quorum.py. Refuses: NOT_LEADER_OR_FOLLOWER elsewhere, UNKNOWN_TOPIC_OR_PARTITION for another log.
 """
 
@@ -81,7 +81,7 @@ def _replica(context: Context, node_id: NodeId, progress: FollowerProgress | Non
             last_caught_up_timestamp=int64(now_ms),
         )
     if progress is None or (progress.disk is None and not progress.end):
-        # It has not fetched since this node leads: how far it is nobody knows.
+        # It has not fetched from this leader: its progress is unknown.
         return ReplicaState(
             replica_id=node(node_id),
             replica_directory_id=context.quorum.book.directories.get(node_id),

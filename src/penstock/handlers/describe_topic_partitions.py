@@ -1,8 +1,8 @@
 """DescribeTopicPartitions, version 0: topics by name, in pages of partitions.
 
-Topics come sorted; an empty list asks for all. The reply holds at most as many partitions as the
-client and max.request.partition.size.limit allow, then a cursor to where the next page begins. The
-eligible-leader arrays are empty, never null: null is legal, and Java's admin client fails on it.
+Topics are sorted; an empty list means all topics. The response has at most as many partitions as the
+client and max.request.partition.size.limit allow, then a cursor to the start of the next page. The
+eligible-leader arrays are empty, never null: null is legal, but Java's admin client fails on it.
 Reads the image. Refuses: per topic, UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION; all of
 them, INVALID_REQUEST for a cursor that is not among the topics or has a negative partition.
 """
@@ -62,7 +62,7 @@ async def handle(context: Context, request: Request) -> DescribeTopicPartitionsR
 def _topic(
     image: Image, listener: str, name: TopicName, *, first: int, room: int
 ) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """As much of the topic as there is room for, and the index of the first partition that is left out."""
+    """Return as many partitions of the topic as fit, and the index of the first that was omitted."""
     topic = image.topics.get(name)
     if topic is None:
         error = (

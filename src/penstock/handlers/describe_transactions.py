@@ -1,4 +1,4 @@
-"""DescribeTransactions, version 0: what the coordinator knows of transactional ids.
+"""DescribeTransactions, version 0: the state of transactional ids at their coordinator.
 
 Goes to transactions/admin.py. Refuses, per id: TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and what
 every coordinator refuses.
@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 async def handle(context: Context, request: Request) -> DescribeTransactionsResponse:
     body: DescribeTransactionsRequest = request.body
-    states = [_shown(await _describe(context, name)) for name in body.transactional_ids]
+    states = [_transaction_state(await _describe(context, name)) for name in body.transactional_ids]
     return DescribeTransactionsResponse(throttle_time=NO_THROTTLE, transaction_states=tuple(states))
 
 
@@ -38,8 +38,8 @@ async def _describe(context: Context, transactional_id: str) -> DescribedTransac
     return found
 
 
-def _shown(found: DescribedTransaction) -> TransactionState:
-    # What is not known is 0 in Kafka's answer; -1 is an id that has begun nothing.
+def _transaction_state(found: DescribedTransaction) -> TransactionState:
+    # Kafka sends 0 for unknown values; -1 is an id without a transaction.
     start_ms = 0 if found.error else found.start_ms
     return TransactionState(
         error_code=ErrorCode(found.error),

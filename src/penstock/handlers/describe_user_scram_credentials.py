@@ -1,7 +1,7 @@
-"""DescribeUserScramCredentials, version 0: which passwords users have been given. None can be given yet.
+"""DescribeUserScramCredentials, version 0: the SCRAM credentials of users. None can be created yet.
 
-`kafka-configs --describe --entity-type users` asks this after the quotas. Refuses, for each user that
-is asked for: RESOURCE_NOT_FOUND; DUPLICATE_RESOURCE for one that is asked for twice.
+`kafka-configs --describe --entity-type users` sends it after DescribeClientQuotas. Refuses, for each requested
+user: RESOURCE_NOT_FOUND; DUPLICATE_RESOURCE for a user that occurs twice.
 """
 
 from collections import Counter

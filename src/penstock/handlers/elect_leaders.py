@@ -1,6 +1,6 @@
-"""ElectLeaders, versions 0-2: preferred leaders, and from v1 on leaders at any price (unclean).
+"""ElectLeaders, versions 0-2: preferred leader elections, and from v1 on unclean ones.
 
-Null asks about all partitions, and then those that need no election are left out. An unclean election may lose
+Null means all partitions; those that need no election are then omitted. An unclean election may lose
 records, and is counted. Goes to controller/elections.py. Refuses: NOT_CONTROLLER, INVALID_REQUEST,
 REQUEST_TIMED_OUT; per partition ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE,
 UNKNOWN_TOPIC_OR_PARTITION.
@@ -22,12 +22,12 @@ from penstock.model.ids import TopicName
 async def handle(context: Context, request: Request) -> ElectLeadersResponse:
     body: ElectLeadersRequest = request.body
     rules = context.monitor.rules
-    asked = _asked(body)
+    requested = _requested(body)
     try:
         results = await within(
             context.clock,
             body.timeout,
-            context.controller.run(lambda image: decide_elections(image, asked, body.election_type, rules)),
+            context.controller.run(lambda image: decide_elections(image, requested, body.election_type, rules)),
         )
     except Refusal as refusal:
         return ElectLeadersResponse(throttle_time=NO_THROTTLE, error_code=failed(refusal), replica_election_results=())
@@ -44,19 +44,19 @@ async def handle(context: Context, request: Request) -> ElectLeadersResponse:
     )
 
 
-def _asked(body: ElectLeadersRequest) -> Mapping[TopicName, Sequence[int]] | None:
+def _requested(body: ElectLeadersRequest) -> Mapping[TopicName, Sequence[int]] | None:
     if body.topic_partitions is None:
         return None
-    asked: dict[TopicName, list[int]] = {}
+    requested: dict[TopicName, list[int]] = {}
     for topic in body.topic_partitions:
-        asked.setdefault(TopicName(topic.topic), []).extend(topic.partitions)
-    return asked
+        requested.setdefault(TopicName(topic.topic), []).extend(topic.partitions)
+    return requested
 
 
 def _result(result: Elected) -> PartitionResult:
     refusal = result.refusal
     if refusal is None:
         return PartitionResult(partition_id=int32(result.partition), error_code=NO_ERROR, error_message=None)
-    # Tools tell this one by its code, and print any message as a failure.
+    # Tools recognize this error by its code, and print any message as a failure.
     message = None if isinstance(refusal, ElectionNotNeeded) else refusal.message
     return PartitionResult(partition_id=int32(result.partition), error_code=failed(refusal), error_message=message)

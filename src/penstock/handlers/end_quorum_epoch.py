@@ -1,4 +1,4 @@
-"""EndQuorumEpoch, versions 0-1: the leader steps down and names who should follow it, the best first.
+"""EndQuorumEpoch, versions 0-1: the leader resigns and names its preferred successors, the best first.
 
 Goes to metadata/quorum.py. Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
 """

@@ -1,7 +1,7 @@
-"""EndTxn, versions 0-5: commit or abort. Answered once the decision is durable; the markers follow.
+"""EndTxn, versions 0-5: commits or aborts a transaction; answered when the decision is durable, before the markers.
 
-v2 brought PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE; from v5 on each end raises the producer's epoch, and the answer
-says what the producer goes on with (KIP-890). Goes to transactions/ending.py.
+v2 adds PRODUCER_FENCED, v4 TRANSACTION_ABORTABLE; from v5 on each end of a transaction raises the producer's epoch,
+and the response contains the producer id and epoch to continue with (KIP-890). Goes to transactions/ending.py.
 """
 
 from kio.schema.end_txn.v5.request import EndTxnRequest

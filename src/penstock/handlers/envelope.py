@@ -1,7 +1,7 @@
-"""Envelope, version 0: a request that another node's client has sent there, for the active controller (KIP-590).
+"""Envelope, version 0: a client's request that another node forwards to the active controller (KIP-590).
 
-Answers with the frame that the client is to get. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
-so that the sender looks again; INVALID_REQUEST for what is not relayed or cannot be read.
+The response contains the frame for the client. Goes to the handler of the request inside. Refuses: NOT_CONTROLLER,
+so that the sender looks up the controller; INVALID_REQUEST for an API that is not forwarded or a malformed request.
 """
 
 from kio.schema.envelope.v0.request import EnvelopeRequest
@@ -30,20 +30,20 @@ async def handle(context: Context, request: Request) -> EnvelopeResponse:
         header = parse_header(frame)
         api = APIS[header.api_key]
         if not api.forwarded or not api.accepts(header.version):
-            raise MalformedRequest("nothing that is relayed")
+            raise MalformedRequest("the API is not forwarded")
         inner = codec.read_request(header.api_key, header.version, frame[header.body_position :])
     except MalformedRequest:
         return EnvelopeResponse(error_code=ErrorCode.invalid_request)
     table = context.throttle.table
     if table is not None:
-        # Changes are counted here, where they are decided on; the node that the client is connected to mutes it.
+        # Changes are charged here, where they are decided; the node that the client is connected to mutes it.
         header.client = table.client(
             ANONYMOUS, header.client_id, lambda api_key, seconds: None, context.clock.monotonic()
         )
     answer = await COLD[header.api_key](context, Request(header, inner, request.connection, request.listener))
     if header.throttle_ms:
         answer = throttled(header, answer)
-    assert not isinstance(answer, Encoded), "only answers on the hot path are written by hand"
+    assert not isinstance(answer, Encoded), "forwarded APIs have no hand-written response"
     written = codec.write_response(header.api_key, header.version, answer)
     head = response_head(header.api_key, header.version, header.correlation_id, len(written))
     return EnvelopeResponse(response_data=head[_SIZE_PREFIX:] + written, error_code=NO_ERROR)

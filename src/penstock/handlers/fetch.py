@@ -1,12 +1,12 @@
 """Fetch, versions 4-18. Hot: a plain function per frame, no coroutine.
 
-Answers at once when there are enough bytes (min_bytes), an error, or no patience; parks
-otherwise until the high watermark of one of its partitions moves or max_wait_ms is over.
-Limits as in KIP-74: the first partition with data gives at least one whole batch, however
-large. Sessions in replication/fetch_session.py. Records leave as slices of files. A consumer over
-its quota is answered with nothing and the time to wait. Followers serve consumers too, up to their own
-mark; a leader may send a consumer to a replica in its rack (KIP-392). Fetches of other brokers go to
-replica_fetch.py. Version notes stand in wire/hot/fetch.py.
+Answers immediately if there are enough bytes (min_bytes) or an error, or if max_wait_ms is 0; otherwise
+parks until the high watermark of one of its partitions moves or max_wait_ms has passed.
+Limits as in KIP-74: the first partition with data returns at least one whole batch, however
+large. Sessions are in replication/fetch_session.py. Records are sent as slices of files. A consumer over
+its quota gets no records and a throttle time. Followers serve consumers too, up to their own
+high watermark; a leader may redirect a consumer to a replica in its rack (KIP-392). Fetches of other brokers go to
+support/replica_fetch.py. Version notes are in wire/hot/fetch.py.
 """
 
 import logging
@@ -49,7 +49,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 LARGE_COUNT_MIN: Final = 500
-"""With more partitions than this a fetch is answered in slices: each takes some microseconds to look at."""
+"""A fetch of more partitions than this is answered in slices: each partition takes some microseconds."""
 
 
 class FetchHandler:
@@ -72,7 +72,7 @@ class FetchHandler:
         request = read_request(frame, header.body_position, header.version)
         if request.replica_id >= 0:
             if request.partitions and request.partitions[0].topic == METADATA_TOPIC:
-                from penstock.handlers.support import metadata_fetch  # only nodes of a cluster ask for it
+                from penstock.handlers.support import metadata_fetch  # only nodes of a cluster fetch it
 
                 return metadata_fetch.handle(self.context, frame, header)
             return replica_fetch.handle(self, request, header)
@@ -100,7 +100,7 @@ class FetchHandler:
 
 
 class ParkedFetch(Parked):
-    """One fetch, from its first attempt to its answer."""
+    """One fetch request, from its first attempt to its response."""
 
     __slots__ = (
         "_by_id",
@@ -110,11 +110,11 @@ class ParkedFetch(Parked):
         "_handler",
         "_header",
         "_is_final",
-        "_is_looking",
+        "_is_reading",
         "_listener",
-        "_looks_again",
         "_max_bytes",
         "_missing",
+        "_reads_again",
         "_request",
         "_session",
         "_waits_on",
@@ -137,7 +137,7 @@ class ParkedFetch(Parked):
         else:
             self._client = client
             self._max_bytes = min(self._max_bytes, client.fetch_size_max)
-        self._is_looking = self._looks_again = self._is_final = False
+        self._is_reading = self._reads_again = self._is_final = False
         self._deadline = 0.0
         self._missing = 0
         self._gained = 0
@@ -145,28 +145,28 @@ class ParkedFetch(Parked):
 
     @property
     def is_large(self) -> bool:
-        """Whether there are so many partitions that looking at all of them takes several slices."""
-        asked = self._request.partitions if self._session is None else self._session.partitions
-        return len(asked) > LARGE_COUNT_MIN
+        """Return whether the request has so many partitions that reading all of them takes several slices."""
+        requested = self._request.partitions if self._session is None else self._session.partitions
+        return len(requested) > LARGE_COUNT_MIN
 
     def begin(self, deadline: float) -> None:
-        """Look at many partitions, and wait for more records if that is better."""
+        """Read many partitions in slices, and wait for more records if there are too few."""
         self._deadline = deadline
-        self._look_in_slices(final=False)
+        self._read_in_slices(final=False)
 
-    def _look_in_slices(self, *, final: bool) -> None:
-        if self._is_looking:
-            # What has changed meanwhile may be in a partition that was looked at already.
-            self._looks_again = True
+    def _read_in_slices(self, *, final: bool) -> None:
+        if self._is_reading:
+            # A change may affect a partition that was already read.
+            self._reads_again = True
             self._is_final = self._is_final or final
             return
-        self._is_looking, self._looks_again, self._is_final = True, False, final
+        self._is_reading, self._reads_again, self._is_final = True, False, final
         self._handler.context.scheduler.run(
-            self._attempting(final=final), self._looked, is_wanted=lambda: not self.is_abandoned
+            self._attempting(final=final), self._read_done, is_wanted=lambda: not self.is_abandoned
         )
 
-    def _looked(self, parts: Any, error: BaseException | None) -> None:
-        self._is_looking = False
+    def _read_done(self, parts: Any, error: BaseException | None) -> None:
+        self._is_reading = False
         if isinstance(error, ClientGone):
             return
         if error is not None:
@@ -180,20 +180,20 @@ class ParkedFetch(Parked):
             if self._deadline:
                 deadline, self._deadline = self._deadline, 0.0
                 self.park(deadline)
-            if self._looks_again:
-                self._look_in_slices(final=self._is_final)
+            if self._reads_again:
+                self._read_in_slices(final=self._is_final)
 
     def _attempting(self, *, final: bool) -> Job[Parts | None]:
-        """What `attempt` does, in slices."""
+        """Build a response like `attempt`, in slices."""
         if self._client is not None and (wait := charge_fetch(self._client, 0, self._handler.clock)):
             return self._write((), self._session, throttle_ms(wait))
         answers: list[PartitionAnswer] = []
         size = 0
         urgent = final or self._request.max_wait_ms <= 0
-        for number, asked in enumerate(self._asked()):
+        for number, requested in enumerate(self._requested()):
             if number % SLICE_COST == SLICE_COST - 1:
                 yield None
-            answer = self._read(asked, max(0, self._max_bytes - size), at_least_one=size == 0)
+            answer = self._read(requested, max(0, self._max_bytes - size), at_least_one=size == 0)
             answers.append(answer)
             size += answer.size
             urgent = urgent or _is_urgent(answer)
@@ -203,17 +203,17 @@ class ParkedFetch(Parked):
         return self._answer(answers)
 
     def attempt(self, *, final: bool = False) -> Parts | None:
-        """The answer, or None if it is better to wait for more."""
+        """Return the response, or None if the request should wait for more records."""
         request = self._request
         if self._client is not None and (wait := charge_fetch(self._client, 0, self._handler.clock)):
-            # KIP-219: over its quota a client gets nothing but the time to wait.
+            # KIP-219: a client over its quota gets only the throttle time.
             return self._write((), self._session, throttle_ms(wait))
         answers: list[PartitionAnswer] = []
         room = self._max_bytes
         size = 0
         urgent = final or request.max_wait_ms <= 0
-        for asked in self._asked():
-            answer = self._read(asked, room, at_least_one=size == 0)
+        for requested in self._requested():
+            answer = self._read(requested, room, at_least_one=size == 0)
             answers.append(answer)
             size += answer.size
             room = max(0, room - answer.size)
@@ -224,7 +224,7 @@ class ParkedFetch(Parked):
             return None
         return self._answer(answers)
 
-    def _asked(self) -> Iterable[FetchPartition]:
+    def _requested(self) -> Iterable[FetchPartition]:
         if self._session is None:
             return self._request.partitions
         return [cached.asked for cached in self._session.partitions.values()]
@@ -271,7 +271,7 @@ class ParkedFetch(Parked):
         )
 
     def _hint(self, answers: Sequence[PartitionAnswer]) -> list[int]:
-        """Say who leads where this node does not (KIP-951); returns the leaders."""
+        """Add the current leader where this node is not the leader (KIP-951); return the leaders."""
         leaders = []
         for answer in answers:
             if answer.error_code in HINTED:
@@ -281,39 +281,41 @@ class ParkedFetch(Parked):
                     leaders.append(hint[0])
         return leaders
 
-    def _find(self, asked: FetchPartition) -> Partition | None:
+    def _find(self, requested: FetchPartition) -> Partition | None:
         replicas = self._handler.replicas
-        topic = (replicas.by_id if self._by_id else replicas.by_name).get(asked.topic)
-        return None if topic is None else topic.partitions.get(asked.index)
+        topic = (replicas.by_id if self._by_id else replicas.by_name).get(requested.topic)
+        return None if topic is None else topic.partitions.get(requested.index)
 
-    def _read(self, asked: FetchPartition, room: int, *, at_least_one: bool) -> PartitionAnswer:
+    def _read(self, requested: FetchPartition, room: int, *, at_least_one: bool) -> PartitionAnswer:
         request = self._request
         try:
-            partition = self._find(asked)
+            partition = self._find(requested)
             if partition is None:
-                return self._unknown(asked)
-            partition.check_epoch(asked.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM)
+                return self._unknown(requested)
+            partition.check_epoch(
+                requested.current_leader_epoch, leader_only=self._header.version < FOLLOWERS_SERVE_FROM
+            )
             if not partition.mark_is_known:
-                # Any mark that was told now would be a step back from what the leader before has told.
+                # Any high watermark sent now could be lower than what the previous leader has sent.
                 raise OffsetNotAvailable
             if request.rack and self._handler.followers_serve_consumers:
-                preferred = self._preferred_replica(partition, asked.offset)
+                preferred = self._preferred_replica(partition, requested.offset)
                 if preferred is not None:
                     return preferred
             diverging = None
-            if asked.last_fetched_epoch >= 0:
-                diverging = partition.diverging_epoch(asked.offset, asked.last_fetched_epoch)
+            if requested.last_fetched_epoch >= 0:
+                diverging = partition.diverging_epoch(requested.offset, requested.last_fetched_epoch)
             records = None
             if diverging is None:
                 records = partition.read(
-                    asked.offset,
-                    max_bytes=min(asked.max_bytes, room),
+                    requested.offset,
+                    max_bytes=min(requested.max_bytes, room),
                     committed_only=request.isolation_level == READ_COMMITTED,
                     at_least_one=at_least_one,
                 )
             answer = PartitionAnswer(
-                asked.topic,
-                asked.index,
+                requested.topic,
+                requested.index,
                 0,
                 partition.high_watermark,
                 partition.last_stable_offset,
@@ -323,19 +325,19 @@ class ParkedFetch(Parked):
             answer.diverging = diverging
             if request.isolation_level == READ_COMMITTED:
                 # Without records there is nothing to filter.
-                answer.aborted = partition.log.aborted_in(asked.offset, records) if records is not None else ()
+                answer.aborted = partition.log.aborted_in(requested.offset, records) if records is not None else ()
             return answer
         except Refusal as refusal:
-            return PartitionAnswer(asked.topic, asked.index, refusal.code)
+            return PartitionAnswer(requested.topic, requested.index, refusal.code)
         except (OSError, Corruption) as error:
-            log.error("fetch of %r-%d at %d failed: %s", asked.topic, asked.index, asked.offset, error)
-            return PartitionAnswer(asked.topic, asked.index, StorageError.code)
+            log.error("fetch of %r-%d at %d failed: %s", requested.topic, requested.index, requested.offset, error)
+            return PartitionAnswer(requested.topic, requested.index, StorageError.code)
         except Exception:
-            log.exception("fetch of %r-%d at %d failed", asked.topic, asked.index, asked.offset)
-            return PartitionAnswer(asked.topic, asked.index, UNKNOWN_SERVER_ERROR)
+            log.exception("fetch of %r-%d at %d failed", requested.topic, requested.index, requested.offset)
+            return PartitionAnswer(requested.topic, requested.index, UNKNOWN_SERVER_ERROR)
 
     def _preferred_replica(self, partition: Partition, offset: int) -> PartitionAnswer | None:
-        """Send the consumer to the replica in its rack that has most of the log, unless that is this one."""
+        """Redirect the consumer to the replica in its rack with the highest offset, unless it is this one."""
         lead = partition.lead
         brokers = self._handler.context.quorum.image.brokers
         rack = self._request.rack
@@ -364,39 +366,39 @@ class ParkedFetch(Parked):
             answer.aborted = ()
         return answer
 
-    def _unknown(self, asked: FetchPartition) -> PartitionAnswer:
-        refusal = not_hosted(self._handler.context, asked.topic, asked.index, by_id=self._by_id)
-        answer = PartitionAnswer(asked.topic, asked.index, refusal.code)
+    def _unknown(self, requested: FetchPartition) -> PartitionAnswer:
+        refusal = not_hosted(self._handler.context, requested.topic, requested.index, by_id=self._by_id)
+        answer = PartitionAnswer(requested.topic, requested.index, refusal.code)
         answer.aborted = ()
         return answer
 
     # -- parked ----------------------------------------------------------------------------
 
     def park(self, deadline: float) -> None:
-        for asked in self._asked():
-            partition = self._find(asked)
+        for requested in self._requested():
+            partition = self._find(requested)
             if partition is not None:
                 partition.add_waiting(self)
                 self._waits_on.append(partition)
         self._handler.deadlines.add(deadline, self)
 
     def more_bytes(self, size: int) -> None:
-        # The size only says whether another look is worth its while; the look decides.
+        # The size only shows whether another attempt is worthwhile; the attempt decides.
         self._gained += size
         if self._gained >= self._missing:
             self._gained = 0
-            self._look_again(final=False)
+            self._retry(final=False)
 
     def changed(self) -> None:
-        self._look_again(final=True)
+        self._retry(final=True)
 
     def expired(self) -> None:
-        self._look_again(final=True)
+        self._retry(final=True)
 
-    def _look_again(self, *, final: bool) -> None:
+    def _retry(self, *, final: bool) -> None:
         if self.parts is None and self.on_ready is not None:
             if self.is_large:
-                self._look_in_slices(final=final)
+                self._read_in_slices(final=final)
                 return
             parts = self.attempt(final=final)
             if parts is not None:
@@ -414,8 +416,8 @@ class ParkedFetch(Parked):
 
 
 def _is_urgent(answer: PartitionAnswer) -> bool:
-    """Whether the client should hear of it at once."""
+    """Return whether the client should get the answer immediately."""
     if answer.diverging is not None or answer.preferred_read_replica >= 0:
         return True
-    # A mark that is not known yet will be soon: that is worth waiting for.
+    # A high watermark that is unknown will be known soon: that is worth waiting for.
     return answer.error_code not in (0, OffsetNotAvailable.code)

@@ -1,6 +1,6 @@
-"""FetchSnapshot, versions 0-1: a piece of a checkpoint of the metadata, for a node whose log ends before ours begins.
+"""FetchSnapshot, versions 0-1: a part of a metadata snapshot, for a node whose log ends before the leader's begins.
 
-Any node serves the checkpoints it has; only the leader of the epoch is asked. Goes to metadata/quorum.py and the disk.
+Any node serves the snapshots it has, although only the leader is asked. Goes to metadata/quorum.py and the disk.
 Refuses: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE,
 KAFKA_STORAGE_ERROR.
 """
@@ -44,57 +44,62 @@ async def handle(context: Context, request: Request) -> FetchSnapshotResponse:
     try:
         check_cluster(context, body.cluster_id)
         check_peer(context, body.replica_id)
-        asked = only_partition(body.topics)
+        partition_request = only_partition(body.topics)
     except Refusal as refusal:
         return _response(ErrorCode(refusal.code))
     except Corruption:
         return _response(ErrorCode(InvalidRequest.code))
     context.quorum.step(Heard(NodeId(body.replica_id)))
     try:
-        size, piece = _read(context, asked, body.max_bytes)
-        partition = _partition(context, asked, size=size, piece=piece)
+        size, piece = _read(context, partition_request, body.max_bytes)
+        partition = _partition(context, partition_request, size=size, piece=piece)
     except Refusal as refusal:
-        partition = _partition(context, asked, error=ErrorCode(refusal.code))
+        partition = _partition(context, partition_request, error=ErrorCode(refusal.code))
     return _response(NO_ERROR, partition)
 
 
-def _read(context: Context, asked: Any, bytes_max: int) -> tuple[int, bytes]:
+def _read(context: Context, partition_request: Any, bytes_max: int) -> tuple[int, bytes]:
     quorum = context.quorum
-    if asked.current_leader_epoch < quorum.epoch:
+    if partition_request.current_leader_epoch < quorum.epoch:
         raise FencedLeaderEpoch
-    if asked.current_leader_epoch > quorum.epoch:
+    if partition_request.current_leader_epoch > quorum.epoch:
         raise UnknownLeaderEpoch
     if quorum.leader != context.node_id:
         raise NotLeaderOrFollower
-    end = EpochEnd(epoch=LeaderEpoch(asked.snapshot_id.epoch), end_offset=Offset(asked.snapshot_id.end_offset))
+    end = EpochEnd(
+        epoch=LeaderEpoch(partition_request.snapshot_id.epoch),
+        end_offset=Offset(partition_request.snapshot_id.end_offset),
+    )
     try:
         file = context.disk.open(f"{quorum.log.folder}/{name_of(end)}")
     except OSError:
         raise SnapshotNotFound from None
     try:
         size = file.size()
-        if not 0 <= asked.position < size:
+        if not 0 <= partition_request.position < size:
             raise PositionOutOfRange
-        return size, file.read(min(max(bytes_max, 1), size - asked.position), asked.position)
+        return size, file.read(min(max(bytes_max, 1), size - partition_request.position), partition_request.position)
     except OSError as error:
-        raise StorageError(f"the checkpoint cannot be read: {error}") from error
+        raise StorageError(f"cannot read the snapshot: {error}") from error
     finally:
         file.close()
 
 
 def _partition(
-    context: Context, asked: Any, *, error: ErrorCode = NO_ERROR, size: int = 0, piece: bytes = b""
+    context: Context, partition_request: Any, *, error: ErrorCode = NO_ERROR, size: int = 0, piece: bytes = b""
 ) -> PartitionSnapshot:
     leader = context.quorum.leader
     return PartitionSnapshot(
         index=int32(0),
         error_code=error,
-        snapshot_id=SnapshotId(end_offset=asked.snapshot_id.end_offset, epoch=asked.snapshot_id.epoch),
+        snapshot_id=SnapshotId(
+            end_offset=partition_request.snapshot_id.end_offset, epoch=partition_request.snapshot_id.epoch
+        ),
         current_leader=LeaderIdAndEpoch(
             leader_id=node(NO_NODE if leader is None else leader), leader_epoch=int32(context.quorum.epoch)
         ),
         size=int64(size),
-        position=asked.position,
+        position=partition_request.position,
         unaligned_records=cast(Records, piece),
     )
 

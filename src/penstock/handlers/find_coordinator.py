@@ -1,10 +1,10 @@
 """FindCoordinator, versions 0-6: which node coordinates a group or a transactional id.
 
-v1 brought the key type, v4 many keys in one request, v6 share groups. The coordinator is the leader of
-the key's partition of `__consumer_offsets` or `__transaction_state`, which is made when it is first
-asked for; the answer leaves when it is there and the key's part of it has been read. Goes to
+v1 adds the key type, v4 many keys in one request, v6 share groups. The coordinator is the leader of
+the key's partition of `__consumer_offsets` or `__transaction_state`. That topic is created on the first
+request; the response is sent when it exists and the coordinator has loaded the key's partition. Goes to
 groups/service.py and transactions/service.py. Refuses: INVALID_REQUEST for an unknown key type,
-COORDINATOR_NOT_AVAILABLE while there is none, which clients retry; for now share groups have none.
+COORDINATOR_NOT_AVAILABLE while there is none, which clients retry; share groups have none for now.
 """
 
 from typing import Any, Final
@@ -17,7 +17,7 @@ from penstock.coordinator.keys import partition_of
 from penstock.handlers.support.cluster_view import is_reachable
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, int32, node
-from penstock.handlers.support.topic_creation import make_sure_of
+from penstock.handlers.support.topic_creation import ensure_topic
 from penstock.model.ids import NO_NODE
 from penstock.model.topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from penstock.wire.codec import response_class
@@ -33,7 +33,7 @@ MESSAGES: Final = {
         "to an incompatible broker. See the broker logs for more details."
     ),
 }
-"""What Kafka says beside a single answer."""
+"""Kafka's messages in the response to a single key."""
 
 
 async def handle(context: Context, request: Request) -> Any:
@@ -63,7 +63,7 @@ async def handle(context: Context, request: Request) -> Any:
 
 
 async def _find(context: Context, request: Request, key: str, key_type: int) -> Coordinator:
-    topic = await make_sure_of(context, CONSUMER_OFFSETS if key_type == GROUP else TRANSACTION_STATE)
+    topic = await ensure_topic(context, CONSUMER_OFFSETS if key_type == GROUP else TRANSACTION_STATE)
     if topic is None:
         return _none(key, ErrorCode.coordinator_not_available)
     image = context.quorum.image
@@ -72,7 +72,7 @@ async def _find(context: Context, request: Request, key: str, key_type: int) -> 
     if end_point is None or not is_reachable(image, leader, request.listener):
         return _none(key, ErrorCode.coordinator_not_available)
     if leader == context.node_id:
-        # The client's next request is about the key: it would only be told to come again.
+        # The client's next request is about the key, and would be answered with a retriable error.
         await (context.groups.loaded(key) if key_type == GROUP else context.transactions.loaded(key))
     return Coordinator(
         key=key,
@@ -85,7 +85,7 @@ async def _find(context: Context, request: Request, key: str, key_type: int) -> 
 
 
 def _no_share_coordinator(key: str) -> ErrorCode:
-    # The state of a share group is kept for each of its partitions.
+    # The state of a share group is stored for each of its partitions.
     if len(key.rsplit(":", 2)) != 3:
         return ErrorCode.invalid_request
     return ErrorCode.coordinator_not_available

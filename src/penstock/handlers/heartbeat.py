@@ -1,7 +1,7 @@
-"""Heartbeat, versions 0-4: a member of the classic protocol is alive, and learns of a rebalance.
+"""Heartbeat, versions 0-4: keeps a member of a classic group alive, and tells it about a rebalance.
 
-v3 brought static members. While the group is being read from the log the answer is that all is
-well, as Kafka's: nobody's session runs yet. Read and written by wire/hot/heartbeat.py; goes to
+v3 adds static members. While the coordinator loads the group, the response has no error, as in
+Kafka: no session times out yet. Decoded by wire/hot/heartbeat.py; goes to
 groups/classic/requests.py. Refuses: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION,
 FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every coordinator refuses.
 """

@@ -1,9 +1,9 @@
 """IncrementalAlterConfigs, versions 0-1.
 
 Sets, deletes, appends to and subtracts from single settings; each resource succeeds or fails as a
-whole and for itself. With validate_only nothing changes. What is changed is live when the reply
-leaves. The levels of loggers change in this process alone and are not kept. Goes to
-controller/settings.py. Refuses, per resource, with what the controller says, or all that are kept: NOT_CONTROLLER,
+whole, separately from the others. With validate_only nothing changes. Changes are in force when the response
+is sent. Logger levels change only in this process and are not stored. Goes to
+controller/settings.py. Refuses, per resource, with the controller's error, or all that are stored: NOT_CONTROLLER,
 KAFKA_STORAGE_ERROR.
 """
 
@@ -35,9 +35,9 @@ from penstock.model.ids import NodeId
 
 async def handle(context: Context, request: Request) -> IncrementalAlterConfigsResponse:
     body: IncrementalAlterConfigsRequest = request.body
-    asked = [_changes(resource) for resource in body.resources]
-    kept = [changes for changes in asked if changes.resource.type != BROKER_LOGGER]
-    results = iter(await _alter_kept(context, kept, validate_only=body.validate_only))
+    requested = [_changes(resource) for resource in body.resources]
+    stored = [changes for changes in requested if changes.resource.type != BROKER_LOGGER]
+    results = iter(await _alter_stored(context, stored, validate_only=body.validate_only))
     return IncrementalAlterConfigsResponse(
         throttle_time=NO_THROTTLE,
         responses=tuple(
@@ -46,23 +46,23 @@ async def handle(context: Context, request: Request) -> IncrementalAlterConfigsR
                 if changes.resource.type == BROKER_LOGGER
                 else next(results)
             )
-            for changes in asked
+            for changes in requested
         ),
     )
 
 
-async def _alter_kept(context: Context, kept: list[ResourceChanges], *, validate_only: bool) -> Sequence[Result]:
-    """Change what the metadata log keeps. Without such a change no controller is needed: this node need not be it."""
-    if not kept:
+async def _alter_stored(context: Context, stored: list[ResourceChanges], *, validate_only: bool) -> Sequence[Result]:
+    """Change settings that the metadata log stores; without any, this node need not be the active controller."""
+    if not stored:
         return ()
     try:
         return await context.controller.run(
             lambda image: decide_incremental_alter(
-                Judge(image, context.settings, context.node_id), kept, validate_only=validate_only
+                Judge(image, context.settings, context.node_id), stored, validate_only=validate_only
             )
         )
     except Refusal as refusal:
-        return refused(kept, refusal)
+        return refused(stored, refusal)
 
 
 def _changes(resource: AlterConfigsResource) -> ResourceChanges:
@@ -72,23 +72,23 @@ def _changes(resource: AlterConfigsResource) -> ResourceChanges:
     )
 
 
-def _alter_loggers(asked: ResourceChanges, node_id: NodeId, *, validate_only: bool) -> Result:
-    """Set the levels of this process's loggers: all of them, or none if one is refused."""
+def _alter_loggers(requested: ResourceChanges, node_id: NodeId, *, validate_only: bool) -> Result:
+    """Set the levels of this process's loggers: all of them, or none if one is invalid."""
     try:
-        name = asked.resource.name
+        name = requested.resource.name
         if not name.isascii() or not name.removeprefix("-").isdigit():
             raise InvalidRequest(f"Node id must be an integer, but it is: {name}")
         if int(name) != node_id:
             raise InvalidRequest(f"Unexpected node id. Expected {node_id}, but received {name}")
-        levels = [_level(change) for change in asked.changes]
+        levels = [_level(change) for change in requested.changes]
         for logger, level in levels:
             check_level(logger, level)
     except Refusal as refusal:
-        return Result(asked.resource, refusal.code, refusal.message)
+        return Result(requested.resource, refusal.code, refusal.message)
     if not validate_only:
         for logger, level in levels:
             set_level(logger, level)
-    return Result(asked.resource, NO_ERROR, None)
+    return Result(requested.resource, NO_ERROR, None)
 
 
 def _level(change: Change) -> tuple[str, str | None]:

@@ -1,11 +1,11 @@
-"""InitProducerId, versions 0-5: an identity for a producer that wants its retries recognised.
+"""InitProducerId, versions 0-5: a producer id for an idempotent or transactional producer.
 
-Without a transactional id every request gets a fresh producer id with epoch 0, also if it brings
-along the id it had (v3): there is nothing to fence. With one, the transaction coordinator fences whoever
-had the id before and ends what that one left open. v3 lets a producer go on after an error, v4 brought
+Without a transactional id every request gets a new producer id with epoch 0, even if it contains the
+previous id (v3): there is nothing to fence. With one, the transaction coordinator fences the previous
+producer of that id and ends its open transaction. v3 lets a producer continue after an error, v4 adds
 PRODUCER_FENCED. Goes to controller/producer_ids.py and transactions/init_producer_id.py. Refuses:
-INVALID_REQUEST for an empty transactional id and for a producer id without its epoch, or the other way
-round, and what the coordinator refuses.
+INVALID_REQUEST for an empty transactional id and for a producer id without an epoch or an epoch without an
+id, and what the coordinator refuses.
 """
 
 from typing import Final

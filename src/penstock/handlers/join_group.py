@@ -1,9 +1,9 @@
-"""JoinGroup, versions 0-9: a member of the classic protocol takes part in a rebalance.
+"""JoinGroup, versions 0-9: a member of a classic group joins a rebalance.
 
-Answered when the rebalance is over, so a reply may take as long as the slowest member has to
-join again. v1 brought the rebalance timeout, v4 sends a new member back to join with the id it is
-given (KIP-394), v5 static members (KIP-345), v7 the protocol type in the reply and a null protocol
-name, v8 the reason, v9 tells a leader to keep the assignment (KIP-814). Goes to groups/classic/requests.py.
+Answered when the rebalance is complete, so a response may take as long as the slowest member needs to
+rejoin. v1 adds the rebalance timeout; v4 makes a new member rejoin with the id that it is
+given (KIP-394); v5 static members (KIP-345); v7 the protocol type in the response and a null protocol
+name; v8 the reason; v9 lets a leader skip the assignment (KIP-814). Goes to groups/classic/requests.py.
 Refuses: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID,
 MEMBER_ID_REQUIRED, GROUP_MAX_SIZE_REACHED, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS, and what every
 coordinator refuses.
@@ -52,7 +52,7 @@ async def handle(context: Context, request: Request) -> JoinGroupResponse:
         error_code=ErrorCode(reply.error),
         generation_id=int32(reply.generation),
         protocol_type=reply.protocol_type,
-        # Before, there is no room for a null.
+        # Earlier versions do not allow null.
         protocol_name=reply.protocol_name if version >= NULL_PROTOCOL_NAME_FROM else reply.protocol_name or "",
         leader=reply.leader,
         skip_assignment=reply.skip_assignment,

@@ -1,7 +1,7 @@
 """LeaveGroup, versions 0-5: members leave, or are removed by an administrator.
 
 v0-2 name one member and have one error; v3 names many, static ones by their instance id alone if
-need be, each with an error of its own; v5 brought the reason. Goes to groups/classic/requests.py.
+necessary, each with its own error; v5 adds the reason. Goes to groups/classic/requests.py.
 Refuses: INVALID_GROUP_ID; per member UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
 """
 

@@ -1,8 +1,8 @@
-"""ListConfigResources, versions 0-1: what can be configured (KIP-1142).
+"""ListConfigResources, versions 0-1: the resources that can be configured (KIP-1142).
 
-v0 knows client metrics subscriptions alone. From v1 on an empty list of types asks for all of
-them; topics and brokers are listed whether or not anything is set, groups and subscriptions once
-something is. Reads the image. Refuses: UNSUPPORTED_VERSION for a type that is not known.
+v0 lists only client metrics subscriptions. From v1 on an empty list of types means all of
+them; topics and brokers are listed whether or not they have settings, groups and subscriptions only if
+they have. Reads the image. Refuses: UNSUPPORTED_VERSION for an unknown type.
 """
 
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
@@ -19,10 +19,10 @@ TYPES = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 async def handle(context: Context, request: Request) -> ListConfigResourcesResponse:
     body: ListConfigResourcesRequest = request.body
-    asked: set[int] = set(body.resource_types) or set(TYPES)
+    requested: set[int] = set(body.resource_types) or set(TYPES)
     if request.header.version == 0:
-        asked = {CLIENT_METRICS}
-    if not asked <= set(TYPES):
+        requested = {CLIENT_METRICS}
+    if not requested <= set(TYPES):
         return ListConfigResourcesResponse(
             throttle_time=NO_THROTTLE, error_code=failed(UnsupportedVersion()), config_resources=()
         )
@@ -34,7 +34,7 @@ async def handle(context: Context, request: Request) -> ListConfigResourcesRespo
             [
                 ResourceEntity(resource_name=name, resource_type=int8(kind))
                 for kind in TYPES
-                if kind in asked
+                if kind in requested
                 async for name in request.pace.each(_names(image, kind))
             ]
         ),

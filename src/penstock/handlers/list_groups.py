@@ -1,7 +1,7 @@
 """ListGroups, versions 0-5: every group that this node coordinates, of either protocol.
 
-v4 brought the states and a filter by them, v5 the types and theirs; both filters in any case.
-Goes to groups/admin.py, in every shard. Refuses: COORDINATOR_LOAD_IN_PROGRESS while one is being read.
+v4 adds the states and a filter by state, v5 the types and a filter by type; both ignore case.
+Goes to groups/admin.py, in every shard. Refuses: COORDINATOR_LOAD_IN_PROGRESS while a shard is loading.
 """
 
 from kio.schema.errors import ErrorCode

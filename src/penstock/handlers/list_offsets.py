@@ -1,12 +1,12 @@
-"""ListOffsets, versions 1-11: where a partition begins and ends, and which offset a time has.
+"""ListOffsets, versions 1-11: the start and end of a partition, and the offset of a timestamp.
 
-Timestamps below zero are questions: -1 latest, -2 earliest, -3 the record with the greatest
+Negative timestamps are special: -1 latest, -2 earliest, -3 the record with the greatest
 timestamp (v7), -4 earliest on local disk (v8), -5 last in tiered storage (v9), -6 first that is
-still to be tiered (v11). There is no tiered storage here, so -4 is the earliest and -5 and -6 are
--1. A time of zero or more asks for the first record that is not older; (-1, -1) if there is none.
-A consumer sees no further than the high watermark, with read_committed than the last stable offset;
-a replica sees the end of the log. While a new leader does not know the high watermark yet, v5 is told
-OFFSET_NOT_AVAILABLE, older ones LEADER_NOT_AVAILABLE. Goes to replication/partition.py and storage/log.py.
+not tiered yet (v11). There is no tiered storage, so -4 is the earliest and -5 and -6 are
+-1. Another timestamp finds the first record that is not older; (-1, -1) if there is none.
+A consumer sees offsets up to the high watermark, with read_committed up to the last stable offset;
+a replica sees the end of the log. While a new leader does not know the high watermark, v5 gets
+OFFSET_NOT_AVAILABLE, older versions LEADER_NOT_AVAILABLE. Goes to replication/partition.py and storage/log.py.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from kio.schema.list_offsets.v11.response import (
 from penstock.handlers.support.cluster_view import find_partition
 from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed, int32, int64, topic_name
-from penstock.handlers.support.visibility import until_shown
+from penstock.handlers.support.visibility import wait_until_visible
 from penstock.model.errors import NotLeaderOrFollower, OffsetNotAvailable, Refusal
 from penstock.scheduling.scheduler import Pace
 from penstock.wire.unpacking import DECOMPRESSED_SIZE_MAX
@@ -65,18 +65,18 @@ NOTHING: Final = Found(-1, -1, -1)
 
 async def handle(context: Context, request: Request) -> ListOffsetsResponse:
     body: ListOffsetsRequest = request.body
-    asked: Counter[tuple[str, int]] = Counter()
+    requested: Counter[tuple[str, int]] = Counter()
     for topic in body.topics:
         async for partition in request.pace.each(topic.partitions):
-            asked[topic.name, partition.partition_index] += 1
+            requested[topic.name, partition.partition_index] += 1
     if body.replica_id == CONSUMER:
-        await until_shown(context, asked, request.pace)
+        await wait_until_visible(context, requested, request.pace)
     topics: dict[str, dict[int, ListOffsetsPartitionResponse]] = {}
     for topic in body.topics:
-        # A topic may be named twice; the answer has it once, as Kafka's.
+        # If a topic occurs twice in the request, the response has it once, as in Kafka.
         answers = topics.setdefault(topic.name, {})
         async for partition in request.pace.each(topic.partitions):
-            twice = asked[topic.name, partition.partition_index] > 1
+            twice = requested[topic.name, partition.partition_index] > 1
             answers[partition.partition_index] = await _answer(context, request, topic.name, partition, twice=twice)
     return ListOffsetsResponse(
         throttle_time=NO_THROTTLE,
@@ -90,27 +90,27 @@ async def handle(context: Context, request: Request) -> ListOffsetsResponse:
 
 
 async def _answer(
-    context: Context, request: Request, topic: str, asked: ListOffsetsPartition, *, twice: bool
+    context: Context, request: Request, topic: str, requested: ListOffsetsPartition, *, twice: bool
 ) -> ListOffsetsPartitionResponse:
     version = request.header.version
     body: ListOffsetsRequest = request.body
     if body.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
-        return _reply(asked, ErrorCode.unknown_server_error, NOTHING)
+        return _reply(requested, ErrorCode.unknown_server_error, NOTHING)
     if twice:
-        return _reply(asked, ErrorCode.invalid_request, NOTHING)
-    if asked.timestamp < 0 and version < _SINCE.get(asked.timestamp, version + 1):
-        return _reply(asked, ErrorCode.unsupported_version, NOTHING)
+        return _reply(requested, ErrorCode.invalid_request, NOTHING)
+    if requested.timestamp < 0 and version < _SINCE.get(requested.timestamp, version + 1):
+        return _reply(requested, ErrorCode.unsupported_version, NOTHING)
     try:
-        partition = find_partition(context, topic, asked.partition_index)
+        partition = find_partition(context, topic, requested.partition_index)
         if body.replica_id != DEBUGGER:
-            partition.check_epoch(asked.current_leader_epoch)
-        found = await _find(partition, asked.timestamp, body, request.pace)
+            partition.check_epoch(requested.current_leader_epoch)
+        found = await _find(partition, requested.timestamp, body, request.pace)
     except OffsetNotAvailable as refusal:
         late = version < KNOWS_OFFSET_NOT_AVAILABLE_FROM
-        return _reply(asked, ErrorCode.leader_not_available if late else failed(refusal), NOTHING)
+        return _reply(requested, ErrorCode.leader_not_available if late else failed(refusal), NOTHING)
     except Refusal as refusal:
-        return _reply(asked, failed(refusal), NOTHING)
-    return _reply(asked, NO_ERROR, found)
+        return _reply(requested, failed(refusal), NOTHING)
+    return _reply(requested, NO_ERROR, found)
 
 
 def _visible_end(partition: "Partition", body: ListOffsetsRequest) -> int:
@@ -132,16 +132,16 @@ async def _find(partition: "Partition", timestamp: int, body: ListOffsetsRequest
     epoch = partition.leader_epoch
     found = await pace.finish(start, memory=DECOMPRESSED_SIZE_MAX)
     if partition.leader_epoch != epoch:
-        # The log may have been cut while it was read.
+        # The log may have been truncated while it was read.
         raise NotLeaderOrFollower
     if found is None or not 0 <= found[1] < _visible_end(partition, body):
         return NOTHING
     return Found(*found)
 
 
-def _reply(asked: ListOffsetsPartition, error: ErrorCode, found: Found) -> ListOffsetsPartitionResponse:
+def _reply(requested: ListOffsetsPartition, error: ErrorCode, found: Found) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=requested.partition_index,
         error_code=error,
         timestamp=int64(found.timestamp),
         offset=int64(found.offset),

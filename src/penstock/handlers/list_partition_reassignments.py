@@ -1,6 +1,6 @@
-"""ListPartitionReassignments, version 0: the partitions whose replicas are being moved.
+"""ListPartitionReassignments, version 0: the partitions that are being reassigned.
 
-Null asks about every topic. What is not being moved is left out, and so is what does not exist.
+Null means every topic. Partitions that are not being reassigned or do not exist are omitted.
 Reads the image. Refuses nothing.
 """
 
@@ -27,17 +27,17 @@ async def handle(context: Context, request: Request) -> ListPartitionReassignmen
         for topic in image.topics.values():
             found.extend(_under_way(topic, range(len(topic.partitions))))
     else:
-        for asked in body.topics:
-            known = image.topics.get(TopicName(asked.name))
+        for requested in body.topics:
+            known = image.topics.get(TopicName(requested.name))
             if known is not None:
-                found.extend(_under_way(known, asked.partition_indexes))
+                found.extend(_under_way(known, requested.partition_indexes))
     return ListPartitionReassignmentsResponse(
         throttle_time=NO_THROTTLE, error_code=NO_ERROR, error_message=None, topics=tuple(found)
     )
 
 
 def _under_way(topic: TopicImage, indexes: Iterable[int]) -> list[OngoingTopicReassignment]:
-    """The topic with those of the partitions that are being moved; nothing if none is."""
+    """Return the topic with its partitions that are being reassigned; an empty list if there are none."""
     moving = []
     for index in indexes:
         if not 0 <= index < len(topic.partitions):

@@ -1,8 +1,8 @@
 """ListTransactions, versions 0-2: the transactional ids that this node coordinates.
 
-v1 brought the filter by duration, v2 the one by a regular expression. States that do not exist are named in the
-answer. Goes to transactions/admin.py, in every shard. Refuses: COORDINATOR_LOAD_IN_PROGRESS while one is
-being read, INVALID_REGULAR_EXPRESSION.
+v1 adds the filter by duration, v2 the filter by a regular expression. The response names states of the filter that
+do not exist. Goes to transactions/admin.py, in every shard. Refuses: COORDINATOR_LOAD_IN_PROGRESS while a shard is
+loading, INVALID_REGULAR_EXPRESSION.
 """
 
 from kio.schema.errors import ErrorCode

@@ -1,10 +1,10 @@
-"""Metadata, versions 0-13: brokers, topics and leaders, as the client's listener shows them.
+"""Metadata, versions 0-13: brokers, topics and leaders, as visible from the client's listener.
 
-Topics: null asks for all, an empty list for none (v0 cannot say null: its empty list is all, which
-the codec has already turned into null). From v12 a topic can be named by id; if any is, names are
+Null topics mean all, an empty list none (v0 has no null: its empty list means all, which
+the codec has converted to null). From v12 a topic can be named by id; if any is, names are
 ignored, as in Kafka. v0-3 always allow a missing topic to be created, later versions by a flag; a
-topic made that way has no leader in this answer and one in the next. v6 tells LISTENER_NOT_FOUND
-apart from LEADER_NOT_AVAILABLE; v0 reports replicas that are out of reach, later versions list them
+topic created that way has no leader in this response and one in the next. v6 distinguishes LISTENER_NOT_FOUND
+from LEADER_NOT_AVAILABLE; v0 reports unreachable replicas as an error, later versions list them
 as offline.
 Goes to support/topic_creation.py for missing topics, then to support/metadata_views.py. Refuses: per topic,
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION; ids before v12: INVALID_REQUEST.
@@ -21,7 +21,7 @@ from penstock.handlers.support.context import Context, Request
 from penstock.handlers.support.entities import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from penstock.handlers.support.metadata_views import View
 from penstock.handlers.support.reply import Encoded
-from penstock.handlers.support.topic_creation import create_by_themselves
+from penstock.handlers.support.topic_creation import create_automatically
 from penstock.metadata.image import Image
 from penstock.model.errors import InvalidRequest, Refusal, UnknownTopicId
 from penstock.model.ids import NO_NODE, TopicName
@@ -31,11 +31,11 @@ from penstock.wire.frame import Header
 from penstock.wire.hot import metadata as wire
 
 IDS_FROM: Final = 12
-# The work on an answer, in units of about a quarter of a microsecond. Between slices others get their turn.
-FINDING_COST: Final = 1
-MAKING_COST: Final = 5
+# The work on a response, in units of about a quarter of a microsecond. Other work runs between slices.
+LOOKUP_COST: Final = 1
+ENCODING_COST: Final = 5
 SLICE_COST_MAX: Final = 8_000
-TOPICS_MADE_AT_ONCE: Final = 50
+TOPICS_CREATED_PER_REQUEST: Final = 50
 
 
 async def handle(context: Context, request: Request) -> Encoded:
@@ -44,22 +44,22 @@ async def handle(context: Context, request: Request) -> Encoded:
     version = header.version
     if body.topics and version < IDS_FROM and any(topic.name is None or topic.topic_id for topic in body.topics):
         return _refused(header, body)
-    names, unknown_ids = await _asked_for(context.quorum.image, body, request.pace)
-    made: frozenset[TopicName] = frozenset()
+    names, unknown_ids = await _requested(context.quorum.image, body, request.pace)
+    created: frozenset[TopicName] = frozenset()
     if names is not None and body.allow_auto_topic_creation and context.settings.flag("auto.create.topics.enable"):
-        made = await _create_missing(context, names, request.pace)
+        created = await _create_missing(context, names, request.pace)
     image = context.quorum.image
     views = context.metadata_views
     reach = views.reach(image, request.listener)
     operations = TOPIC_OPERATIONS if body.include_topic_authorized_operations else wire.OPERATIONS_UNKNOWN
     view = views.view(image, reach, version, operations=operations)
-    # Who asks for no topic asks for the brokers, and Java's admin client then waits for every one of them to answer.
+    # A request for no topics is about the brokers, and Java's admin client then waits for each of them to answer.
     cluster = reach.cluster(image, version, context.cluster_id, context.node_id, lingers=names is None or bool(names))
     if names is None:
         topic_count, topics = len(image.topics), await _all(view, image, request.pace)
     else:
         pieces = [_unknown_id(version, topic_id) for topic_id in unknown_ids]
-        pieces += await _pieces(view, image, names, request.pace, made=made)
+        pieces += await _pieces(view, image, names, request.pace, created=created)
         topic_count, topics = len(pieces), b"".join(pieces)
     cluster_operations = CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else wire.OPERATIONS_UNKNOWN
     return Encoded(
@@ -69,8 +69,8 @@ async def handle(context: Context, request: Request) -> Encoded:
     )
 
 
-async def _asked_for(image: Image, body: MetadataRequest, pace: Pace) -> tuple[list[TopicName] | None, list[UUID]]:
-    """The names that are asked for, None for all there are, and the ids that no topic has."""
+async def _requested(image: Image, body: MetadataRequest, pace: Pace) -> tuple[list[TopicName] | None, list[UUID]]:
+    """Return the requested names, None for all topics, and the ids that no topic has."""
     if body.topics is None:
         return None, []
     ids: dict[UUID, None] = {}
@@ -93,49 +93,49 @@ async def _asked_for(image: Image, body: MetadataRequest, pace: Pace) -> tuple[l
 
 
 async def _create_missing(context: Context, names: Iterable[TopicName], pace: Pace) -> frozenset[TopicName]:
-    """Create what can be and return what was missing; what cannot be made is simply not there afterwards."""
+    """Create missing topics and return their names; those that cannot be created stay missing."""
     image = context.quorum.image
     missing = [name async for name in pace.each(names) if name not in image.topics and name_problem(name) is None]
-    for start in range(0, len(missing), TOPICS_MADE_AT_ONCE):
+    for start in range(0, len(missing), TOPICS_CREATED_PER_REQUEST):
         with suppress(Refusal):
-            await create_by_themselves(context, missing[start : start + TOPICS_MADE_AT_ONCE])
+            await create_automatically(context, missing[start : start + TOPICS_CREATED_PER_REQUEST])
         await pace.rest()
     return frozenset(missing)
 
 
 async def _all(view: View, image: Image, pace: Pace) -> bytes:
-    topics = view.known_all(image)
+    topics = view.cached_all(image)
     if topics is None:
-        # A change makes every client ask again at once; one of them does the work.
-        async with view.making_all:
-            topics = view.known_all(image)
+        # A change makes every client send a request at the same time; one of them does the work.
+        async with view.encoding_all:
+            topics = view.cached_all(image)
             if topics is None:
                 topics = b"".join(await _pieces(view, image, image.topics, pace))
-                view.keep_all(image, topics)
+                view.cache_all(image, topics)
     return topics
 
 
 async def _pieces(
-    view: View, image: Image, names: Iterable[TopicName], pace: Pace, *, made: Container[TopicName] = ()
+    view: View, image: Image, names: Iterable[TopicName], pace: Pace, *, created: Container[TopicName] = ()
 ) -> list[bytes]:
-    """The topics' pieces. Others get their turn while many are found or made.
+    """Return the encoded topics; other work runs in between.
 
-    Kafka never shows a topic to the one whose question made it: a client that asks whether a topic is gone
-    must not see the partitions that the question brought back. Kafka says so with UNKNOWN_TOPIC_OR_PARTITION,
-    older ones with LEADER_NOT_AVAILABLE; the latter is the one that every client tries again on.
+    Kafka never returns a topic to the request that created it: a client that checks whether a topic is deleted
+    must not see the partitions that its request has just created. Kafka sends UNKNOWN_TOPIC_OR_PARTITION,
+    older versions LEADER_NOT_AVAILABLE; this is the latter, because every client retries on it.
     """
     pieces = []
     spent = 0
     for name in names:
         topic = image.topics.get(name)
-        if topic is not None and name in made:
+        if topic is not None and name in created:
             pieces.append(view.without_leader(topic))
             continue
-        piece = None if topic is None else view.known(topic)
+        piece = None if topic is None else view.cached(topic)
         if piece is not None:
-            cost = FINDING_COST
+            cost = LOOKUP_COST
         else:
-            cost = MAKING_COST if topic is None else MAKING_COST * (1 + len(topic.partitions))
+            cost = ENCODING_COST if topic is None else ENCODING_COST * (1 + len(topic.partitions))
         spent += cost
         if spent > SLICE_COST_MAX:
             spent = cost

@@ -1,9 +1,9 @@
-"""OffsetCommit, versions 2-10: how far a group, or a consumer on its own, has come. Hot: no coroutine.
+"""OffsetCommit, versions 2-10: commits offsets of a group, or of a consumer without a group. Hot: no coroutine.
 
-v2-4 carry a time to keep the offset, v6 brought the leader epoch, v7 static members, v9 the member
-epoch and GROUP_ID_NOT_FOUND where there was ILLEGAL_GENERATION, v10 topic ids. A commit is answered
-when it is in the log to stay. It is kept with the topic's id even when the client gave a name, so
-that it never speaks of a later topic of that name. Goes to groups/service.py. Refuses, per partition:
+v2-4 have a retention time, v6 adds the leader epoch, v7 static members, v9 the member
+epoch and GROUP_ID_NOT_FOUND in place of ILLEGAL_GENERATION, v10 topic ids. A commit is answered
+when it is committed in the log. It is stored with the topic's id even if the client sent a name, so
+that it never applies to a later topic of that name. Goes to groups/service.py. Refuses, per partition:
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, and for all what the group refuses.
 """
 
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 MEMBER_EPOCHS_FROM: Final = 9
 LARGE_SIZE_MIN: Final = 8 * 1024
-"""A larger request is committed in parts: it has hundreds of partitions, or long notes."""
+"""A larger request is committed in parts: it has hundreds of partitions, or long commit metadata."""
 LARGE_SIZE_MAX: Final = 4 * 1024 * 1024
-REMEMBERED_MAX: Final = 1 << 12
-"""Of so many consumers it is remembered what they commit; that takes less than a kilobyte each."""
+CACHED_COMMITS_MAX: Final = 1 << 12
+"""How many consumers' commits are remembered; each takes less than a kilobyte."""
 
 Results = dict[wire.Topic, list[tuple[int, int]]]
 """Partitions and their error codes, by topic."""
 
-# Named tuples from all of their fields, in half the time: made for every commit.
+# Constructors of named tuples from all fields, in half the time: they run for every commit.
 _offset_to_commit: Callable[[tuple[str, int, int, UUID, int, str | None]], OffsetToCommit] = partial(
     tuple.__new__, OffsetToCommit
 )
@@ -46,8 +46,8 @@ _offset_commit: Callable[[tuple[str, Sequence[OffsetToCommit], int, str, str | N
 )
 
 
-class _Remembered(NamedTuple):
-    """What all commits of one consumer for one partition have in common while the metadata stay the same."""
+class _CachedCommit(NamedTuple):
+    """The common part of all commits of one consumer for one partition, while the metadata image stays the same."""
 
     group_id: str
     generation: int
@@ -61,7 +61,7 @@ class _Remembered(NamedTuple):
 
 
 class ParkedCommit(Parked):
-    """A commit that is decided and only waits for the log: requests behind it need not wait."""
+    """A commit that is decided and waits only for the log: requests behind it need not wait."""
 
     holds_next = False
     __slots__ = ("_header", "_named", "_response", "_results")
@@ -92,7 +92,7 @@ class ParkedCommit(Parked):
         return self.answer([code] * len(self._named))
 
     def answer(self, errors: Sequence[int]) -> Parts:
-        # First what was refused here, then what the group says, as Kafka has it.
+        # First the errors found here, then those of the group, as in Kafka.
         results = self._results
         for (topic, partition), error in zip(self._named, errors, strict=True):
             if topic in results:
@@ -105,7 +105,7 @@ class ParkedCommit(Parked):
 
 
 class _LargeCommit(ParkedCommit):
-    """A commit in several parts; answered when all of them are."""
+    """A commit in several parts; answered when all of them are done."""
 
     __slots__ = ("_codes", "_outstanding", "named", "results")
 
@@ -117,7 +117,7 @@ class _LargeCommit(ParkedCommit):
         self._outstanding = 1
 
     def part(self, count: int) -> Callable[[Any, Exception | None], None]:
-        """What is to be called with the reply to the next part, of so many partitions."""
+        """Return the callback for the reply to the next part, which has `count` partitions."""
         start = len(self._codes)
         self._codes += [NO_ERROR] * count
         self._outstanding += 1
@@ -147,7 +147,7 @@ def _known_offsets(
     results: Results,
     named: list[tuple[wire.Topic, int]],
 ) -> list[OffsetToCommit]:
-    """The offsets of partitions that exist; what does not is refused in the results."""
+    """Return the offsets of partitions that exist; the others get an error in the results."""
     if isinstance(topic_named, str):
         topic, unknown = image.topics.get(TopicName(topic_named)), UnknownTopicOrPartition.code
     else:
@@ -170,8 +170,8 @@ class OffsetCommitHandler:
         self._quorum = context.quorum
         self._groups = context.groups
         self._image: Image | None = None
-        self._remembered: dict[tuple[int, bytes], _Remembered] = {}
-        """By version, and by the request up to where it differs from the one before."""
+        self._cached_commits: dict[tuple[int, bytes], _CachedCommit] = {}
+        """By version, and by the request up to the bytes that differ from the previous one."""
 
     def handle(
         self, frame: memoryview, header: Header, listener: str = "PLAINTEXT", connection: Connection | None = None
@@ -182,16 +182,16 @@ class OffsetCommitHandler:
         data = bytes(frame[header.body_position :])
         image = self._quorum.image
         if image is not self._image:
-            self._remembered.clear()
+            self._cached_commits.clear()
             self._image = image
-        seen = self._remembered.get((version, data[: -wire.REPEATED_END]))
+        seen = self._cached_commits.get((version, data[: -wire.REPEATED_END]))
         if seen is None:
             return self._handle_any(data, header, image)
         offset, leader_epoch, end = wire.read_repeated_end(data, len(data) - wire.REPEATED_END)
-        if end not in wire.NO_NOTE:
+        if end not in wire.NO_METADATA:
             return self._handle_any(data, header, image)
         group_id, generation, member_id, instance_id, topic, index, topic_id, named, response = seen
-        offsets = (_offset_to_commit((topic, index, offset, topic_id, leader_epoch, wire.NO_NOTE[end])),)
+        offsets = (_offset_to_commit((topic, index, offset, topic_id, leader_epoch, wire.NO_METADATA[end])),)
         knows_epochs = version >= MEMBER_EPOCHS_FROM
         return self._commit(
             _offset_commit((group_id, offsets, generation, member_id, instance_id, -1, knows_epochs)),
@@ -201,7 +201,7 @@ class OffsetCommitHandler:
     def _handle_any(self, data: bytes, header: Header, image: Image) -> Parts | Parked:
         version = header.version
         body = wire.read_one(version, data) if version >= wire.FLEXIBLE_FROM else None
-        # Only without a note is it known where the offset stands.
+        # Only without commit metadata is the position of the offset known.
         is_repeatable = body is not None and not body.topics[0][1][0][3]
         if body is None:
             body = wire.read_any(version, data)
@@ -215,7 +215,7 @@ class OffsetCommitHandler:
             return parked.answer([])
         group_id, generation, member_id, instance_id, retention_ms, _ = body
         if is_repeatable:
-            self._remember(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
+            self._cache_commit(version, data, (group_id, generation, member_id, instance_id), offsets[0], named)
         command = OffsetCommit(
             group_id, offsets, generation, member_id, instance_id, retention_ms, version >= MEMBER_EPOCHS_FROM
         )
@@ -224,7 +224,7 @@ class OffsetCommitHandler:
     def _handle_large(self, frame: memoryview, header: Header) -> Parked:
         """Commit the offsets of many partitions a few at a time; requests behind it wait until all are decided."""
         if len(frame) > LARGE_SIZE_MAX:
-            raise MalformedRequest(f"an OffsetCommit request of {len(frame)} bytes is not read")
+            raise MalformedRequest(f"an OffsetCommit request of {len(frame)} bytes is too large")
         body = wire.read_any(header.version, bytes(frame[header.body_position :]))
         outer = ParkedWrite()
 
@@ -235,7 +235,7 @@ class OffsetCommitHandler:
                 log.error("%r failed", header, exc_info=error)
                 outer.fail()
 
-        # A commit that has arrived counts, even if its client closes the connection right after sending it.
+        # A commit that has arrived is executed, even if its client closes the connection right after sending it.
         self._scheduler.run(self._committing(body, header), done, is_wanted=lambda: True)
         return outer
 
@@ -251,7 +251,7 @@ class OffsetCommitHandler:
                     self._commit_part(body, header, offsets, commit)
                     offsets = []
                     yield None
-            # A topic that nobody knows takes some time as well.
+            # An unknown topic takes some time too.
             yield None
         if offsets:
             self._commit_part(body, header, offsets, commit)
@@ -277,7 +277,7 @@ class OffsetCommitHandler:
             return parked.refuse(refusal)
         return parked
 
-    def _remember(
+    def _cache_commit(
         self,
         version: int,
         data: bytes,
@@ -285,11 +285,11 @@ class OffsetCommitHandler:
         offset: OffsetToCommit,
         named: list[tuple[wire.Topic, int]],
     ) -> None:
-        """The next commit of this consumer need not be read nor looked up, only its offset."""
-        if len(self._remembered) >= REMEMBERED_MAX:
-            self._remembered.clear()
+        """Remember a commit, so that only the offset of this consumer's next one must be decoded."""
+        if len(self._cached_commits) >= CACHED_COMMITS_MAX:
+            self._cached_commits.clear()
         ((topic_named, index),) = named
         response = wire.PreparedResponse(version, [(topic_named, [(index, NO_ERROR)])])
-        self._remembered[version, data[: -wire.REPEATED_END]] = _Remembered(
+        self._cached_commits[version, data[: -wire.REPEATED_END]] = _CachedCommit(
             *whose, TopicName(offset.topic), index, offset.topic_id, named, response
         )

@@ -1,4 +1,4 @@
-"""OffsetDelete, version 0: removes what a group has committed for topics that nobody in it reads.
+"""OffsetDelete, version 0: deletes committed offsets of topics that no member of the group subscribes to.
 
 Goes to groups/offsets.py. Refuses: the whole request, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND,
 NON_EMPTY_GROUP, and what every coordinator refuses; per partition UNKNOWN_TOPIC_OR_PARTITION,
@@ -28,16 +28,16 @@ async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
         name: tuple(index for index in indexes if image.partition(TopicName(name), index) is not None)
         for name, indexes in wanted.items()
     }
-    asked = tuple((name, indexes) for name, indexes in known.items() if indexes)
+    requested = tuple((name, indexes) for name, indexes in known.items() if indexes)
     try:
         reply: OffsetDeleteReply = await context.groups.ask(
-            body.group_id, OffsetDelete(group_id=body.group_id, topics=asked)
+            body.group_id, OffsetDelete(group_id=body.group_id, topics=requested)
         )
     except Refusal as refusal:
         reply = OffsetDeleteReply(error=refusal.code)
     if reply.error:
         return OffsetDeleteResponse(error_code=ErrorCode(reply.error), throttle_time=NO_THROTTLE, topics=())
-    errors = {name: ErrorCode(error) for (name, _), error in zip(asked, reply.errors, strict=True)}
+    errors = {name: ErrorCode(error) for (name, _), error in zip(requested, reply.errors, strict=True)}
     return OffsetDeleteResponse(
         error_code=ErrorCode.none,
         throttle_time=NO_THROTTLE,
@@ -49,7 +49,7 @@ async def handle(context: Context, request: Request) -> OffsetDeleteResponse:
                         partition_index=int32(index),
                         error_code=errors[name] if index in known[name] else ErrorCode.unknown_topic_or_partition,
                     )
-                    # Those that do not exist come first, as Kafka has them.
+                    # Partitions that do not exist come first, as in Kafka.
                     for index in sorted(indexes, key=known[name].__contains__)
                 ),
             )

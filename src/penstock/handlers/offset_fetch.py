@@ -1,10 +1,10 @@
-"""OffsetFetch, versions 1-10: what groups have committed.
+"""OffsetFetch, versions 1-10: the committed offsets of groups.
 
-What was never committed is -1 without an error, also of a group or a topic that is not there. v1 has
-no error but those of partitions, so a group's error is repeated there; v2 reads null topics as all
-that the group has committed; v7 can ask for stable offsets only, and is refused those that an open
-transaction may be about to replace; v8 many groups; v9 the member epoch (KIP-848); v10 topic ids.
-Read and written by wire/hot/offset_fetch.py; goes to groups/offsets.py. Refuses: UNKNOWN_TOPIC_ID and
+The offset of a partition without a commit is -1 without an error, even if the group or topic does not exist. v1 has
+errors only for partitions, so a group's error is repeated there; v2 reads null topics as all
+that the group has committed; v7 can ask for stable offsets only, and refuses those that an open
+transaction may replace; v8 adds many groups; v9 the member epoch (KIP-848); v10 topic ids.
+Decoded by wire/hot/offset_fetch.py; goes to groups/offsets.py. Refuses: UNKNOWN_TOPIC_ID and
 UNSTABLE_OFFSET_COMMIT per partition; per group STALE_MEMBER_EPOCH, UNKNOWN_MEMBER_ID, and what
 every coordinator refuses.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.metadata.image import Image
 
 GROUP_COST: Final = 10
-"""What a group costs in a slice, where a partition costs 1."""
+"""The cost of a group in a slice, where a partition costs 1."""
 
 Committed = tuple[str, tuple[tuple[int, "OffsetCommitValue | None"], ...]]
 Answer = tuple[wire.Topic, list[wire.PartitionRow]]
@@ -56,7 +56,7 @@ async def _fetch(context: Context, version: int, group: wire.GroupRequest, requi
         reply: OffsetFetchReply = await context.groups.ask(group.group_id, command)
         error = reply.error
     except CoordinatorNotAvailable:
-        # Consumers before 3.9 give up at that; this makes them look for the coordinator again.
+        # Consumers before 3.9 fail on that error; this one makes them look for the coordinator again.
         error = NotCoordinator.code
     except Refusal as refusal:
         error = refusal.code
@@ -71,7 +71,7 @@ async def _fetch(context: Context, version: int, group: wire.GroupRequest, requi
 def _named(
     image: "Image", topics: wire.Topics | None
 ) -> tuple[tuple[tuple[str, tuple[int, ...]], ...] | None, wire.Topics]:
-    """The topics by name, None for all there are, and those whose id nobody knows."""
+    """Return the topics by name, None for all, and those with an unknown id."""
     if topics is None:
         return None, []
     known: list[tuple[str, tuple[int, ...]]] = []
@@ -90,7 +90,7 @@ def _answer(image: "Image", committed: Committed, by_id: bool, unstable: frozens
     name, partitions = committed
     topic = image.topics.get(TopicName(name))
     if by_id and topic is None:
-        # Deleted, and its offsets are about to be: it cannot be named any more.
+        # Deleted, and its offsets will be too: it has no name any more.
         return None
     topic_id = None if topic is None else topic.id
     rows = [
@@ -103,7 +103,7 @@ def _answer(image: "Image", committed: Committed, by_id: bool, unstable: frozens
 
 
 def _row(index: int, value: "OffsetCommitValue | None", topic_id: UUID | None) -> wire.PartitionRow:
-    # What was committed for an earlier topic of that name says nothing about this one.
+    # An offset committed for an earlier topic of that name does not apply to this one.
     if value is None or (topic_id is not None and value.topic_id.int and value.topic_id != topic_id):
         return wire.PartitionRow(index)
     return wire.PartitionRow(index, value.offset, value.leader_epoch, value.metadata)

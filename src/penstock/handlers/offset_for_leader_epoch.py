@@ -1,7 +1,7 @@
-"""OffsetForLeaderEpoch, versions 2-4: where a leader's reign ended, so that readers find where logs part.
+"""OffsetForLeaderEpoch, versions 2-4: the end offset of a leader epoch, so that readers find where logs diverge.
 
-Answers with the greatest epoch that is not above the one asked for, and the offset at which the
-next one began: the end of the log for the present epoch. (-1, -1) if the log knows no such epoch.
+Returns the greatest epoch that is not above the requested one, and the offset at which the
+next one began: the end of the log for the current epoch. (-1, -1) if the log has no such epoch.
 Goes to storage/log.py. Refuses: per partition, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
 UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR.
 """
@@ -33,19 +33,19 @@ async def handle(context: Context, request: Request) -> OffsetForLeaderEpochResp
     )
 
 
-def _answer(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _answer(context: Context, topic: str, requested: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = find_partition(context, topic, asked.partition)
-        partition.check_epoch(asked.current_leader_epoch)
-        if asked.leader_epoch == partition.leader_epoch:
-            # Also when nothing was written in it yet, which the log cannot know.
-            epoch, end_offset = int(asked.leader_epoch), partition.log.end_offset
-        elif 0 <= asked.leader_epoch < partition.leader_epoch:
-            epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
+        partition = find_partition(context, topic, requested.partition)
+        partition.check_epoch(requested.current_leader_epoch)
+        if requested.leader_epoch == partition.leader_epoch:
+            # Also if nothing has been written in this epoch, which the log does not record.
+            epoch, end_offset = int(requested.leader_epoch), partition.log.end_offset
+        elif 0 <= requested.leader_epoch < partition.leader_epoch:
+            epoch, end_offset = partition.log.epoch_end(requested.leader_epoch)
         else:
             epoch, end_offset = -1, -1
     except Refusal as refusal:
-        return EpochEndOffset(error_code=failed(refusal), partition=asked.partition)
+        return EpochEndOffset(error_code=failed(refusal), partition=requested.partition)
     return EpochEndOffset(
-        error_code=NO_ERROR, partition=asked.partition, leader_epoch=int32(epoch), end_offset=int64(end_offset)
+        error_code=NO_ERROR, partition=requested.partition, leader_epoch=int32(epoch), end_offset=int64(end_offset)
     )

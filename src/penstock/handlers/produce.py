@@ -1,12 +1,12 @@
 """Produce, versions 3-13. Hot: a plain function per frame, no coroutine.
 
-acks=1 answers once the records are written, acks=all once they are durable on every in-sync
+acks=1 is answered when the records are written, acks=all when they are durable on every in-sync
 replica and below the high watermark, acks=0 not at all: an error then closes the connection,
-which is the only way to tell such a client. Records pass through untouched; storage checks
-them. One partition's refusal leaves the others of the request alone (KIP-467 names records),
-and says who leads where this node does not (KIP-951).
+which is the only way to notify such a client. Records pass through unchanged; storage checks
+them. An error of one partition does not affect the others of the request (KIP-467 names records),
+and names the current leader if this node is not the leader (KIP-951).
 Version 13 names topics by id. Transactional batches go to support/transaction_verification.py first; a request that
-would keep the event loop for long goes to support/sliced_produce.py. Goes to replication/replicas.py.
+would block the event loop for long goes to support/sliced_produce.py. Goes to replication/replicas.py.
 """
 
 import logging
@@ -61,7 +61,7 @@ HINTS_FROM = 10
 
 
 class ParkedProduce(Parked):
-    """An acks=all request whose records are written but not yet durable everywhere."""
+    """An acks=all request whose records are written but not yet durable on all in-sync replicas."""
 
     holds_next = False
     __slots__ = ("_deadline", "_handler", "_header", "_listener", "_outstanding", "_topics")
@@ -78,13 +78,13 @@ class ParkedProduce(Parked):
         self._outstanding = 0
 
     def hold(self) -> None:
-        """More partitions are to be written: do not answer before `let_go`."""
+        """Delay the response until `let_go`, because more partitions will be written."""
         self._outstanding += 1
 
     def let_go(self) -> None:
-        self._one_less()
+        self._partition_done()
 
-    def _one_less(self) -> None:
+    def _partition_done(self) -> None:
         self._outstanding -= 1
         if self._outstanding == 0:
             self.ready([self._handler.write(self._header, self._topics, self._listener)])
@@ -96,7 +96,7 @@ class ParkedProduce(Parked):
             if error_code:
                 result.error_code = error_code
                 result.base_offset = -1
-            self._one_less()
+            self._partition_done()
 
         partition.wait_durable(WaitingProduce(offset, self._deadline, done))
 
@@ -143,8 +143,8 @@ class ProduceHandler:
     def _apply(
         self, request: ProduceRequest, header: Header, verdicts: Verdicts | None, listener: str
     ) -> Parts | Parked:
-        """Write the batches; transactional ones only with the coordinator's verdicts. Raises Postponed."""
-        # Followers that wait are answered once, with all that this request brings.
+        """Append the batches, transactional ones if the coordinator accepts them; raise Postponed if it takes long."""
+        # Waiting followers are answered once, with everything that this request appends.
         self._wakeups.held = True
         try:
             return self._write_all(request, header, verdicts, listener)
@@ -193,7 +193,7 @@ class ProduceHandler:
     def reply(
         self, acks: int, header: Header, topics: list[TopicResults], listener: str, *, failed: bool
     ) -> Parts | Parked:
-        """Answer a request of which nothing is waited for."""
+        """Return the response to a request that need not wait for replication."""
         if acks == 0:
             if failed:
                 raise CloseConnection
@@ -211,8 +211,8 @@ class ProduceHandler:
         result: PartitionResult,
         verdicts: Verdicts | None,
     ) -> tuple[Partition, int] | None:
-        """Write a batch whose records have to be opened, if that is quick. Raises TakesLonger."""
-        assert topic is not None and records is not None, "the log was asked about them"
+        """Write a batch whose records must be parsed, if that is quick; otherwise raise TakesLonger."""
+        assert topic is not None and records is not None, "the log has required parsing them"
         try:
             prepared = self._scheduler.now(topic.partitions[result.index].log.prepare(records, now_ms))
         except Refusal as refusal:
@@ -223,7 +223,7 @@ class ProduceHandler:
     def write_in_turn(
         self, writing: "Writing", key: bytes, records: memoryview | None, result: PartitionResult
     ) -> Job[tuple[Partition, int] | None]:
-        """Write one batch of a request that is written in slices; the log may be asked again after each of them."""
+        """Write one batch of a request that is written in slices; the log may require parsing again later."""
         hosted = self._replicas.by_id if writing.header.version >= TOPIC_ID_FROM else self._replicas.by_name
         prepared = None
         while True:
@@ -239,7 +239,7 @@ class ProduceHandler:
             finally:
                 self._wakeups.held = False
                 self._wakeups.run()
-            assert topic is not None and records is not None, "the log was asked about them"
+            assert topic is not None and records is not None, "the log has required parsing them"
             try:
                 prepared = yield from topic.partitions[result.index].log.prepare(records, now_ms)
             except Exception as error:
@@ -247,7 +247,7 @@ class ProduceHandler:
                 return None
 
     def write(self, header: Header, topics: list[TopicResults], listener: str) -> bytes:
-        """The response, with the way to the leader where this node is not (KIP-951)."""
+        """Encode the response, with the endpoints of the leaders where this node is not the leader (KIP-951)."""
         version = header.version
         if version < HINTS_FROM or not any(each.error_code in HINTED for _, results in topics for each in results):
             return write_produced(header, topics)
@@ -276,9 +276,9 @@ class ProduceHandler:
         verdicts: Verdicts | None,
         prepared: Prepared | None = None,
     ) -> tuple[Partition, int] | None:
-        """Append one partition's records and fill in the result; returns the mark that acks=all waits for.
+        """Append one partition's records and fill in the result; return the offset that acks=all waits for.
 
-        Raises Unprepared if the records have to be opened first.
+        Raises Unprepared if the records must be parsed first.
         """
         try:
             partition = None if topic is None or topic.internal else topic.partitions.get(result.index)
@@ -317,7 +317,7 @@ class ProduceHandler:
     def refused(self, result: PartitionResult, error: Exception, topic: HostedTopic | None, header: Header) -> None:
         self._context.metrics.failed_produces.add()
         if isinstance(error, Refusal):
-            _tell(result, error, topic)
+            _fill_error(result, error, topic)
             return
         result.error_code = UNKNOWN_SERVER_ERROR
         name = None if topic is None else topic.name
@@ -343,7 +343,7 @@ def write_produced(header: Header, topics: list[TopicResults]) -> bytes:
 def _verdict(verdicts: Verdicts | None, partition: Partition) -> Verification | RefusedWrite | bool:
     if verdicts is None:
         raise TransactionalIdAuthorizationFailed
-    # Not asked about: the transaction is open there already, or the log refuses the batch.
+    # Not verified: the transaction is already open in this partition, or the log refuses the batch.
     return verdicts.get(partition, False)
 
 
@@ -353,7 +353,7 @@ def _too_short(records: memoryview | None) -> str:
     return f"A record batch has at least {HEADER_SIZE} bytes, this one {len(records)}"
 
 
-def _tell(result: PartitionResult, refusal: Refusal, topic: HostedTopic | None) -> None:
+def _fill_error(result: PartitionResult, refusal: Refusal, topic: HostedTopic | None) -> None:
     result.error_code = refusal.code
     result.error_message = refusal.message
     if isinstance(refusal, RecordRefusal) and topic is not None and result.index in topic.partitions:

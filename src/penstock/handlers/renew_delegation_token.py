@@ -1,4 +1,4 @@
-"""RenewDelegationToken, versions 1-2. Nobody has authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
+"""RenewDelegationToken, versions 1-2. Clients are not authenticated: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED."""
 
 from kio.schema.renew_delegation_token.v2.response import RenewDelegationTokenResponse
 

@@ -1,4 +1,4 @@
-"""SaslAuthenticate, versions 0-2: ILLEGAL_SASL_STATE, because no listener speaks SASL."""
+"""SaslAuthenticate, versions 0-2: ILLEGAL_SASL_STATE, because no listener supports SASL."""
 
 from datetime import timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE, and no mechanism, because no listener speaks SASL."""
+"""SaslHandshake, versions 0-1: ILLEGAL_SASL_STATE and no mechanism, because no listener supports SASL."""
 
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 

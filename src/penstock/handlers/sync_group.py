@@ -1,7 +1,7 @@
-"""SyncGroup, versions 0-5: the leader hands in the assignment, everybody fetches their part of it.
+"""SyncGroup, versions 0-5: the leader sends the assignment, and every member gets its part of it.
 
-A follower is answered when the leader's assignment is in the log. v3 brought static members, v5 the
-protocol type and name, which must then be there. Goes to groups/classic/requests.py.
+A follower is answered when the leader's assignment is in the log. v3 adds static members, v5 the
+protocol type and name, which are then required. Goes to groups/classic/requests.py.
 Refuses: INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
 INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS, and what every coordinator refuses.
 """

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit, versions 0-5: how far a group has come, to count when the producer's transaction is committed.
+"""TxnOffsetCommit, versions 0-5: offsets of a group that are committed with the producer's transaction.
 
-v2 brought the leader epoch, v3 the member for whom the producer commits (KIP-447), v4 TRANSACTION_ABORTABLE. From v5 on
-the group's partition of `__consumer_offsets` is added to the transaction here; before, AddOffsetsToTxn
-did, and it is verified that it has (KIP-890). Only the first commit of a transaction to the partition asks. Goes
+v2 adds the leader epoch, v3 the member for which the producer commits (KIP-447), v4 TRANSACTION_ABORTABLE. From v5 on
+this handler adds the group's partition of `__consumer_offsets` to the transaction; before that AddOffsetsToTxn
+did, which is verified (KIP-890). Only the first commit of a transaction to the partition needs this. Goes
 to transactions/service.py, then to groups/offsets.py. Refuses, per partition: UNKNOWN_TOPIC_OR_PARTITION,
 OFFSET_METADATA_TOO_LARGE, and for all of them what the coordinator of the transaction or the group refuses.
 """
@@ -40,7 +40,7 @@ async def handle(context: Context, request: Request) -> TxnOffsetCommitResponse:
     body: TxnOffsetCommitRequest = request.body
     version = request.header.version
     image = context.quorum.image
-    # First what is refused here, then what the group says, as Kafka has it.
+    # First the errors found here, then those of the group, as in Kafka.
     results: dict[str, list[tuple[int, int]]] = {}
     offsets: list[OffsetToCommit] = []
     for named in body.topics:
@@ -79,7 +79,7 @@ async def handle(context: Context, request: Request) -> TxnOffsetCommitResponse:
 
 
 def _known(error: int, version: int) -> int:
-    # The oldest producers break down at the other one.
+    # The oldest producers fail on the other error.
     if error == CoordinatorLoadInProgress.code and version < LOADING_KNOWN_FROM:
         return CoordinatorNotAvailable.code
     return error
@@ -91,11 +91,11 @@ async def _commit(
     try:
         if not body.group_id:
             raise InvalidGroupId
-        # Begun before anybody is asked: a marker that comes meanwhile makes the answer worthless.
+        # Begun before the coordinator is asked: a marker that arrives meanwhile invalidates its response.
         verification = context.groups.begin_verification(body.group_id, body.producer_id, body.producer_epoch)
         verified: Verification | bool = False
         if verification is not None:
-            error = await _ask(context, version, body)
+            error = await _add_or_verify(context, version, body)
             if error:
                 return (error,) * len(offsets)
             verified = verification
@@ -113,8 +113,8 @@ async def _commit(
     return reply.errors
 
 
-async def _ask(context: Context, version: int, body: TxnOffsetCommitRequest) -> int:
-    """Have the group's partition added to the transaction, or ask whether it was."""
+async def _add_or_verify(context: Context, version: int, body: TxnOffsetCommitRequest) -> int:
+    """Add the group's partition to the transaction, or verify that it was added."""
     write = of_txn_offset_commit(version)
     partition = context.groups.offsets_partition(body.group_id)
     if write.adds:

@@ -1,6 +1,6 @@
-"""UnregisterBroker, version 0: forgets a broker that is not to come back.
+"""UnregisterBroker, version 0: removes a broker that will not return.
 
-Meant for one that has been drained and stopped; one that still runs registers again by itself. Goes to
+For a broker that has been drained and stopped; one that is still running registers again. Goes to
 controller/brokers.py. Refuses: BROKER_ID_NOT_REGISTERED, NOT_CONTROLLER.
 """
 

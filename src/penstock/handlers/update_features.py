@@ -1,8 +1,8 @@
-"""UpdateFeatures, versions 0-2: changes the levels that the cluster has agreed on.
+"""UpdateFeatures, versions 0-2: changes the finalized feature levels of the cluster.
 
-All updates happen or none. v0 says only whether a downgrade is allowed, which the codec turns into
-v1's kinds; v1 brought validate_only. Up to v1 the reply tells of each feature on success, and Java
-clients of that age miss it if it is not there; v2 has the one error alone.
+Either all updates happen or none. v0 has only a flag that allows a downgrade, which the codec converts to
+v1's types; v1 adds validate_only. Up to v1 a successful response lists each feature, and Java
+clients of that age require it; v2 has only a top-level error.
 Goes to controller/features.py, and for kraft.version to metadata/membership.py.
 Refuses: INVALID_UPDATE_VERSION, REQUEST_TIMED_OUT.
 """
@@ -22,12 +22,12 @@ from penstock.handlers.support.entities import NO_ERROR, NO_THROTTLE, failed
 from penstock.metadata.membership import known_voters, name_voters
 from penstock.model.errors import InvalidUpdateVersion, Refusal
 
-TELLS_EACH_FEATURE_UNTIL: Final = 1
+LISTS_EACH_FEATURE_UNTIL: Final = 1
 
 
 async def handle(context: Context, request: Request) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
     body: UpdateFeaturesRequest = request.body
-    # One update per feature, the last one, as Kafka's.
+    # One update per feature, the last one, as in Kafka.
     updates = {
         update.feature: FeatureUpdate(
             name=update.feature, level=update.max_version_level, upgrade_type=update.upgrade_type
@@ -67,11 +67,13 @@ def _reply(
     version: int, error: ErrorCode, message: str | None, updates: dict[str, FeatureUpdate]
 ) -> UpdateFeaturesResponse | UpdateFeaturesResponseV1:
     common: dict[str, Any] = {"throttle_time": NO_THROTTLE, "error_code": error, "error_message": message}
-    if version > TELLS_EACH_FEATURE_UNTIL:
+    if version > LISTS_EACH_FEATURE_UNTIL:
         return UpdateFeaturesResponse(**common)
-    told = updates if error is NO_ERROR else {}
+    listed = updates if error is NO_ERROR else {}
     return UpdateFeaturesResponseV1(
         **common,
-        # "NONE" is what Kafka puts here, and what its tools print.
-        results=tuple(UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in told),
+        # Kafka sends "NONE" here, and its tools print it.
+        results=tuple(
+            UpdatableFeatureResult(feature=name, error_code=NO_ERROR, error_message="NONE") for name in listed
+        ),
     )

@@ -1,4 +1,4 @@
-"""UpdateRaftVoter, version 0: a voter says where it listens now.
+"""UpdateRaftVoter, version 0: a voter updates its endpoints.
 
 Goes to metadata/membership.py. Refuses: INCONSISTENT_CLUSTER_ID, NOT_CONTROLLER, VOTER_NOT_FOUND, FENCED_LEADER_EPOCH.
 """

@@ -1,6 +1,6 @@
-"""Vote, versions 0-2: a voter asks for this one's vote, or (v2, pre-vote) whether it would get it.
+"""Vote, versions 0-2: a candidate requests this voter's vote, or (v2, pre-vote) asks whether it would get it.
 
-Goes to metadata/messenger.py. The epoch and the vote are durable before the answer leaves.
+Goes to metadata/messenger.py. The epoch and the vote are durable before the response is sent.
 Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST.
 """
 

@@ -1,8 +1,8 @@
 """WriteTxnMarkers, versions 1-2: ends transactions in partitions that this node leads.
 
-Sent by the coordinators of other nodes, and by administrators for a transaction that no coordinator knows.
-v2 says which transaction version decided. Goes to transactions/marker_writer.py. Refuses, per partition:
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what every write does.
+Sent by coordinators on other nodes, and by administrators for a transaction that no coordinator knows.
+v2 adds the transaction version of the coordinator. Goes to transactions/marker_writer.py. Refuses, per partition:
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and what every write refuses.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from penstock.scheduling.scheduler import SLICE_COST
 
 async def handle(context: Context, request: Request) -> WriteTxnMarkersResponse:
     body: WriteTxnMarkersRequest = request.body
-    # All at once: a partition that lacks replicas must not hold up the markers of others.
+    # Concurrently: a partition that lacks replicas must not delay the markers of others.
     return WriteTxnMarkersResponse(
         markers=tuple(await asyncio.gather(*(_write_marker(context, marker) for marker in body.markers)))
     )

@@ -1,1 +1,1 @@
-"""The vocabulary: ids, errors, limits and topic values. Imports nothing of ours."""
+"""Ids, errors, limits and topic name rules, which every package uses. Imports no other package of Penstock."""

@@ -1,9 +1,9 @@
-"""What can be refused, and what can be broken.
+"""Errors that clients handle, and errors that mean damaged data.
 
-A `Refusal` is the client's to handle: it carries its wire code and is never logged as a
-fault. A `Corruption` means that bytes on this node's disk fail a check: the partition goes
-offline here and is repaired, never served. Anything else that escapes a handler is a bug
-and is answered with UNKNOWN_SERVER_ERROR.
+A `Refusal` is for the client to handle: it carries the error code of the response and is never logged as
+a fault. A `Corruption` means that bytes on this node's disk fail a check: the partition goes offline on
+this node and is repaired, never served. Any other exception that leaves a handler is a bug and is answered
+with UNKNOWN_SERVER_ERROR.
 """
 
 from typing import ClassVar
@@ -17,7 +17,7 @@ class PenstockError(Exception):
 
 
 class Corruption(PenstockError):
-    """Bytes on disk fail a check; says which file and where."""
+    """Bytes on disk that fail a check; the message names the file and the position."""
 
 
 class Refusal(PenstockError):
@@ -56,7 +56,7 @@ class LeaderNotAvailable(Refusal):
 
 class NotLeaderOrFollower(Refusal):
     code = 6
-    meaning = "This node does not hold the partition in the role that was asked for."
+    meaning = "This broker is not the leader or follower of the partition that the request needs."
 
 
 class RequestTimedOut(Refusal):
@@ -76,17 +76,17 @@ class InvalidTopic(Refusal):
 
 class RecordListTooLarge(Refusal):
     code = 18
-    meaning = "The records are larger than one segment may be."
+    meaning = "The records do not fit into one segment."
 
 
 class NotEnoughReplicas(Refusal):
     code = 19
-    meaning = "Fewer replicas are in sync than min.insync.replicas asks for."
+    meaning = "Fewer replicas are in sync than min.insync.replicas requires."
 
 
 class NotEnoughReplicasAfterAppend(Refusal):
     code = 20
-    meaning = "The records are written, but fewer replicas are in sync by now than min.insync.replicas asks for."
+    meaning = "The records are written, but fewer replicas are in sync now than min.insync.replicas requires."
 
 
 class InvalidRequiredAcks(Refusal):
@@ -106,27 +106,27 @@ class UnsupportedVersion(Refusal):
 
 class TopicAlreadyExists(Refusal):
     code = 36
-    meaning = "A topic of this name exists already."
+    meaning = "A topic with this name already exists."
 
 
 class InvalidPartitions(Refusal):
     code = 37
-    meaning = "The number of partitions is not possible."
+    meaning = "The number of partitions is invalid."
 
 
 class InvalidReplicationFactor(Refusal):
     code = 38
-    meaning = "The replication factor is not possible with the brokers there are."
+    meaning = "The replication factor is invalid or larger than the number of available brokers."
 
 
 class InvalidReplicaAssignment(Refusal):
     code = 39
-    meaning = "The replica assignment is not possible."
+    meaning = "The replica assignment is invalid."
 
 
 class InvalidConfig(Refusal):
     code = 40
-    meaning = "The configuration is not valid."
+    meaning = "The configuration is invalid."
 
 
 class NotController(Refusal):
@@ -136,7 +136,7 @@ class NotController(Refusal):
 
 class InvalidRequest(Refusal):
     code = 42
-    meaning = "The request makes no sense in itself."
+    meaning = "The request is invalid."
 
 
 class PolicyViolation(Refusal):
@@ -146,12 +146,12 @@ class PolicyViolation(Refusal):
 
 class OutOfOrderSequence(Refusal):
     code = 45
-    meaning = "The batch does not follow the last one of its producer."
+    meaning = "The batch's sequence number does not follow the producer's previous batch."
 
 
 class InvalidProducerEpoch(Refusal):
     code = 47
-    meaning = "A newer incarnation of the producer has written."
+    meaning = "A newer instance of the producer has written to the partition."
 
 
 class InvalidTxnState(Refusal):
@@ -176,17 +176,17 @@ class SecurityDisabled(Refusal):
 
 class StorageError(Refusal):
     code = 56
-    meaning = "The log directory failed; the node's log says how."
+    meaning = "The log directory has failed; see the broker's log."
 
 
 class UnknownProducerId(Refusal):
     code = 59
-    meaning = "The producer id is not known."
+    meaning = "The producer id is unknown."
 
 
 class DelegationTokenRequestNotAllowed(Refusal):
     code = 64
-    meaning = "Delegation tokens are given only to clients that have authenticated themselves."
+    meaning = "Delegation tokens are issued only to authenticated clients."
 
 
 class FetchSessionIdNotFound(Refusal):
@@ -201,12 +201,12 @@ class InvalidFetchSessionEpoch(Refusal):
 
 class FencedLeaderEpoch(Refusal):
     code = 74
-    meaning = "The leader epoch of the request is older than the present one."
+    meaning = "The leader epoch in the request is older than the current one."
 
 
 class UnknownLeaderEpoch(Refusal):
     code = 75
-    meaning = "The leader epoch of the request is newer than any known here."
+    meaning = "The leader epoch in the request is newer than the one that this broker knows."
 
 
 class UnsupportedCompressionType(Refusal):
@@ -216,7 +216,7 @@ class UnsupportedCompressionType(Refusal):
 
 class StaleBrokerEpoch(Refusal):
     code = 77
-    meaning = "The broker epoch is not that of the broker's present registration."
+    meaning = "The broker epoch does not match the broker's current registration."
 
 
 class OffsetNotAvailable(Refusal):
@@ -226,17 +226,17 @@ class OffsetNotAvailable(Refusal):
 
 class PreferredLeaderNotAvailable(Refusal):
     code = 80
-    meaning = "The preferred replica cannot lead now."
+    meaning = "The preferred replica cannot become leader now."
 
 
 class EligibleLeadersNotAvailable(Refusal):
     code = 83
-    meaning = "No replica is alive that may lead."
+    meaning = "No replica that may become leader is alive."
 
 
 class ElectionNotNeeded(Refusal):
     code = 84
-    meaning = "The partition has the leader that it is to have."
+    meaning = "The partition already has the leader that the election would choose."
 
 
 class NoReassignmentInProgress(Refusal):
@@ -266,12 +266,12 @@ class DuplicateResource(Refusal):
 
 class InvalidUpdateVersion(Refusal):
     code = 95
-    meaning = "The update's version is not valid."
+    meaning = "The update's version is invalid."
 
 
 class SnapshotNotFound(Refusal):
     code = 98
-    meaning = "There is no such snapshot here."
+    meaning = "This node does not have the snapshot."
 
 
 class PositionOutOfRange(Refusal):
@@ -281,17 +281,17 @@ class PositionOutOfRange(Refusal):
 
 class UnknownTopicId(Refusal):
     code = 100
-    meaning = "There is no topic with this id here."
+    meaning = "This broker does not host a topic with this id."
 
 
 class DuplicateBrokerRegistration(Refusal):
     code = 101
-    meaning = "Another living process is registered under this id."
+    meaning = "Another running broker is registered with this id."
 
 
 class BrokerIdNotRegistered(Refusal):
     code = 102
-    meaning = "No broker of this id is registered."
+    meaning = "No broker with this id is registered."
 
 
 class InconsistentClusterId(Refusal):
@@ -301,7 +301,7 @@ class InconsistentClusterId(Refusal):
 
 class DuplicateVoter(Refusal):
     code = 126
-    meaning = "The node is a voter already."
+    meaning = "The node is already a voter."
 
 
 class VoterNotFound(Refusal):
@@ -316,17 +316,17 @@ class FetchSessionTopicIdError(Refusal):
 
 class IneligibleReplica(Refusal):
     code = 107
-    meaning = "A replica cannot be in sync now: its broker is fenced, leaving, or has started anew."
+    meaning = "A replica cannot join the ISR: its broker is fenced, shutting down, or has restarted."
 
 
 class NewLeaderElected(Refusal):
     code = 108
-    meaning = "The change was made, and another replica leads now."
+    meaning = "The change was made, and another replica is now the leader."
 
 
 class InvalidRegistration(Refusal):
     code = 119
-    meaning = "The registration is not possible."
+    meaning = "The registration is invalid."
 
 
 class RecordRefusal(Refusal):
@@ -339,7 +339,7 @@ class RecordRefusal(Refusal):
 
 class InvalidRecord(RecordRefusal):
     code = 87
-    meaning = "A record does not have the form that the topic or the protocol asks for."
+    meaning = "A record does not have the form that the topic or the protocol requires."
 
 
 class InvalidTimestamp(RecordRefusal):
@@ -348,17 +348,17 @@ class InvalidTimestamp(RecordRefusal):
 
 
 class StartupError(PenstockError):
-    """The node cannot start; the message is one line that says why and what to do next."""
+    """A node that cannot start; the message is one line that says why and what to do next."""
 
 
 class PortInUse(StartupError):
     """Another process listens on a port of the node."""
 
     def __init__(self, port: int, option: str) -> None:
-        super().__init__(f"Port {port} is in use: stop the process that listens there, or choose another with {option}")
+        super().__init__(f"Port {port} is in use: stop the program that uses it, or choose another port with {option}")
         self.port = port
 
 
 class InvalidRegularExpression(Refusal):
     code = 128
-    meaning = "The regular expression is not valid."
+    meaning = "The regular expression is invalid."

@@ -21,7 +21,7 @@ NO_NODE = NodeId(-1)
 
 
 class TopicPartition(NamedTuple):
-    """One partition of one topic; prints as its folder is named."""
+    """One partition of one topic; its string form is the name of its folder."""
 
     topic: TopicName
     partition: PartitionIndex

@@ -1,9 +1,9 @@
 """Long work as a generator that stops at slice boundaries.
 
-A job yields None where others may run, or a function without arguments: a call into a C library that
+A job yields None where other work may run, or a function without arguments: a call into a C library that
 releases the interpreter lock and may take long. The driver sends back that function's result. Between
-two yields a job may do at most about a millisecond of work, whatever it was given. Jobs are driven by
-scheduling/scheduler.py; `finish` runs one to its end where nobody waits.
+two yields a job may do at most about a millisecond of work, whatever its input. scheduling/scheduler.py
+drives jobs; `finish` runs one without interruption where no client is waiting.
 """
 
 from collections.abc import Callable, Generator
@@ -16,7 +16,7 @@ Job = Generator[Step, Any, T]
 
 
 def finish(job: Job[T]) -> T:
-    """Run a job to its end here and now: for tools, tests, and work of this node's own."""
+    """Run a job to its end without interruption: for tools, tests, and internal work of this node."""
     result: Any = None
     while True:
         try:

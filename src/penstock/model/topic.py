@@ -1,7 +1,7 @@
-"""What a topic may be called, and which topics are the broker's own.
+"""Rules for topic names, and the list of internal topics.
 
-Owns the name rules; controller/topics.py applies them to new topics, handlers to what clients
-ask about. The error texts are worded as Kafka words them. Refuses with InvalidTopic.
+controller/topics.py applies the rules to new topics, handlers to the topics in requests. The error
+texts are Kafka's. Refuses with InvalidTopic.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import Final
 from penstock.model.errors import InvalidTopic
 from penstock.model.ids import TopicName
 
-# 255 is the longest folder name of most file systems; a partition adds "-" and up to five digits.
+# 255 is the maximum length of a folder name on most file systems; a partition adds "-" and up to five digits.
 TOPIC_NAME_LENGTH_MAX: Final = 249
 
 CONSUMER_OFFSETS: Final = TopicName("__consumer_offsets")
@@ -24,7 +24,7 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_internal(name: str) -> bool:
-    """Whether the broker keeps its own state in the topic; clients do not produce to these."""
+    """Return whether the broker keeps its own state in the topic; clients do not produce to these."""
     return name in INTERNAL_TOPICS
 
 
@@ -48,7 +48,7 @@ def name_problem(name: str) -> str | None:
 
 
 def check_name(name: str) -> TopicName:
-    """Return the name as that of a topic; refuse one that is not legal."""
+    """Return the name as a TopicName; raise InvalidTopic if it is not legal."""
     problem = name_problem(name)
     if problem is not None:
         raise InvalidTopic(problem)
@@ -56,7 +56,7 @@ def check_name(name: str) -> TopicName:
 
 
 def collision_key(name: str) -> str:
-    """Return what two names share that would be one in metric names, where '.' becomes '_'."""
+    """Return a key that is equal for names that collide in metric names, where '.' becomes '_'."""
     return name.replace(".", "_")
 
 

@@ -1,5 +1,5 @@
-"""The world, in four small interfaces: clock, entropy, disk and network.
+"""The interfaces to the outside: clock, entropy, disk, network, and a few smaller ones.
 
-Nothing else touches time, chance, files or sockets, so the same code runs under a
-seeded simulator. `real.py` gathers the four that stand on the operating system.
+Nothing else touches time, chance, files or sockets, so that the same code runs under a
+seeded simulator. `real/` implements them on the operating system.
 """

@@ -1,6 +1,6 @@
-"""Child processes of this program: for work that would keep the event loop from its clients.
+"""Child processes of this program, for work that would block the event loop.
 
-A child runs a module of this package and talks in lines. Everything is called on the event loop.
+A child runs a module of this package and communicates in lines. Every call and callback is on the event loop.
 """
 
 from collections.abc import Callable
@@ -9,19 +9,19 @@ from typing import Protocol
 
 class Child(Protocol):
     def send(self, line: bytes) -> None:
-        """Send one line, which holds no line break."""
+        """Send one line, which contains no line break."""
         ...
 
     def kill(self) -> None:
-        """End it at once. Neither of its callbacks is called after this."""
+        """Kill the process. None of its callbacks is called after this."""
         ...
 
 
 class Children(Protocol):
     def spawn(self, module: str, on_line: Callable[[bytes], None], on_end: Callable[[str], None]) -> Child:
-        """Start `python -m module`. `on_end` says why it ended, or why it did not start."""
+        """Start `python -m module`. `on_end` is called with the reason when it ends or cannot be started."""
         ...
 
     async def stop(self) -> None:
-        """End all of them and wait until they are gone."""
+        """Kill all children and wait until they have ended."""
         ...

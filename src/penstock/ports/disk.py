@@ -1,9 +1,9 @@
-"""Files. Everything is synchronous except `sync_later` and its like, the only calls worth waiting for.
+"""Files. Everything is synchronous except `sync_later` and similar calls, the only ones worth waiting for.
 
 Paths are strings below one root or absolute; the port does not interpret them. Every call
-may raise `OSError` (ENOSPC, EIO, EMFILE ...), and callers must expect it anywhere.
+may raise `OSError` (ENOSPC, EIO, EMFILE ...), and callers must expect that.
 
-What survives a power loss: the bytes of a file up to its last finished sync, and names
+A power loss preserves the bytes of a file up to its last finished sync, and names
 (creation, rename, removal) up to the last finished `sync_folder` of their folder.
 """
 
@@ -17,7 +17,7 @@ class File(Protocol):
     """An open file. Reads and writes name their position; there is no cursor.
 
     A file that is removed while slices of it wait to be sent stays readable through this
-    object: the descriptor closes with `close` or with the last reference.
+    object: the descriptor is closed by `close` or with the last reference.
     """
 
     path: str
@@ -25,13 +25,13 @@ class File(Protocol):
     def write(self, buffers: Sequence[Buffer], position: int) -> int:
         """Write all buffers one after the other at the position; return the bytes written.
 
-        Raises OSError if fewer could be written. Part of the bytes may then be on
+        Raises OSError if not all of them could be written. Some of the bytes may then be on
         disk: the caller truncates or overwrites them.
         """
         ...
 
     def read(self, size: int, position: int) -> bytes:
-        """Read up to size bytes; fewer only at the end of the file."""
+        """Read up to `size` bytes; fewer only at the end of the file."""
         ...
 
     def read_into(self, buffer: bytearray | memoryview, position: int) -> int:
@@ -47,7 +47,7 @@ class File(Protocol):
         ...
 
     def write_out(self, position: int, size: int) -> None:
-        """Have bytes written out, so that a later sync finds little to do. Promises nothing, and blocks."""
+        """Write bytes to the disk, so that a later sync has little to do. Guarantees nothing, and blocks."""
         ...
 
     def close(self) -> None: ...
@@ -59,80 +59,80 @@ class FolderLock(Protocol):
 
 class Disk(Protocol):
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-        """Open a file; with create, make it if it is missing (never truncates)."""
+        """Open a file; with `create`, create it if it is missing (never truncates)."""
         ...
 
     def sync_later(self, file: File, done: Callable[[OSError | None], None]) -> None:
-        """Make durable what was written to the file before this call, off the event loop.
+        """Make durable, off the event loop, what was written to the file before this call.
 
         `done` is called on the event loop, in the order of the calls for one file.
         """
         ...
 
     def sync_tail_later(self, file: File, position: int, size: int, done: Callable[[OSError | None], None]) -> None:
-        """`sync_later` of a file to which only these bytes were written since its last sync, of either kind.
+        """Sync a file to which only these bytes were written since its last sync of either kind, like `sync_later`.
 
-        So they may be kept elsewhere until the file itself is synced. Such a file is cut with `cut`.
+        The bytes may therefore be kept elsewhere until the file itself is synced. Such a file is truncated with `cut`.
         """
         ...
 
     def cut(self, file: File, size: int) -> None:
-        """Truncate a file, for good: nothing that stood behind the cut comes back."""
+        """Truncate a file durably: nothing behind the cut comes back after a crash."""
         ...
 
     def sync_folder_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
-        """Make durable what was made, renamed or removed in the folder before this call, off the event loop."""
+        """Make durable, off the event loop, what was created, renamed or removed in the folder before this call."""
         ...
 
     def remove_later(self, path: str, done: Callable[[OSError | None], None]) -> None:
-        """Remove a file, or a folder with all that is in it, off the event loop: large files take long."""
+        """Remove a file, or a folder with its content, off the event loop: large files take long."""
         ...
 
     def read_file(self, path: str) -> bytes: ...
 
     def replace_file(self, path: str, content: bytes) -> None:
-        """Durably put content at path: temporary file, sync, rename, sync of the folder."""
+        """Durably replace the content of a file: temporary file, sync, rename, sync of the folder."""
         ...
 
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[str]:
-        """The sorted names in a folder, files and folders alike."""
+        """Return the sorted names of the files and folders in a folder."""
         ...
 
     def is_folder(self, path: str) -> bool: ...
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and its parents; no error if it is there."""
+        """Create a folder and its parents; do nothing if it already exists."""
         ...
 
     def rename(self, source: str, target: str) -> None: ...
 
     def remove(self, path: str) -> None:
-        """Remove a file; no error if it is not there."""
+        """Remove a file; do nothing if it does not exist."""
         ...
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder with all that is in it; no error if it is not there."""
+        """Remove a folder with its content; do nothing if it does not exist."""
         ...
 
     def sync_folder(self, path: str) -> None: ...
 
     def lock_folder(self, path: str) -> FolderLock:
-        """Take the folder for this process alone; raises BlockingIOError if another has it."""
+        """Lock the folder for this process; raise BlockingIOError if another process has locked it."""
         ...
 
     def allocate(self, path: str, size: int) -> None:
-        """Make or cut a file to so many bytes, all of which have their place on the volume. What they are is undefined.
+        """Create or resize a file with all of its bytes allocated on the volume. Their content is undefined.
 
         After an OSError the file may have any size in between.
         """
         ...
 
     def space(self, path: str) -> tuple[int, int]:
-        """Total and usable bytes of the volume that holds the path."""
+        """Return the total and usable bytes of the volume with the path."""
         ...
 
     def boot_id(self) -> str:
-        """A name for this run of the machine, within which nothing that was written is lost; "" if unknown."""
+        """Return an id of this boot of the machine, during which no written data is lost; "" if unknown."""
         ...

@@ -1,4 +1,4 @@
-"""Chance, in named streams, so that a simulator can seed each one apart from the others."""
+"""Randomness, in named streams, so that a simulator can seed each of them separately."""
 
 from random import Random
 from typing import Protocol
@@ -7,9 +7,9 @@ from uuid import UUID
 
 class Entropy(Protocol):
     def uuid(self) -> UUID:
-        """A fresh random id. Never one that starts with a dash in Kafka's base64 spelling."""
+        """Return a new random id, never one that begins with a dash in Kafka's base64 form."""
         ...
 
     def stream(self, name: str) -> Random:
-        """The generator of that name; the same object each time."""
+        """Return the generator of that name; the same object each time."""
         ...

@@ -1,7 +1,7 @@
-"""What a node measures itself with, beside the ports that it works with. All of it may be missing.
+"""Instruments that a node measures itself with, in addition to the ports that it works with. All are optional.
 
-A simulator gives none: then times are those of the clock port, and there is no endpoint to ask. Nothing that is
-measured here decides anything.
+A simulator provides none: times then come from the clock port, and there is no HTTP endpoint. No decision
+depends on what is measured here.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +14,7 @@ from penstock.ports.network import Session
 class Stopwatch(Protocol):
     @property
     def turn_began(self) -> int:
-        """When the frames that are handed over now were at hand, by `now_ns`."""
+        """Return when the frames of the present turn became available, by `now_ns`."""
         ...
 
     def now_ns(self) -> int: ...
@@ -22,16 +22,16 @@ class Stopwatch(Protocol):
 
 class Watchdog(Protocol):
     def request_held(self, session: Session, frame: memoryview, held_ns: int) -> None:
-        """Handling a frame took this long without a break."""
+        """Record how long handling a frame took without a break."""
         ...
 
     def turn_held(self, held_ns: int) -> None:
-        """A turn of the event loop took this long, with all that it handled."""
+        """Record how long a whole turn of the event loop took."""
         ...
 
 
 class NetworkUsage(NamedTuple):
-    """What connections use: bytes of requests that have not arrived, their bound, bytes of replies not taken yet."""
+    """Memory of connections: bytes of incomplete requests, their limit, bytes of replies that peers have not read."""
 
     buffered: int
     budget: int
@@ -44,11 +44,11 @@ class HttpAnswer(NamedTuple):
     status: int
     content_type: str
     body: AsyncIterator[bytes]
-    """Sent as it comes."""
+    """Sent as it is produced."""
 
 
 Answerer = Callable[[str], HttpAnswer]
-"""Answers a GET of a path."""
+"""Answers a GET request for a path."""
 
 
 class HttpListener(Protocol):
@@ -59,7 +59,7 @@ class HttpListener(Protocol):
 
 class Http(Protocol):
     async def listen(self, host: str, port: int, answer: Answerer) -> HttpListener:
-        """Answer on a port (0: a free one). Raises OSError, EADDRINUSE above all."""
+        """Serve HTTP on a port (0: a free one). Raises OSError, mostly EADDRINUSE."""
         ...
 
 
@@ -69,8 +69,8 @@ class Instruments:
     http: Http | None = None
     network_usage: Callable[[], NetworkUsage] | None = None
     process_usage: Callable[[], Mapping[str, float]] | None = None
-    """By the names of the metrics that it is shown as."""
+    """By metric name."""
     watch: Callable[["Watchdog"], None] | None = None
-    """Given a watchdog, tells it what keeps the event loop for long."""
+    """Sets the watchdog to which long turns and requests of the event loop are reported."""
     time_syncs: Callable[[Callable[[int], None]], None] | None = None
-    """Given a function, calls it with the nanoseconds that each sync of a file takes."""
+    """Sets the function that is called with the nanoseconds that each sync of a file takes."""

@@ -1,9 +1,9 @@
 """Connections that carry size-prefixed frames.
 
-The port cuts the byte stream into frames and hands each to the session as a memoryview
-that is only valid during the call, unless it is kept with `keep_frame`. A reply is a list of
-parts, bytes or slices of files, sent in the order of the calls. Nothing above this port
-knows whether a slice leaves by sendfile or by copy.
+The port splits the byte stream into frames and passes each to the session as a memoryview
+that is valid only during the call, unless it is kept with `keep_frame`. A reply is a list of
+parts, bytes or slices of files, sent in the order of the calls. No code above this port
+knows whether a slice is sent with sendfile or copied.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ class SliceOwner(Protocol):
     """The owner of a file whose bytes are sent."""
 
     def read_failed(self, piece: "FileSlice", error: OSError) -> None:
-        """Learn that bytes could not be read when they were sent. The port has logged it and closed the connection."""
+        """Handle bytes that could not be read while being sent. The port has logged it and closed the connection."""
         ...
 
 
 class FileSlice:
-    """Bytes of a file that are to be sent without passing through Python."""
+    """Bytes of a file that are sent without passing through Python."""
 
     __slots__ = ("file", "owner", "position", "size")
 
@@ -37,7 +37,7 @@ Part = Buffer | FileSlice
 
 
 class KeptFrame:
-    """A frame that outlives the call it was handed over in, until `release`."""
+    """A frame that stays valid after the call it was passed in, until `release`."""
 
     __slots__ = ("_on_release", "view")
 
@@ -46,7 +46,7 @@ class KeptFrame:
         self._on_release = on_release
 
     def release(self) -> None:
-        """The frame is not needed any more. Its memory counts against the budget until then."""
+        """Release the frame. Its memory counts against the budget until then."""
         on_release, self._on_release = self._on_release, None
         if on_release is not None:
             on_release()
@@ -68,22 +68,22 @@ class Connection(Protocol):
         ...
 
     def send_now(self, parts: Sequence[Part]) -> None:
-        """Send parts, and all that was queued before, without waiting for the end of the present read.
+        """Send parts, and everything queued before, without waiting for the end of the present read.
 
-        For what somebody waits for elsewhere, when nothing that could leave together with it is near.
+        For replies that a peer waits for when no other reply that could share the system call is about to follow.
         """
         ...
 
     def unsent_size(self) -> int:
-        """Bytes queued that the peer has not taken yet."""
+        """Return the queued bytes that the peer has not read yet."""
         ...
 
     def keep_frame(self, frame: memoryview) -> KeptFrame:
-        """Keep the frame that is being handed over; a large one is not copied."""
+        """Keep the frame that is being passed in; a large one is not copied."""
         ...
 
     def pause_frames(self) -> None:
-        """Hand over no more frames until `resume_frames`; the peer feels back-pressure."""
+        """Pass in no more frames until `resume_frames`; the peer sees back-pressure."""
         ...
 
     def resume_frames(self) -> None: ...
@@ -95,14 +95,14 @@ class Session(Protocol):
     """The server's side of a connection, as the port sees it."""
 
     def frame(self, frame: memoryview) -> bool | None:
-        """One whole frame without its size prefix. Writable, so offsets can be patched.
+        """Handle one whole frame without its size prefix. It is writable, so that offsets can be patched.
 
-        True if the reply is large: it is sent before the next frame is handed over.
+        Return True if the reply is large: it is then sent before the next frame is passed in.
         """
         ...
 
     def lost(self, error: Exception | None) -> None:
-        """The connection is gone. Called exactly once."""
+        """Handle the end of the connection. Called exactly once."""
         ...
 
 
@@ -115,7 +115,7 @@ class Listener(Protocol):
     port: int
 
     def serve(self, accept: Accept) -> None:
-        """Take connections from now on. `accept` may return None to refuse one."""
+        """Accept connections from now on. `accept` may return None to refuse one."""
         ...
 
     def close(self) -> None: ...
@@ -123,7 +123,7 @@ class Listener(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a peer may ask of this node before anybody looks at its requests."""
+    """Limits of what a peer may use before its requests are handled."""
 
     frame_size_max: int = 100 * 1024 * 1024
     memory_budget: int = 512 * 1024 * 1024
@@ -134,23 +134,23 @@ class Limits:
     """How many connections may wait to be accepted."""
     receive_buffer_size: int = -1
     send_buffer_size: int = -1
-    """What the operating system is asked for; -1 leaves it to the system."""
+    """Socket buffer sizes to request from the operating system; -1 leaves them to the system."""
 
 
 Opened = Callable[[Connection | OSError], Session | None]
-"""Given the connection, returns the session that hears its frames (None closes it); or given the error,
-ConnectionRefusedError above all: the peer's machine is there, and nobody listens."""
+"""Called with the connection, returns the session for its frames (None closes it); or called with the error, mostly
+ConnectionRefusedError: the peer's machine answers, but no process listens on the port."""
 
 
 class Network(Protocol):
     def limit(self, limits: Limits) -> None:
-        """Hold every connection to these from now on."""
+        """Apply these limits to every connection from now on."""
         ...
 
     def listen(self, host: str, port: int) -> Listener:
-        """Bind a port (0: a free one). Raises OSError, EADDRINUSE above all."""
+        """Bind a port (0: a free one). Raises OSError, mostly EADDRINUSE."""
         ...
 
     def connect(self, host: str, port: int, opened: Opened) -> None:
-        """Open a connection to a peer. Exactly one call of `opened` follows, later and on the event loop."""
+        """Open a connection to a peer. `opened` is called exactly once, later and on the event loop."""
         ...

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 class Offload(Protocol):
     def run(self, call: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        """Make a call elsewhere. `done` gets its result or its error, later and on the event loop."""
+        """Run a call off the event loop. `done` gets its result or its error, later and on the event loop."""
         ...
 
     def stop(self) -> None:
-        """Make no further calls. One that runs is not waited for."""
+        """Run no further calls. One that is running is not waited for."""
         ...

@@ -1,1 +1,1 @@
-"""How much a client may ask of the cluster in a time, and how long it is muted when it asks for more."""
+"""Client quotas: rate limits, and how long a client that exceeds one is throttled."""

@@ -1,14 +1,14 @@
 """A token bucket that may go into debt.
 
-Pure. What was asked for is taken even if there is not enough: a request that has come cannot be cut.
-Whoever took it then waits until the debt is paid. Over a span T at a rate r, nobody gets more than the
-capacity, r*T and the last request together; docs/internals/quotas.md says what follows from that.
+Pure. A request takes its full amount even if the bucket holds less, because a request that has arrived cannot
+be split; its client then waits until the debt is paid. Over a span T at a rate r, clients receive at most the
+capacity plus r*T plus one last request. docs/internals/quotas.md explains the consequences.
 """
 
 from typing import Final
 
 DEBT_S_MAX: Final = 3600.0
-"""Nobody is sent away for longer: the time has to fit the answer, and no client waits that long."""
+"""The longest throttle time: it must fit the response field, and no client waits longer than this."""
 
 
 class Bucket:
@@ -22,7 +22,7 @@ class Bucket:
         self._at = now
 
     def take(self, amount: float, now: float) -> float:
-        """Take the amount, and return for how many seconds the bucket is in debt."""
+        """Take the amount, and return how many seconds the bucket needs to repay its debt."""
         tokens = self._tokens + (now - self._at) * self.rate
         if tokens > self.capacity:
             tokens = self.capacity
@@ -31,10 +31,10 @@ class Bucket:
         return min(-tokens / self.rate, DEBT_S_MAX) if tokens < 0 else 0.0
 
     def debt_s(self, now: float) -> float:
-        """For how many seconds the bucket is in debt."""
+        """Return how many seconds the bucket needs to repay its debt."""
         return self.take(0, now)
 
     def is_full(self, now: float) -> bool:
-        """Whether nothing was taken lately: such a bucket is as good as a new one."""
+        """Return whether the bucket is full: it can then be replaced by a new one."""
         self.take(0, now)
         return self._tokens >= self.capacity

@@ -1,7 +1,7 @@
-"""Whose quota it is: the entities of client quotas, their keys, and which of them holds for a client.
+"""The entities of client quotas, their keys, and which quota applies to a client.
 
-Pure. An entity is a tuple of (type, name) pairs in the order of the types; the name None is the default
-of that type, which holds for everybody who has none of their own. Refuses nothing.
+Pure. An entity is a tuple of (type, name) pairs in the order of the types. The name None is the default of
+that type, which applies to every client without a more specific quota. Refuses nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,10 +21,10 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""Who everybody is as long as nobody has to say who they are."""
+"""The principal of unauthenticated clients."""
 
 Sharer = tuple[str | None, str | None]
-"""Who share one bucket: a user and a client id; None stands for all of them together."""
+"""The clients that share one bucket: a user and a client id; None stands for all users or all client ids."""
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
@@ -32,7 +32,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def find_quota(quotas: Quotas, key: str, user: str, client_id: str) -> tuple[float, Sharer] | None:
-    """The quota that holds for a client, and with whom it is shared; None if there is none."""
+    """Return the quota of a client and the clients that share it, or None if it has no quota."""
     for entity, sharer in _in_order(user, client_id):
         value = quotas.get(entity, {}).get(key)
         if value is not None:
@@ -41,7 +41,7 @@ def find_quota(quotas: Quotas, key: str, user: str, client_id: str) -> tuple[flo
 
 
 def _in_order(user: str, client_id: str) -> Iterator[tuple[Entity, Sharer]]:
-    """From the closest to the most general, as Kafka looks."""
+    """Yield entities from the most specific to the most general, in Kafka's order."""
     each, user_alone, client_alone = (user, client_id), (user, None), (None, client_id)
     yield ((CLIENT_ID, client_id), (USER, user)), each
     yield ((CLIENT_ID, None), (USER, user)), each
@@ -54,7 +54,7 @@ def _in_order(user: str, client_id: str) -> Iterator[tuple[Entity, Sharer]]:
 
 
 def find_connection_rate(quotas: Quotas, host: str) -> float | None:
-    """How many connections a second the address may open; None if there is no quota for it."""
+    """Return how many connections per second the address may open, or None if it has no quota."""
     for name in (host, None):
         value = quotas.get(((IP, name),), {}).get(CONNECTION_CREATION_RATE)
         if value is not None:

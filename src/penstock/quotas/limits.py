@@ -1,9 +1,9 @@
-"""The quotas as they hold now: finds a client's limits and keeps the buckets they are counted in.
+"""The current quotas: finds a client's limits and owns the buckets that count against them.
 
-A table is made anew whenever a quota changes; buckets whose rate stays the same move over to it, so
-a change for one client does not forgive another. Clients that share a quota share a bucket. Buckets
-of clients that have been quiet are dropped once there are many: client ids are the clients' to choose.
-Entities are resolved by entity.py. Used by throttle.py. Refuses nothing.
+A new table is built whenever a quota changes. Buckets whose rate is unchanged move over to it, so that
+a change for one client does not forgive the debt of another. Clients that share a quota share a bucket. Full
+buckets are dropped when there are many, because clients choose their client ids freely. entity.py resolves
+entities. Used by throttle.py. Refuses nothing.
 """
 
 from collections.abc import Callable
@@ -26,15 +26,15 @@ from penstock.quotas.entity import (
 )
 
 BURST_SHARE: Final = 0.05
-"""Of what may pass in the whole span: so much may come at once, so any span stays below 1.1 of the quota."""
+"""The part of a whole span's quota that may be used in one burst: any span stays below 1.1 times the quota."""
 PIECE_SHARE: Final = 0.025
-"""No fetch is answered with more of it than this, unless one batch alone is larger."""
+"""The largest part of the quota that one Fetch response may use, unless a single batch is larger."""
 BUCKETS_KEPT_MIN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """Over how many seconds rates are held: of bytes and requests, and of changes to topics."""
+    """The windows in seconds over which rates are measured: for bytes and requests, and for topic changes."""
 
     rate_s: float = 10.0
     mutation_s: float = 11.0
@@ -44,7 +44,7 @@ Mute = Callable[[int, float], None]
 
 
 class Client:
-    """The limits of one client on one connection; None where there is none."""
+    """The limits of one client on one connection; None where it has no limit."""
 
     __slots__ = ("client_id", "fetch", "fetch_size_max", "mutation", "mute", "produce", "request", "table")
 
@@ -52,11 +52,11 @@ class Client:
         self.table = table
         self.client_id = client_id
         self.mute = mute
-        """For a request of an API, reads nothing from the client for so many seconds."""
+        """Stops reading from the client for some seconds, after a request of an API."""
         self.produce: Bucket | None = None
         self.fetch: Bucket | None = None
         self.request: Bucket | None = None
-        """Counts seconds of the event loop."""
+        """Counts seconds of event loop time."""
         self.mutation: Bucket | None = None
         self.fetch_size_max = 0
 
@@ -74,7 +74,7 @@ class Table:
         self.limits_connections = any(entity[0][0] == IP for entity in quotas)
 
     def client(self, user: str, client_id: str, mute: Mute, now: float) -> Client:
-        """The limits of a client; shares its buckets with whoever the quota is shared with."""
+        """Return the limits of a client; clients that share a quota get the same buckets."""
         client = Client(self, client_id, mute)
         client.produce = self._bucket_for(PRODUCER_BYTE_RATE, user, client_id, now)
         client.fetch = self._bucket_for(CONSUMER_BYTE_RATE, user, client_id, now)
@@ -85,7 +85,7 @@ class Table:
         return client
 
     def connections(self, host: str, now: float) -> Bucket | None:
-        """What counts the new connections of an address."""
+        """Return the bucket that counts new connections from an address, or None if it has no quota."""
         rate = find_connection_rate(self._quotas, host)
         if rate is None:
             return None
@@ -102,14 +102,14 @@ class Table:
             rate /= 100
         return self._bucket((key, sharer), rate, rate * self._spans.rate_s * BURST_SHARE, now)
 
-    def _bucket(self, place: tuple[str, Sharer], rate: float, capacity: float, now: float) -> Bucket:
-        bucket = self._shared.get(place)
+    def _bucket(self, owner: tuple[str, Sharer], rate: float, capacity: float, now: float) -> Bucket:
+        bucket = self._shared.get(owner)
         if bucket is None or bucket.rate != rate:
-            bucket = self._shared[place] = self._kept[place] = Bucket(rate, capacity, now)
+            bucket = self._shared[owner] = self._kept[owner] = Bucket(rate, capacity, now)
             if len(self._kept) > self._kept_max:
-                self._drop_the_quiet(now)
+                self._drop_full_buckets(now)
         return bucket
 
-    def _drop_the_quiet(self, now: float) -> None:
-        self._kept = {place: bucket for place, bucket in self._kept.items() if not bucket.is_full(now)}
+    def _drop_full_buckets(self, now: float) -> None:
+        self._kept = {owner: bucket for owner, bucket in self._kept.items() if not bucket.is_full(now)}
         self._kept_max = max(BUCKETS_KEPT_MIN, 2 * len(self._kept))

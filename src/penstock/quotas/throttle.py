@@ -1,8 +1,8 @@
-"""Who is muted, until when, and by which table of quotas.
+"""Throttled clients: which connections are muted, until when, under the current table of quotas.
 
-KIP-219: an answer leaves at once and says how long its client has to wait; from then on nothing is read
-from the client until that time is over. `table` is None as long as nobody has a quota, and that is
-all that a request then pays for. When a quota changes, everybody is heard again: the new table judges.
+KIP-219: a response is sent immediately and says how long its client must wait; the connection is not read
+until that time has passed. `table` is None while no quota is set, and a request then pays only for that check.
+When a quota changes, all clients are unmuted and the new table decides.
 Next: limits.py. Refuses nothing.
 """
 
@@ -17,7 +17,7 @@ from penstock.quotas.limits import Client, Spans, Table
 
 
 class Channel(Protocol):
-    """A connection that can be told to be silent."""
+    """A connection that can stop and resume reading."""
 
     def mute(self) -> None: ...
 
@@ -37,11 +37,11 @@ class Throttle:
         self,
         clock: Clock,
         spans: Callable[[], Spans],
-        told: Callable[[int, float], None] = lambda api_key, seconds: None,
+        on_throttled: Callable[[int, float], None] = lambda api_key, seconds: None,
     ) -> None:
         self._clock = clock
-        self._told = told
-        """Hears for how long the client of a request was told to wait."""
+        self._on_throttled = on_throttled
+        """Called with how long the client of a request was throttled."""
         self._spans = spans
         self._muted: dict[Channel, _Muted] = {}
         self.table: Table | None = None
@@ -55,10 +55,10 @@ class Throttle:
     def quotas_changed(self, quotas: Quotas) -> None:
         self.table = Table(quotas, self._spans(), self.table) if quotas else None
         for channel in list(self._muted):
-            self._hear(channel)
+            self._unmute(channel)
 
     def client(self, table: Table, client_id: str, channel: Channel) -> Client:
-        """The limits of the client behind a channel, to be kept as long as table and client id stay the same."""
+        """Return the limits of the client of a channel; valid while the table and the client id stay the same."""
         return table.client(ANONYMOUS, client_id, partial(self.mute, channel), self._clock.monotonic())
 
     def connections(self, host: str) -> Bucket | None:
@@ -68,28 +68,28 @@ class Throttle:
         return table.connections(host, self._clock.monotonic())
 
     def mute(self, channel: Channel, api_key: int, seconds: float) -> None:
-        """Hear nothing from the channel for so long; a longer time that it was given before stands."""
+        """Stop reading from the channel for some seconds; a longer wait that is already in force stays."""
         until = self._clock.monotonic() + seconds
         muted = self._muted.get(channel)
         self.muted_count_total += 1
         self.muted_s_total += seconds
-        self._told(api_key, seconds)
+        self._on_throttled(api_key, seconds)
         if muted is None:
             channel.mute()
         elif muted.until >= until:
             return
         else:
             muted.timer.cancel()
-        self._muted[channel] = _Muted(until, self._clock.call_later(seconds, partial(self._hear, channel)))
+        self._muted[channel] = _Muted(until, self._clock.call_later(seconds, partial(self._unmute, channel)))
 
-    def _hear(self, channel: Channel) -> None:
+    def _unmute(self, channel: Channel) -> None:
         muted = self._muted.pop(channel, None)
         if muted is not None:
             muted.timer.cancel()
             channel.unmute()
 
     def forget(self, channel: Channel) -> None:
-        """The channel is gone."""
+        """Remove a channel that was closed."""
         muted = self._muted.pop(channel, None)
         if muted is not None:
             muted.timer.cancel()

@@ -1,8 +1,8 @@
-"""Runs jobs in slices on the event loop, in turn, so that no request keeps the others waiting.
+"""Scheduler that runs jobs in slices on the event loop, in turn, so that no request holds up the others.
 
 Each turn of the loop spends at most `TURN_S_MAX` on jobs, one step of each after the other, and serves the network
-before the next. `now` runs a job at once if it is short: most are. A job that keeps much memory waits until few
-others do. Time is the clock port's, and steps are counted as well, so that a simulation is deterministic.
+before the next. `now` runs a short job immediately: most are short. Few jobs that need much memory run at the same
+time; the others wait. Time comes from the clock port, and steps are counted too, so that a simulation is deterministic.
 See docs/internals/loop.md.
 """
 
@@ -21,20 +21,20 @@ TURN_S_MAX: Final = 0.002
 STEPS_PER_TURN_MAX: Final = 64
 INLINE_S_MAX: Final = 0.002
 INLINE_WINDOW_S: Final = 0.004
-"""Of each window of this length, jobs that are run at once may take `INLINE_S_MAX`."""
+"""In each window of this length, jobs that run immediately may take `INLINE_S_MAX`."""
 INLINE_STEPS_MAX: Final = 8
-"""A job of more steps than this is not run at once."""
+"""A job of more steps than this does not run immediately."""
 LONG_STEP_S: Final = 0.01
 SLICE_COST: Final = 100
-"""Of ordinary items, such as a partition that is asked about, so many are a slice."""
+"""How many ordinary items, such as partitions of a request, make up a slice."""
 LARGE_MEMORY_MIN: Final = 4 * 1024 * 1024
 SMALL_ACTIVE_MAX: Final = 64
 LARGE_ACTIVE_MAX: Final = 4
-"""Of the jobs that keep `LARGE_MEMORY_MIN` or more, so many run at a time; of the others `SMALL_ACTIVE_MAX`."""
+"""How many jobs that hold at least `LARGE_MEMORY_MIN` run at a time; `SMALL_ACTIVE_MAX` is for the others."""
 
 
 class TakesLonger(Exception):
-    """The job is too long to be run at once."""
+    """The job is too long to run immediately."""
 
 
 class ClientGone(Exception):
@@ -59,7 +59,7 @@ class Scheduler:
         self._waiting: dict[bool, deque[_Running]] = {False: deque(), True: deque()}
         self._active_count = {False: 0, True: 0}
         self._resting: deque[tuple[asyncio.Future[None], Callable[[], bool]]] = deque()
-        self._is_asked = False
+        self._is_turn_scheduled = False
         self._inline_window_ends = 0.0
         self._inline_s_left = 0.0
         self.on_long_step: Callable[[str, float], None] | None = None
@@ -67,7 +67,7 @@ class Scheduler:
 
     @property
     def offloads(self) -> bool:
-        """Whether calls of jobs are made off the event loop."""
+        """Return whether functions that jobs yield run off the event loop."""
         return self._offload is not None
 
     @property
@@ -75,7 +75,7 @@ class Scheduler:
         return sum(self._active_count.values()) + sum(map(len, self._waiting.values()))
 
     def now(self, job: "Job[T]") -> T:
-        """Run a short job at once. TakesLonger if it is long, or if this was asked too often lately.
+        """Run a short job immediately; raise TakesLonger if it is long, or if such jobs took too much time recently.
 
         The job is then closed: start a new one with `run`.
         """
@@ -99,8 +99,8 @@ class Scheduler:
     def run(self, job: "Job[Any]", done: Done, *, is_wanted: Callable[[], bool], memory: int = 0) -> None:
         """Run a job in slices; `done` gets its result or its error.
 
-        It is given up, and `done` gets ClientGone, once it is no longer wanted. `memory` is how many bytes it
-        keeps while it runs, at most.
+        The job is abandoned, and `done` gets ClientGone, when it is no longer wanted. `memory` is the largest number
+        of bytes that it holds while it runs.
         """
         is_large = memory >= LARGE_MEMORY_MIN
         self._waiting[is_large].append(_Running(job, done, is_wanted, is_large))
@@ -112,15 +112,15 @@ class Scheduler:
         while waiting and self._active_count[is_large] < most:
             self._active_count[is_large] += 1
             self._active.append((waiting.popleft(), None, None))
-        self._ask()
+        self._schedule_turn()
 
-    def _ask(self) -> None:
-        if not self._is_asked and (self._active or self._resting):
-            self._is_asked = True
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled and (self._active or self._resting):
+            self._is_turn_scheduled = True
             self._clock.call_later(0.0, self._turn)
 
     def _turn(self) -> None:
-        self._is_asked = False
+        self._is_turn_scheduled = False
         began = self._clock.monotonic()
         ends = began + TURN_S_MAX
         for _ in range(STEPS_PER_TURN_MAX):
@@ -134,7 +134,7 @@ class Scheduler:
             began = now
             if now >= ends:
                 break
-        # A coroutine that rests does up to a slice of work when it goes on, which counts as the rest of this turn.
+        # A coroutine that resumes does up to a slice of work, which counts as the rest of this turn.
         while self._resting:
             future, is_wanted = self._resting.popleft()
             if not future.done():
@@ -142,7 +142,7 @@ class Scheduler:
                     future.set_result(None)
                     break
                 future.set_exception(ClientGone())
-        self._ask()
+        self._schedule_turn()
 
     def _advance(self, running: _Running, result: Any, error: BaseException | None) -> None:
         job = running.job
@@ -165,7 +165,7 @@ class Scheduler:
 
     def _called(self, running: _Running, result: Any, error: BaseException | None) -> None:
         self._active.append((running, result, error))
-        self._ask()
+        self._schedule_turn()
 
     def _end(self, running: _Running, value: Any, error: BaseException | None) -> None:
         self._active_count[running.is_large] -= 1
@@ -173,14 +173,14 @@ class Scheduler:
         running.done(value, error)
 
     async def rest(self, is_wanted: Callable[[], bool]) -> None:
-        """Let others run: continue in a later turn, one coroutine per turn."""
+        """Let other work run: continue in a later turn, one coroutine per turn."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._resting.append((future, is_wanted))
-        self._ask()
+        self._schedule_turn()
         await future
 
     def stop(self) -> None:
-        """Run nothing any more."""
+        """Abandon all jobs, and run no new ones."""
         for running, _, _ in self._active:
             running.job.close()
         for waiting in self._waiting.values():
@@ -201,7 +201,7 @@ def _call(step: Callable[[], Any]) -> tuple[Any, BaseException | None]:
 
 
 class Pace:
-    """How one request's long work is done: in slices, for as long as its client is there."""
+    """Policy for the long work of one request: in slices, while its client is connected."""
 
     __slots__ = ("_is_wanted", "_left", "_scheduler")
 
@@ -211,7 +211,7 @@ class Pace:
         self._left = SLICE_COST
 
     async def finish(self, start: "Callable[[], Job[T]]", *, memory: int = 0) -> T:
-        """Run a job at once if it is short, in slices if not. `start` makes it, twice if it is long."""
+        """Run a job immediately if it is short, otherwise in slices. `start` creates it, twice if it is long."""
         try:
             return self._scheduler.now(start())
         except TakesLonger:
@@ -230,11 +230,11 @@ class Pace:
         return await future
 
     async def rest(self) -> None:
-        """Let others run."""
+        """Let other work run."""
         await self._scheduler.rest(self._is_wanted)
 
     async def each(self, items: Iterable[T], *, cost: int = 1) -> AsyncIterator[T]:
-        """Iterate over items with a rest now and then, `cost` being that of one in `SLICE_COST`.
+        """Iterate over items and rest after each slice; an item costs `cost` of the `SLICE_COST` that make a slice.
 
         State may change during a rest.
         """
@@ -247,7 +247,7 @@ class Pace:
 
 
 class Unpaced(Pace):
-    """Everything at once: for requests that this node asks of itself, and for tests."""
+    """Policy without slices: for requests that this node sends to itself, and for tests."""
 
     __slots__ = ()
 

@@ -1,1 +1,1 @@
-"""From a frame to a handler and back: who may connect, which handler answers, in which order replies leave."""
+"""Connections and requests: connection limits, dispatch of frames to handlers, and the order of responses."""

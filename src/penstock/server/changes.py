@@ -1,7 +1,7 @@
-"""Counts elections and changes of in-sync sets, as they show in the metadata image.
+"""Counters of leader elections and ISR changes, taken from changes of the metadata image.
 
-Subscribes to the image, so nobody who decides on such a change has to think of it. As in Kafka, elections are
-counted by the active controller and changes of in-sync sets by the broker that leads the partition.
+Subscribes to the image, so that the code that decides on such a change need not count it. As in Kafka, the active
+controller counts elections, and the leader of a partition counts the changes of its ISR.
 """
 
 from typing import TYPE_CHECKING
@@ -37,5 +37,5 @@ class ChangeCounter:
         if after.leader not in (before.leader, -1) and self._quorum.leader == self._node_id:
             metrics.elections.add()
             trusted = (*before.isr, *before.eligible_leader_replicas)
-            # One who comes into the set as its leader, when a move is completed, was caught up: only the state tells.
+            # A replica that joins the ISR as leader, after a reassignment, had caught up: only the state shows it.
             metrics.unclean_elections.add(after.leader not in trusted and after.leader_recovery_state == RECOVERING)

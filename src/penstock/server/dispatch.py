@@ -1,10 +1,10 @@
-"""Which handler answers a frame, and how its answer becomes bytes.
+"""Dispatch of frames to handlers, and encoding of their responses.
 
-Produce, Fetch and OffsetCommit are called as plain functions with the frame itself. Everything else is
-decoded by wire/codec.py, answered by a coroutine, and encoded again unless the handler has done
-so itself. A coroutine that never waits is done at once; only one that does becomes a task. Where
-somebody has a quota, it is charged and its wait is told here (quotas/). What cannot be read is
-refused with MalformedRequest; the session then closes the connection.
+Produce, Fetch and OffsetCommit are called as plain functions with the frame itself. Other requests are
+decoded by wire/codec.py, answered by a coroutine, and encoded unless the handler returns encoded parts.
+A coroutine that never waits completes without a task. If any client has a quota, the request is charged and the
+throttle time set in the response here (quotas/). Requests that cannot be decoded raise MalformedRequest; the
+session then closes the connection.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from penstock.handlers.support.forwarding import address_bytes, is_for_this_node
 from penstock.handlers.support.parts import answer_in_parts, is_long
 from penstock.handlers.support.reply import Encoded, Parked, Parts
 from penstock.handlers.support.table import COLD, is_loaded, loading
-from penstock.handlers.support.throttled import throttled, told_by
+from penstock.handlers.support.throttled import controller_throttle_ms, throttled
 from penstock.handlers.support.transaction_verification import CloseConnection
 from penstock.metrics.values import RequestMeter
 from penstock.ports.instruments import Stopwatch
@@ -40,33 +40,33 @@ from penstock.wire.frame import Header, MalformedRequest, parse_header, response
 log = logging.getLogger(__name__)
 
 TIME_THROTTLE_S_MAX = 1.0
-"""A client that used too much time is muted no longer than this at once, as by Kafka: time is a rough measure."""
-NODES = ("penstock-node-", "broker-")
-"""How the client ids begin that nodes go by among themselves."""
+"""The longest mute for excess request time per response, as in Kafka: time is a rough measure."""
+NODE_CLIENT_ID_PREFIX = ("penstock-node-", "broker-")
+"""The prefix of the client ids that nodes use among themselves."""
 WHOLE_SIZE_MAX = 4 * 1024
-"""A larger request is read in slices; it may have thousands of elements."""
-STEP_NS_TOLD = 1_000_000
+"""A larger request is decoded in slices; it may have thousands of elements."""
+LONG_STEP_NS = 1_000_000
 _SIZE_PREFIX = 4
 _UNMEASURED = 15
-"""Of sixteen requests of a sampled API, so many are counted but not timed."""
+"""How many of sixteen requests of a sampled API are counted but not timed."""
 
 
 class _Hot(NamedTuple):
-    """How a hot API is answered and measured."""
+    """The handler of a hot API, and how it is measured."""
 
     handle: HotHandler
     is_sampled: bool
-    """One request in sixteen is timed and stands for the others: the clock would cost 4 % of a small write."""
-    is_timed_to_its_reply: bool
-    """The wait for a reply is timed for every request, also where the rest is sampled."""
+    """One request in sixteen is timed and represents the others: reading the clock would cost 4 % of a small write."""
+    times_every_reply: bool
+    """The time until the response is measured for every request, even if the rest is sampled."""
 
 
 def _hot_handlers(produce: HotHandler, fetch: HotHandler, offset_commit: HotHandler) -> dict[tuple[int, int], _Hot]:
     """Return the hot handlers by API key and version."""
     by_key = {
-        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, is_timed_to_its_reply=True),
-        ApiKey.FETCH: _Hot(fetch, is_sampled=False, is_timed_to_its_reply=True),
-        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, is_timed_to_its_reply=False),
+        ApiKey.PRODUCE: _Hot(produce, is_sampled=True, times_every_reply=True),
+        ApiKey.FETCH: _Hot(fetch, is_sampled=False, times_every_reply=True),
+        ApiKey.OFFSET_COMMIT: _Hot(offset_commit, is_sampled=True, times_every_reply=False),
     }
     return {
         (key, version): hot
@@ -78,7 +78,7 @@ def _hot_handlers(produce: HotHandler, fetch: HotHandler, offset_commit: HotHand
 
 class Dispatcher:
     def __init__(self, context: Context, stopwatch: Stopwatch, *, is_held: bool = False) -> None:
-        """`is_held` while only the other nodes are answered, until `open`."""
+        """Create a dispatcher; with `is_held` it answers only requests of other nodes until `open` is called."""
         self._context = context
         self._clock = context.clock
         self._throttle = context.throttle
@@ -91,20 +91,20 @@ class Dispatcher:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self.on_held: Callable[[int, str, int], None] | None = None
-        """Told of steps of requests that kept the event loop: API key, client id, nanoseconds."""
+        """Called for steps of requests that blocked the event loop: API key, client id, nanoseconds."""
         self._relay = context.relay
         self._imports_later = context.scheduler.offloads
         self._gate: Gate | None = Gate(self._dispatch) if is_held else None
         self.dispatch: Dispatch = self._dispatch if self._gate is None else self._gate.dispatch
 
     def open(self) -> None:
-        """The node is ready for clients: answer what was held, and hold nothing any more."""
+        """Answer the requests that were held, and hold no more: the node is ready for clients."""
         gate, self._gate, self.dispatch = self._gate, None, self._dispatch
         if gate is not None:
             gate.open()
 
     def _dispatch(self, frame: memoryview, session: ClientSession) -> Parts | Parked:
-        """Answer a frame, and note how long that took. Raises CloseConnection, or MalformedRequest without a header."""
+        """Answer a frame and measure the time it takes; raise CloseConnection, or MalformedRequest without a header."""
         header = parse_header(frame)
         key = header.api_key
         meter = self._meters[key]
@@ -117,14 +117,14 @@ class Dispatcher:
         except Exception as error:
             self._failed(header, session, error)
             raise CloseConnection from None
-        if hot.is_timed_to_its_reply and type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
+        if hot.times_every_reply and type(reply) is not list and isinstance(reply, Parked) and reply.parts is None:
             reply.on_answered = partial(self._answered, meter, self._stopwatch.turn_began)
         return reply
 
     def _measured(
         self, frame: memoryview, header: Header, session: ClientSession, meter: RequestMeter, hot: _Hot | None
     ) -> Parts | Parked:
-        # Requests that come in one read are handled one after the other.
+        # Requests that arrive in one read are handled one after the other.
         turn_began = self._stopwatch.turn_began
         began = self._now_ns()
         try:
@@ -139,7 +139,7 @@ class Dispatcher:
         weight = 1 + _UNMEASURED if hot is not None and hot.is_sampled and self._throttle.table is None else 1
         if isinstance(reply, Parked) and reply.parts is None:
             meter.parked_local.observe(ended - began, weight)
-            until_answered = 1 if hot is not None and hot.is_timed_to_its_reply else weight
+            until_answered = 1 if hot is not None and hot.times_every_reply else weight
             reply.on_answered = partial(self._answered, meter, turn_began, until_answered)
         else:
             meter.local.observe(ended - began, weight)
@@ -169,9 +169,9 @@ class Dispatcher:
     def _within_quotas(
         self, frame: memoryview, header: Header, session: ClientSession, hot: _Hot | None, table: Table
     ) -> Parts | Parked:
-        """Handle a request of a client that may have limits; the answer tells how long it is then muted.
+        """Handle a request of a client that may have quotas; the response says how long the client is muted.
 
-        What a request costs is known once it is answered, so a debt of time shows in the next answer.
+        The cost of a request is known only after it is answered, so excess request time shows in the next response.
         """
         client = session.client
         if client is None or client.table is not table or client.client_id != header.client_id:
@@ -181,8 +181,8 @@ class Dispatcher:
         wait = for_bytes = 0.0
         if client.produce is not None and header.api_key == ApiKey.PRODUCE:
             wait = for_bytes = client.produce.take(len(frame) + _SIZE_PREFIX, now)
-        # Nodes of the cluster are not held up for their time: everybody would wait for them.
-        timed = None if header.client_id.startswith(NODES) else client.request
+        # Nodes of the cluster are not throttled for request time: every client would wait for them.
+        timed = None if header.client_id.startswith(NODE_CLIENT_ID_PREFIX) else client.request
         if timed is not None:
             wait = max(for_bytes, min(timed.debt_s(now), TIME_THROTTLE_S_MAX))
         header.throttle_ms = ceil(wait * 1000)
@@ -191,7 +191,7 @@ class Dispatcher:
             then = self._clock.monotonic()
             timed.take(then - now, then)
             if not reply:
-                wait = for_bytes  # nobody is told: only bytes are held against a producer without acks
+                wait = for_bytes  # without a response (acks=0) only bytes count
         if wait:
             client.mute(header.api_key, wait)
         return reply
@@ -206,7 +206,7 @@ class Dispatcher:
             request = Request(header, self._read(frame, header), session.connection, session.listener, pace)
             answering = self._answer(frame, request, parked)
         try:
-            # Most are answered before they would wait for anything: a task would cost more than the answer.
+            # Most are answered before they wait for anything: a task would cost more than the answer.
             waits_for = answering.send(None)
         except StopIteration:
             return parked
@@ -218,19 +218,19 @@ class Dispatcher:
     def _check_version(self, header: Header) -> None:
         api = APIS[header.api_key]
         if (api.hot or not api.accepts(header.version)) and header.api_key != ApiKey.API_VERSIONS:
-            raise MalformedRequest(f"{api.name} has no version {header.version} here")
+            raise MalformedRequest(f"{api.name} version {header.version} is not supported")
 
     def _read(self, frame: memoryview, header: Header) -> Any:
         if not APIS[header.api_key].accepts(header.version):
-            return None  # ApiVersions, whose handler answers any version (KIP-511)
+            return None  # the ApiVersions handler answers any version (KIP-511)
         return codec.read_request(header.api_key, header.version, frame[header.body_position :])
 
     async def _answer_later(
         self, kept: KeptFrame, header: Header, session: ClientSession, pace: Pace, parked: Parked
     ) -> None:
-        """Answer a request that takes long to read: it is large, or the first of its API."""
+        """Answer a request that takes long to decode, because it is large or the first of its API."""
         body: Any = None
-        # A request that has arrived is carried out, even if its client closes the connection right after sending it.
+        # A request that has arrived is executed, even if its client closes the connection right after sending it.
         reading = Pace(self._context.scheduler, lambda: True)
         try:
             if not is_loaded(header.api_key, header.version):
@@ -249,7 +249,7 @@ class Dispatcher:
             kept.release()
 
     async def _answer(self, frame: memoryview, request: Request, parked: Parked) -> None:
-        """Answer a request, here or where the active controller is."""
+        """Answer a request on this node, or forward it to the active controller."""
         if APIS[request.header.api_key].forwarded and self._relay.is_needed and not is_for_this_node(request):
             await self._forward(bytes(frame), request, parked)
         else:
@@ -260,7 +260,7 @@ class Dispatcher:
         if answer is None:
             await self._answer_here(COLD[request.header.api_key], request, parked)
         else:
-            wait_ms = told_by(request.header, answer)
+            wait_ms = controller_throttle_ms(request.header, answer)
             if wait_ms and request.header.client is not None:
                 request.header.client.mute(request.header.api_key, wait_ms / 1000)
             parked.ready((len(answer).to_bytes(4, "big"), answer))
@@ -282,8 +282,8 @@ class Dispatcher:
             log.info("closing the connection from %s:%d: %s", *where, error, extra=about(header, request.connection))
             parked.fail()
         except Exception:
-            # There is no shape for an error of any kind in most replies; a closed connection makes
-            # the client try again elsewhere or later.
+            # Most responses have no field for a general error; closing the connection makes
+            # the client retry, on another broker or later.
             self._meters[header.api_key].failed += 1
             log.exception("a request failed", extra=about(header, request.connection))
             parked.fail()
@@ -292,7 +292,7 @@ class Dispatcher:
 
     @coroutine
     def _watched(self, begun: Coroutine[Any, Any, None], waits_for: Any, header: Header) -> Generator[Any, Any, None]:
-        """What is left of a coroutine that has run up to the first thing it waits for, with each of its steps timed."""
+        """Run the rest of a coroutine that has reached its first wait, and time each of its steps."""
         resume: Callable[[Any], Any]
         while True:
             try:
@@ -307,11 +307,11 @@ class Dispatcher:
                 return
             finally:
                 held = self._now_ns() - began
-                if held > STEP_NS_TOLD and self.on_held is not None:
+                if held > LONG_STEP_NS and self.on_held is not None:
                     self.on_held(header.api_key, header.client_id, held)
 
     def connection_lost(self, connection: object) -> None:
-        """It may have carried the heartbeats of a broker."""
+        """Report a closed connection to the health monitor: it may have carried the heartbeats of a broker."""
         self._context.monitor.connection_lost(connection)
 
     def stop(self) -> None:
@@ -321,7 +321,7 @@ class Dispatcher:
 
 
 async def _encoded(header: Header, entity: Any, pace: Pace) -> Parts:
-    # ApiVersions answers a version that it does not know in version 0.
+    # The response to an ApiVersions version that is not supported has version 0.
     version = header.version if APIS[header.api_key].accepts(header.version) else 0
     body = await pace.finish(partial(codec.writing_response, header.api_key, version, entity))
     return response_head(header.api_key, version, header.correlation_id, len(body)), body

@@ -1,7 +1,7 @@
-"""Keeps clients waiting while a node is not ready for them, and lets the other nodes of the cluster through.
+"""Gate that holds clients' requests until the node is ready, and lets requests of other nodes through.
 
-A voter must answer the quorum before there is a controller to register with, on the same ports. What a client asks
-meanwhile is kept and answered when the gate opens; its connection is not read from until then. Goes to dispatch.py.
+A voter must answer the quorum before there is a controller to register with, on the same ports. Requests of clients
+are held meanwhile and answered when the gate opens; their connections are not read until then. Goes to dispatch.py.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ class Gate:
         return parked
 
     def open(self) -> None:
-        """Answer what was held, in the order in which it came."""
+        """Answer the held requests in the order of their arrival."""
         held, self._held = self._held or [], None
         for frame, session, parked in held:
             if parked.on_ready is not None:
@@ -55,7 +55,7 @@ class Gate:
 
 
 def _pass_on(reply: Parked, parked: Parked) -> None:
-    assert reply.parts is not None, "it is ready"
+    assert reply.parts is not None, "the reply is ready"
     parked.failed = reply.failed
     parked.ready(reply.parts)
 
@@ -64,8 +64,8 @@ def _is_between_nodes(frame: memoryview) -> bool:
     header = parse_header(frame)
     if header.api_key != ApiKey.FETCH:
         api = APIS[header.api_key]
-        # Nodes ask for versions first, and forward what clients ask of the controller.
+        # Nodes send ApiVersions first, and forward clients' requests to the controller.
         return api.between_nodes or api.forwarded or api.key == ApiKey.API_VERSIONS
     fetch = read_request(frame, header.body_position, header.version)
-    asked = fetch.partitions
-    return fetch.replica_id >= 0 and bool(asked) and asked[0].topic == METADATA_TOPIC
+    partitions = fetch.partitions
+    return fetch.replica_id >= 0 and bool(partitions) and partitions[0].topic == METADATA_TOPIC

@@ -1,9 +1,9 @@
-"""The endpoint for those who watch: /metrics, /health and /ready, over the HTTP port.
+"""HTTP endpoint for monitoring: /metrics, /health and /ready.
 
-/health: the process is alive and its data folder is not offline; restart it if not. /ready: it serves clients and the
-cluster lets it lead; send it no clients if not. A read-only data folder is a warning in both: a restart does not
-free space, and the node still serves reads. Answers are written piece by piece, so that the event loop turns.
-Watches the loop too: a timer that comes late is what every client waits for. Next: metrics/, sources.py.
+/health: the process is alive and its data folder is online; restart the node if not. /ready: the node serves clients
+and the controller may elect it as a leader; send it no clients if not. A read-only data folder is a warning in both: a
+restart does not free space, and the node still serves reads. Responses are written in pieces, so that the event loop
+is not blocked. Also measures how late timers run, because every client waits as long. Next: metrics/, sources.py.
 """
 
 import json
@@ -34,14 +34,14 @@ class HttpEndpoint:
         if path == "/metrics":
             return HttpAnswer(200, CONTENT_TYPE, _pieces(self._metrics.render()))
         if path == "/health":
-            return _verdict(self._ill(), self._warnings())
+            return _verdict(self._health_problem(), self._warnings())
         if path == "/ready":
-            return _verdict(self._ill() or self._unready(), self._warnings())
+            return _verdict(self._health_problem() or self._readiness_problem(), self._warnings())
         if path == "/":
             return HttpAnswer(200, "text/html; charset=utf-8", _pieces([PAGE]))
-        return HttpAnswer(404, "text/plain; charset=utf-8", _pieces(["ask for /metrics, /health or /ready\n"]))
+        return HttpAnswer(404, "text/plain; charset=utf-8", _pieces(["not found: use /metrics, /health or /ready\n"]))
 
-    def _ill(self) -> str | None:
+    def _health_problem(self) -> str | None:
         context = self._context()
         if context is None or context.store.failure is None:
             return None
@@ -53,7 +53,7 @@ class HttpEndpoint:
             return []
         return [f"the data folder {context.store.folder} is read-only: {context.store.directory.refusal}"]
 
-    def _unready(self) -> str | None:
+    def _readiness_problem(self) -> str | None:
         context = self._context()
         if context is None:
             return "the node is starting or stopping"
@@ -78,7 +78,7 @@ async def _pieces(texts: Iterable[str]) -> AsyncIterator[bytes]:
 
 
 class LoopWatch:
-    """Asks for a timer again and again, and notes how late it comes."""
+    """Repeating timer that measures how late it runs."""
 
     def __init__(self, clock: "Clock", lag: "Histogram") -> None:
         self._clock = clock
@@ -88,9 +88,9 @@ class LoopWatch:
 
     def start(self) -> None:
         self._due = self._clock.monotonic() + LOOP_CHECK_S
-        self._timer = self._clock.call_later(LOOP_CHECK_S, self._came)
+        self._timer = self._clock.call_later(LOOP_CHECK_S, self._rang)
 
-    def _came(self) -> None:
+    def _rang(self) -> None:
         self._lag.observe(max(0, int((self._clock.monotonic() - self._due) * 1e9)))
         self.start()
 

@@ -1,9 +1,9 @@
-"""Who may connect: so many in all, so many per address, so many a second per address.
+"""Connection limits: in total, per address, and connections per second per address.
 
-Makes a session for each connection it admits. One that is over a limit is closed at once,
-which costs next to nothing; the log says so at most once a minute per address. One that is over
-the quota of its address is held without being read, then closed, as by Kafka: a client that is
-sent away at once comes back at once.
+Creates a session for each connection that it admits. A connection over a limit is closed immediately,
+which costs next to nothing; this is logged at most once a minute per address. A connection over
+the quota of its address is held without being read, then closed, as in Kafka: a client that is
+disconnected immediately would reconnect immediately.
 """
 
 import logging
@@ -21,7 +21,7 @@ from penstock.server.session import ClientSession
 
 log = logging.getLogger(__name__)
 
-SAID_AGAIN_AFTER_S = 60.0
+LOG_AGAIN_AFTER_S = 60.0
 HELD_S_MAX = 1.0
 LOOPBACK = ("127.", "::1", "::ffff:127.")
 TOTAL = "max.connections"
@@ -32,7 +32,7 @@ RATE_PER_ADDRESS = "max.connection.creation.rate.per.ip"
 
 
 class Admission:
-    """The limits on connections, and what counts against them."""
+    """The limits on connections, and the counts that they apply to."""
 
     def __init__(self, clock: Clock, current_settings: Callable[[], BrokerSettings], metrics: Metrics) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class Admission:
         self._total = 0
         self._second = 0
         self._this_second: Counter[str] = Counter()
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     @property
     def open_count(self) -> int:
@@ -57,13 +57,13 @@ class Admission:
             return True
         self._metrics.connections_refused.add()
         now = self._clock.monotonic()
-        if now - self._said.get(host, -SAID_AGAIN_AFTER_S) >= SAID_AGAIN_AFTER_S:
-            self._said[host] = now
-            log.warning("refusing connections from %s: %s is reached", host, problem)
+        if now - self._logged_at.get(host, -LOG_AGAIN_AFTER_S) >= LOG_AGAIN_AFTER_S:
+            self._logged_at[host] = now
+            log.warning("rejecting connections from %s: %s is reached", host, problem)
         return False
 
     def _problem(self, host: str, settings: BrokerSettings) -> str | None:
-        """The name of the limit that one more connection would break."""
+        """Return the name of the limit that one more connection would exceed, or None."""
         if self._total >= settings.integer(TOTAL):
             return TOTAL
         if self._open[host] >= self._per_address_max(host, settings):
@@ -94,12 +94,12 @@ class Admission:
 
 
 def _exempt(host: str, option: str, settings: BrokerSettings) -> bool:
-    """Clients on this machine are held to limits that somebody set, not to the default ones."""
+    """Return whether the address is exempt: limits apply to clients on this machine only if they are set explicitly."""
     return host.startswith(LOOPBACK) and settings.source(option) is Source.DEFAULT
 
 
-class Held:
-    """The session of a connection that came too soon: nothing is read, and after a while it is closed."""
+class HeldConnection:
+    """The session of a connection over its quota: nothing is read, and the connection is closed after a delay."""
 
     def __init__(self, connection: Connection, clock: Clock, wait_s: float, on_lost: Callable[[], None]) -> None:
         self._on_lost = on_lost
@@ -107,7 +107,7 @@ class Held:
         connection.pause_frames()
 
     def frame(self, frame: memoryview) -> None:
-        """Nothing that a held client sends is answered."""
+        """Ignore a frame: held clients get no response."""
 
     def lost(self, error: Exception | None) -> None:
         self._timer.cancel()
@@ -115,7 +115,7 @@ class Held:
 
 
 class Server:
-    """The listeners of a node. Bound first, served once the node is ready to answer."""
+    """The listeners of a node. They are bound first, and served when the node can answer."""
 
     def __init__(self, network: Network, admission: Admission, throttle: Throttle, clock: Clock) -> None:
         self._network = network
@@ -126,7 +126,7 @@ class Server:
         self._dispatcher: Dispatcher | None = None
 
     def bind(self, name: str, host: str, port: int) -> int:
-        """Take an address for the listener of that name; returns the port, which matters when 0 was asked for."""
+        """Bind the address of a listener; return the port, which is a free one if `port` is 0."""
         listener = self._network.listen(host, port)
         self._listeners.append((name, listener))
         return listener.port
@@ -139,13 +139,13 @@ class Server:
     def _accept(self, name: str, connection: Connection) -> Session | None:
         host = connection.peer_host
         dispatcher = self._dispatcher
-        assert dispatcher is not None, "connections come only once the listeners are served"
+        assert dispatcher is not None, "connections are accepted only after `serve`"
         if not self._admission.admit(host):
             return None
         bucket = self._throttle.connections(host)
         wait = 0.0 if bucket is None else bucket.debt_s(self._clock.monotonic())
         if wait:
-            return Held(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
+            return HeldConnection(connection, self._clock, min(wait, HELD_S_MAX), partial(self._admission.leave, host))
         if bucket is not None:
             bucket.take(1, self._clock.monotonic())
         session = ClientSession(connection, name, dispatcher, lambda: self._left(connection, session))

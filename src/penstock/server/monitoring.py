@@ -1,7 +1,7 @@
-"""A node's watch over itself: its metrics, the endpoint they are asked for at, and a look at the event loop.
+"""Monitoring of a node: its metrics, the HTTP endpoint that serves them, and the event loop's lag.
 
-The endpoint answers before the node serves, so that /ready can say what is still missing. Goes to monitor.py,
-sources.py, changes.py. Raises StartupError for an address that cannot be had.
+The endpoint answers before the node serves clients, so that /ready can say what is missing. Goes to http_endpoint.py,
+sources.py, changes.py. Raises StartupError for an address that cannot be bound.
 """
 
 import errno
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ClockStopwatch:
-    """Times by the clock port, where nothing better is given."""
+    """A stopwatch on the clock port, used where no better one is available."""
 
     def __init__(self, clock: "Clock") -> None:
         self._clock = clock
@@ -56,7 +56,7 @@ class Monitoring:
         return None if self._listener is None else self._listener.port
 
     async def listen(self, address: str | None) -> None:
-        """Answer at `http://host:port`, if an address is given."""
+        """Serve `http://host:port`, if an address is given."""
         http = self._instruments.http
         if not address or http is None:
             return
@@ -68,10 +68,10 @@ class Monitoring:
             if error.errno == errno.EADDRINUSE:
                 raise PortInUse(int(port), "--metrics") from None
             raise StartupError(f"Cannot serve metrics at {address}: {error.strerror or error}") from None
-        log.info("metrics are at http://%s:%d/metrics", host or "localhost", self._listener.port)
+        log.info("serving metrics at http://%s:%d/metrics", host or "localhost", self._listener.port)
 
     def begin(self, context: "Context", admission: "Admission", dispatcher: "Dispatcher") -> None:
-        """The node serves from now on: watch all of it."""
+        """Start monitoring a node that serves clients from now on."""
         self._context = context
         context.quorum.subscribe(ChangeCounter(self.metrics, context.quorum, context.node_id).image_changed)
         add_sources(self.metrics, context, admission, self._instruments)
@@ -84,7 +84,7 @@ class Monitoring:
             self._instruments.time_syncs(self.metrics.flush_time.observe)
         self._loop_watch.start()
 
-    def told_to_wait(self, api_key: int, seconds: float) -> None:
+    def record_throttle_time(self, api_key: int, seconds: float) -> None:
         self.metrics.requests[api_key].throttled_ms += ceil(seconds * 1000)
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""What a log line says of the request that it is about, as fields: the log's formats (cli/log_format.py) show them."""
+"""Fields that describe a request in log lines; the log formats (cli/log_format.py) show them."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +12,7 @@ FIELDS: Final = ("api", "api_version", "client_id", "correlation_id", "connectio
 
 
 def about(header: "Header", connection: "Connection") -> dict[str, object]:
-    """The `extra` of a log call."""
+    """Return the `extra` argument of a log call about a request."""
     api = APIS.get(header.api_key)
     return {
         "api": header.api_key if api is None else api.name,

@@ -1,9 +1,9 @@
-"""One client connection: requests in, replies out in the order of their requests.
+"""One client connection: requests in, responses out in the order of their requests.
 
-A produce that waits for its acknowledgement does not keep the requests behind it from being
-applied, nor does a commit of offsets; anything else that waits does, as Kafka's clients expect,
-also a produce that is not written yet. The port pauses the peer meanwhile, and while a quota keeps
-it muted (quotas/throttle.py). Calls go to dispatch.py.
+A produce request that waits for its acknowledgement does not delay the requests behind it, nor does an
+offset commit. Any other request that waits does, as Kafka's clients expect, including a produce request
+that is not yet appended. The port pauses the peer meanwhile, and while a quota mutes it
+(quotas/throttle.py). Calls go to dispatch.py.
 """
 
 import logging
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# More requests in flight than any client sends; behind that, the peer is not read from.
+# More requests in flight than any client sends; beyond that, the peer is not read.
 PIPELINED_MAX = 128
-# Metadata of thousands of partitions: a client that asks again and again and does not read must not pile them up.
+# Metadata of thousands of partitions: responses must not pile up for a client that sends requests but does not read.
 LARGE_REPLY = 32 * 1024
 
 
@@ -41,7 +41,7 @@ class ClientSession:
         self._waiting: deque[Parked] = deque()
         self._paused = self._muted = False
         self.client: Client | None = None
-        """The limits that were last found for this connection's client; only where somebody has a quota."""
+        """The limits last found for this connection's client; None while no quota is set."""
 
     def frame(self, frame: memoryview) -> bool:
         connection = self.connection
@@ -59,7 +59,7 @@ class ClientSession:
                 self._park(reply)
             else:
                 self._waiting.append(reply)
-                self._release(at_once=False)
+                self._release(flush=False)
                 last = reply.parts[-1] if reply.parts else b""
                 return not isinstance(last, FileSlice) and len(last) > LARGE_REPLY
         elif reply:
@@ -79,11 +79,11 @@ class ClientSession:
                 parked.on_applied = self._applied
 
     def _applied(self) -> None:
-        """What kept the requests behind it waits like any other produce from here on."""
+        """Resume reading: the produce request that held up the next ones is appended, and waits like any other now."""
         if self._paused and len(self._waiting) < PIPELINED_MAX:
-            self._go_on()
+            self._resume()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._paused = False
         if not self._muted:
             self.connection.resume_frames()
@@ -97,8 +97,8 @@ class ClientSession:
         if not self._paused:
             self.connection.resume_frames()
 
-    def _release(self, *, at_once: bool = True) -> None:
-        """Send every reply whose turn has come; at once, unless more are sent soon."""
+    def _release(self, *, flush: bool = True) -> None:
+        """Send every reply whose turn has come; without `flush` more replies follow soon."""
         waiting = self._waiting
         while waiting and (parts := waiting[0].parts) is not None:
             parked = waiting.popleft()
@@ -107,12 +107,12 @@ class ClientSession:
                 return
             if not parts:
                 continue
-            if at_once and not waiting:
+            if flush and not waiting:
                 self.connection.send_now(parts)
             else:
                 self.connection.send(parts)
         if self._paused and not waiting:
-            self._go_on()
+            self._resume()
 
     def lost(self, error: Exception | None) -> None:
         for parked in self._waiting:

@@ -1,8 +1,8 @@
-"""Where the metrics come from that are not counted but read off when somebody asks.
+"""Metrics that are computed when they are scraped, not counted as events happen.
 
-Most are read off the metadata image, so they hold for one broker and for many. Sources of many samples stop now
-and then (None) and work on copies: the event loop turns while they are written out. Goes to the services of the
-node; declared in metrics/declared.py.
+Most are computed from the metadata image, so that they are right for one broker and for many. Sources of many samples
+yield None now and then and work on copies, so that the event loop can run while they are written out. Goes to the
+services of the node; declared in metrics/declared.py.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from penstock.server.listener import Admission
 
 PARTITIONS_PER_STEP = 500
-NOBODY = -1
+UNKNOWN = -1
 
 
 def add_sources(metrics: "Metrics", context: "Context", admission: "Admission", instruments: "Instruments") -> None:
-    """Let the metrics of a running node be asked for."""
+    """Register the metrics of a running node that are computed on a scrape."""
     _add_topics(metrics, context)
     _add_cluster(metrics, context)
     _add_quorum(metrics, context)
@@ -95,12 +95,12 @@ def _add_topics(metrics: "Metrics", context: "Context") -> None:
     metrics.ask(declared.END_OFFSET, ends)
 
 
-class _Census:
-    """What the partitions of the cluster are like, counted once for all the metrics of one scrape."""
+class _PartitionCounts:
+    """Counts of the cluster's partitions by state, taken once for all metrics of one scrape."""
 
     def __init__(self, context: "Context") -> None:
         self._context = context
-        self._offset = NOBODY
+        self._offset = UNKNOWN
         self.here = self.led = self.under_replicated = self.under_min_isr = self.at_min_isr = 0
         self.partitions = self.leaderless = self.not_preferred = 0
 
@@ -112,11 +112,11 @@ class _Census:
         return source
 
     def _take(self) -> Iterator[None]:
-        """Count again if the image is another one."""
+        """Count again if the image has changed."""
         image = self._context.quorum.image
         if image.offset == self._offset:
             return
-        counted = _Census(self._context)
+        counted = _PartitionCounts(self._context)
         for topic in image.topics.values():
             for partition in topic.partitions:
                 counted._count(partition, topic.name)
@@ -141,35 +141,35 @@ class _Census:
             least = next(iter(hosted.partitions.values())).log.settings.min_insync_replicas
             needed = effective_min_isr(least, replica_count=len(partition.replicas))
             self.under_min_isr += in_sync < needed
-            # Of a single replica this would always hold, and means nothing.
+            # A partition with a single replica would always count, which means nothing.
             self.at_min_isr += in_sync == needed < len(partition.replicas)
 
 
 def _add_cluster(metrics: "Metrics", context: "Context") -> None:
-    census = _Census(context)
-    metrics.ask(declared.PARTITIONS, census.value_of("here"))
-    metrics.ask(declared.LEADERS, census.value_of("led"))
-    metrics.ask(declared.UNDER_REPLICATED, census.value_of("under_replicated"))
-    metrics.ask(declared.UNDER_MIN_ISR, census.value_of("under_min_isr"))
-    metrics.ask(declared.AT_MIN_ISR, census.value_of("at_min_isr"))
-    metrics.ask(declared.GLOBAL_PARTITIONS, census.value_of("partitions"))
-    metrics.ask(declared.IMBALANCE, census.value_of("not_preferred"))
+    partition_counts = _PartitionCounts(context)
+    metrics.ask(declared.PARTITIONS, partition_counts.value_of("here"))
+    metrics.ask(declared.LEADERS, partition_counts.value_of("led"))
+    metrics.ask(declared.UNDER_REPLICATED, partition_counts.value_of("under_replicated"))
+    metrics.ask(declared.UNDER_MIN_ISR, partition_counts.value_of("under_min_isr"))
+    metrics.ask(declared.AT_MIN_ISR, partition_counts.value_of("at_min_isr"))
+    metrics.ask(declared.GLOBAL_PARTITIONS, partition_counts.value_of("partitions"))
+    metrics.ask(declared.IMBALANCE, partition_counts.value_of("not_preferred"))
 
     def is_controller() -> bool:
         return context.quorum.leader == context.node_id
 
     def leaderless() -> Iterator[Sample | None]:
-        for sample in census.value_of("leaderless")():
-            # Else each broker would tell, and sums over a cluster would be too high.
+        for sample in partition_counts.value_of("leaderless")():
+            # Only the controller reports it: sums over a cluster would otherwise be too high.
             yield ((), 0) if sample is not None and not is_controller() else sample
 
     def hosted_count() -> int:
         return sum(len(topic.partitions) for topic in context.replicas.by_name.values())
 
     def offline() -> Iterator[Sample | None]:
-        for sample in census.value_of("here")():
+        for sample in partition_counts.value_of("here")():
             everything = context.store.failure is not None
-            yield None if sample is None else ((), census.here - (0 if everything else hosted_count()))
+            yield None if sample is None else ((), partition_counts.here - (0 if everything else hosted_count()))
 
     metrics.ask(declared.OFFLINE_PARTITIONS, leaderless)
     metrics.ask(declared.OFFLINE_REPLICAS, offline)
@@ -192,7 +192,7 @@ def _add_quorum(metrics: "Metrics", context: "Context") -> None:
         return int(broker is None or broker.fenced)
 
     metrics.ask(declared.RAFT_STATE, lambda: [((state(),), 1)])
-    _add(metrics, declared.RAFT_LEADER, lambda: NOBODY if quorum.leader is None else quorum.leader)
+    _add(metrics, declared.RAFT_LEADER, lambda: UNKNOWN if quorum.leader is None else quorum.leader)
     _add(metrics, declared.RAFT_EPOCH, lambda: quorum.epoch)
     _add(metrics, declared.RAFT_MARK, lambda: quorum.high_watermark)
     _add(metrics, declared.METADATA_OFFSET, lambda: quorum.image.offset)
@@ -227,10 +227,10 @@ def _add_groups(metrics: "Metrics", context: "Context") -> None:
 
 
 def _add_storage(metrics: "Metrics", context: "Context") -> None:
-    def space(place: int) -> Callable[[], Iterable[Sample]]:
+    def space(index: int) -> Callable[[], Iterable[Sample]]:
         def source() -> Iterable[Sample]:
             try:
-                return [((), context.disk.space(context.store.folder)[place])]
+                return [((), context.disk.space(context.store.folder)[index])]
             except OSError:
                 return []
 

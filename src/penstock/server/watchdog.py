@@ -1,8 +1,8 @@
-"""Notes what keeps the event loop from everything else: turns, requests, and steps of jobs.
+"""Watchdog for code that blocks the event loop: turns, requests, and steps of jobs.
 
-No request may keep the loop for more than `HELD_MS_MAX` (docs/internals/loop.md). The times are those of a wall clock:
-a machine that gives the process no processor shows here too. Goes to metrics/; says what it finds in the log, at most
-once a minute for each API.
+No request may block the loop for more than `HELD_MS_MAX` (docs/internals/loop.md). Times are wall clock times:
+they also show when the machine gives the process no CPU. Goes to metrics/; logs what it finds, at most once a
+minute for each API.
 """
 
 import logging
@@ -19,16 +19,16 @@ log = logging.getLogger(__name__)
 
 NS_PER_MS: Final = 1_000_000
 HELD_MS_MAX: Final = 10
-WARNED_MS: Final = 50
-"""Machines take the processor away for a few milliseconds all the time; nobody should be woken up for that."""
-SAID_AGAIN_AFTER_S: Final = 60.0
+WARN_MS_MIN: Final = 50
+"""Below this nothing is logged: machines often take the CPU away for a few milliseconds."""
+LOG_AGAIN_AFTER_S: Final = 60.0
 
 
 class LoopWatchdog:
     def __init__(self, metrics: "Metrics", clock: "Clock") -> None:
         self._metrics = metrics
         self._clock = clock
-        self._said: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def turn_held(self, held_ns: int) -> None:
         metrics = self._metrics
@@ -44,7 +44,7 @@ class LoopWatchdog:
         self.api_held(header.api_key, header.client_id, held_ns)
 
     def api_held(self, api_key: int, client_id: str | None, held_ns: int) -> None:
-        """A request of an API kept the loop for so long, when it arrived or when it went on."""
+        """Record how long a request blocked the loop, when it arrived or when it resumed."""
         meter = self._metrics.requests.get(api_key)
         if meter is None:
             return
@@ -52,16 +52,16 @@ class LoopWatchdog:
             meter.held_max_ns = held_ns
         if held_ns > HELD_MS_MAX * NS_PER_MS:
             meter.held_long += 1
-        if held_ns > WARNED_MS * NS_PER_MS:
-            self._warn(meter.name, "a %s request of client %r kept the event loop for %d ms", client_id, held_ns)
+        if held_ns > WARN_MS_MIN * NS_PER_MS:
+            self._warn(meter.name, "a %s request of client %r blocked the event loop for %d ms", client_id, held_ns)
 
     def step_held(self, job: str, held_s: float) -> None:
-        """One step of a job kept the loop for so long."""
-        if held_s * 1000 > WARNED_MS:
-            self._warn(job, "a step of the job %s (%r) kept the event loop for %d ms", None, int(held_s * 1e9))
+        """Record how long one step of a job blocked the loop."""
+        if held_s * 1000 > WARN_MS_MIN:
+            self._warn(job, "a step of the job %s (%r) blocked the event loop for %d ms", None, int(held_s * 1e9))
 
     def _warn(self, name: str, text: str, client_id: str | None, held_ns: int) -> None:
         now = self._clock.monotonic()
-        if now - self._said.get(name, -SAID_AGAIN_AFTER_S) >= SAID_AGAIN_AFTER_S:
-            self._said[name] = now
+        if now - self._logged_at.get(name, -LOG_AGAIN_AFTER_S) >= LOG_AGAIN_AFTER_S:
+            self._logged_at[name] = now
             log.warning(text, name, client_id, held_ns // NS_PER_MS)

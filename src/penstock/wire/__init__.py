@@ -1,1 +1,1 @@
-"""Bytes to values and back, with no I/O: frames, the table of APIs, schemas, batches, records and codecs."""
+"""Encoding and decoding without I/O: frames, the table of APIs, schemas, record batches, records and codecs."""

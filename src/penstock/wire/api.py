@@ -99,8 +99,8 @@ class Api(NamedTuple):
     hot: bool = False
     """Its handler is called with the frame itself and decodes it with a module of `wire/hot/`."""
     accepted_from: int = 0
-    """Lower versions are advertised and refused."""
-    hand_read: bool = False
+    """Lower versions are advertised and rejected."""
+    hand_written: bool = False
     """`codec.py` decodes it with a module of `wire/hot/` instead of a schema."""
     forwarded: bool = False
     """Only the active controller decides on it: other nodes forward it there (KIP-590)."""
@@ -111,7 +111,7 @@ class Api(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The module in `handlers/` that answers it: the name in snake case."""
+        """Return the module in `handlers/` that answers it: the name in snake case."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", self.name).lower()
 
     def accepts(self, version: int) -> bool:
@@ -122,22 +122,22 @@ class Api(NamedTuple):
 
 
 _ROWS: Final = (
-    # Produce 0-2 are advertised and refused: librdkafka reads from v0 which codecs a broker
-    # takes, and without it sends none (KAFKA-18659).
+    # Produce 0-2 are advertised and rejected: librdkafka derives the compression codecs of a broker from v0,
+    # and without it compresses nothing (KAFKA-18659).
     Api(ApiKey.PRODUCE, "Produce", 0, 13, flexible_from=9, hot=True, accepted_from=3),
     Api(ApiKey.FETCH, "Fetch", 4, 18, flexible_from=12, hot=True),
     Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 11, flexible_from=6),
     Api(ApiKey.METADATA, "Metadata", 0, 13, flexible_from=9),
-    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hot=True, hand_read=True),
-    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_read=True),
+    Api(ApiKey.OFFSET_COMMIT, "OffsetCommit", 2, 10, flexible_from=8, hot=True, hand_written=True),
+    Api(ApiKey.OFFSET_FETCH, "OffsetFetch", 1, 10, flexible_from=6, hand_written=True),
     Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, flexible_from=3),
     Api(ApiKey.JOIN_GROUP, "JoinGroup", 0, 9, flexible_from=6),
-    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, flexible_from=4, hand_read=True),
+    Api(ApiKey.HEARTBEAT, "Heartbeat", 0, 4, flexible_from=4, hand_written=True),
     Api(ApiKey.LEAVE_GROUP, "LeaveGroup", 0, 5, flexible_from=4),
     Api(ApiKey.SYNC_GROUP, "SyncGroup", 0, 5, flexible_from=4),
     Api(ApiKey.DESCRIBE_GROUPS, "DescribeGroups", 0, 6, flexible_from=5),
     Api(ApiKey.LIST_GROUPS, "ListGroups", 0, 5, flexible_from=3),
-    # Security is not there yet: these are answered as Kafka does with it switched off, so that clients say why.
+    # Security is not supported yet: these get the responses of Kafka with security disabled, so that clients say why.
     Api(ApiKey.SASL_HANDSHAKE, "SaslHandshake", 0, 1, flexible_from=2),
     Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, flexible_from=3),
     Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, flexible_from=5, forwarded=True),
@@ -146,7 +146,7 @@ _ROWS: Final = (
     # v6 is the unstable two-phase commit: not advertised.
     Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, flexible_from=2),
     Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, flexible_from=4),
-    # From v4 on it is between brokers: many transactions in one request.
+    # Versions 4 and later are for brokers: many transactions in one request.
     Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, flexible_from=3),
     Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, flexible_from=3),
     Api(ApiKey.END_TXN, "EndTxn", 0, 5, flexible_from=3),
@@ -199,7 +199,7 @@ _ROWS: Final = (
     Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, flexible_from=0),
     Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, flexible_from=0),
     Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, flexible_from=0, between_nodes=True),
-    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_read=True),
+    Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, flexible_from=0, hand_written=True),
     Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, flexible_from=0),
     Api(ApiKey.CONTROLLER_REGISTRATION, "ControllerRegistration", 0, 0, flexible_from=0, between_nodes=True),
     Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, flexible_from=0, between_nodes=True),

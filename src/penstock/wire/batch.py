@@ -2,8 +2,8 @@
 
 The base offset, the length and the leader epoch lie outside the checksum, so a broker
 assigns offsets without hashing the batch again. The hot path unpacks the header into a
-tuple with `unpack_header`, whose order is that of `FIELDS`; everybody else takes
-`BatchHeader`. Records themselves are opened in `records.py` only.
+tuple with `unpack_header`, whose order is that of `FIELDS`; all other code uses
+`BatchHeader`. Only `records.py` parses the records themselves.
 Refuses: CorruptMessage for a batch that is cut short or of an impossible length,
 InvalidRecord for another magic.
 """
@@ -38,7 +38,7 @@ FIELDS: Final = (
 
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 unpack_header: Callable[..., Any] = HEADER.unpack_from
-"""`unpack_header(view, position)` gives a `HeaderTuple`; raises struct.error when fewer than 61 bytes are left."""
+"""`unpack_header(view, position)` returns a `HeaderTuple`; raises struct.error if fewer than 61 bytes are left."""
 
 BASE_OFFSET_AT: Final = 0
 LENGTH_AT: Final = 8
@@ -55,7 +55,7 @@ BASE_SEQUENCE_AT: Final = 53
 RECORD_COUNT_AT: Final = 57
 
 LOG_OVERHEAD: Final = 12
-"""The base offset and the length itself: what `length` does not count."""
+"""The size of the base offset and the length field, which `length` does not count."""
 LENGTH_LEAST: Final = HEADER_SIZE - LOG_OVERHEAD
 MAGIC: Final = 2
 
@@ -76,7 +76,7 @@ _unpack_offset_and_length: Final = OFFSET_AND_LENGTH.unpack_from
 
 
 class BatchHeader:
-    """The header as attributes, for callers that are not in a hurry."""
+    """The header as attributes, for callers outside the hot path."""
 
     __slots__ = FIELDS
 
@@ -113,7 +113,7 @@ class BatchHeader:
 
     @classmethod
     def at(cls, view: Buffer, position: int = 0) -> "BatchHeader":
-        """Read the header there; the batch behind it may be cut short."""
+        """Read the header at a position; the batch behind it may be cut short."""
         if position < 0 or len(view) - position < HEADER_SIZE:
             raise CorruptMessage(f"{max(len(view) - position, 0)} bytes are too few for a batch header")
         return cls(unpack_header(view, position))
@@ -123,7 +123,7 @@ class BatchHeader:
 
     @property
     def size(self) -> int:
-        """The bytes of the whole batch."""
+        """Return the size of the whole batch in bytes."""
         return self.length + LOG_OVERHEAD
 
     @property
@@ -136,7 +136,7 @@ class BatchHeader:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; sequences wrap from 2147483647 to 0. -1 without a producer."""
+        """Return the sequence of the last record, or -1 without a producer; sequences wrap from 2147483647 to 0."""
         if self.base_sequence < 0:
             return self.base_sequence
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -159,7 +159,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers in it may go; compaction keeps it where the base timestamp was."""
+        """Return when its tombstones and markers may be removed; compaction stores it in the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ def has_delete_horizon(attributes: int) -> bool:
 
 
 def batch_size(view: Buffer, position: int = 0) -> int:
-    """The size of the whole batch that starts there; CorruptMessage unless all of it is in the view."""
+    """Return the size of the batch at a position; raise CorruptMessage unless all of it is in the view."""
     left = len(view) - position
     if left < LOG_OVERHEAD:
         raise CorruptMessage(f"{left} bytes are too few for a batch")
@@ -195,7 +195,7 @@ def batch_size(view: Buffer, position: int = 0) -> int:
     if size < HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is smaller than its header")
     if size > left:
-        raise CorruptMessage(f"the batch claims {size} bytes and {left} are there")
+        raise CorruptMessage(f"the batch claims {size} bytes but only {left} are left")
     return size
 
 
@@ -205,31 +205,31 @@ def check_magic(view: Buffer, position: int = 0) -> None:
 
 
 def computed_crc(view: Buffer, position: int = 0, size: int | None = None) -> int:
-    """The checksum of the batch as its bytes are now; the size is read from the header when not given."""
+    """Return the checksum of the batch's present bytes; without `size` it is read from the header."""
     end = position + (batch_size(view, position) if size is None else size)
     return int(crc32c(memoryview(view)[position + ATTRIBUTES_AT : end]))
 
 
 def crc_ok(view: Buffer, position: int = 0, size: int | None = None) -> bool:
-    """Whether the batch is what its producer sealed."""
+    """Return whether the bytes of the batch match its checksum."""
     return bool(_unpack_crc(view, position + CRC_AT)[0] == computed_crc(view, position, size))
 
 
 def patch_offset_and_epoch(view: bytearray | memoryview, position: int, offset: int, epoch: int) -> None:
-    """Give the batch its place in the log. Both fields lie outside the checksum."""
+    """Set the base offset and the leader epoch, which lie outside the checksum."""
     _pack_base_offset(view, position, offset)
     _pack_int32(view, position + LEADER_EPOCH_AT, epoch)
 
 
 def patch_crc(view: bytearray | memoryview, position: int = 0, size: int | None = None) -> None:
-    """Seal the batch again after a change behind the checksum."""
+    """Recompute the checksum after a change to the bytes that it covers."""
     _pack_crc(view, position + CRC_AT, computed_crc(view, position, size))
 
 
 def set_log_append_time(
     view: bytearray | memoryview, timestamp_ms: int, position: int = 0, size: int | None = None
 ) -> None:
-    """Mark the batch as stamped by the broker: readers then give every record the max timestamp."""
+    """Mark the batch with LogAppendTime: readers then use the max timestamp for every record."""
     attributes = _unpack_attributes(view, position + ATTRIBUTES_AT)[0]
     _pack_attributes(view, position + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _pack_base_offset(view, position + MAX_TIMESTAMP_AT, timestamp_ms)
@@ -237,7 +237,7 @@ def set_log_append_time(
 
 
 def iter_batches(view: Buffer, *, allow_partial: bool = False) -> Iterator[memoryview]:
-    """Cut a run of batches into whole ones. Checks sizes only: neither magic nor checksum.
+    """Split consecutive batches. Checks sizes only: neither magic nor checksum.
 
     A fetched range may end in the middle of a batch: `allow_partial` stops there without an error.
     """

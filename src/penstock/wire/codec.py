@@ -1,12 +1,12 @@
-"""Bodies of requests and responses as entities, for every API that is not hot.
+"""Requests and responses as entities, for every API that is not hot.
 
-Handlers see the classes of one version only, the latest unless an older one can say more. Any
-request is read straight into them, what its version lacks taking the schema's defaults; a response is written in
-the version that was asked for, dropping what it lacks. Produce and Fetch changed from topic
-names to topic ids along the way, so their bodies stay entities of their own version here,
-for tests and tools. Some requests are read by a hand-written reader of `hot/` instead; their handlers
-write the answer with it too. Compiled when first used: start-up pays for nothing.
-Refuses: MalformedRequest, UnsupportedVersion; CannotWrite is a fault of ours.
+Handlers see the classes of one version only: the latest, unless an older one has fields that were removed.
+Requests of any version are decoded into them, and fields that the version lacks take the schema's defaults. A response
+is encoded in the version of its request, without the fields that it lacks. Produce and Fetch changed from topic
+names to topic ids along the way, so here their bodies stay entities of their own version,
+for tests and tools. Some requests are decoded by a hand-written reader of `hot/` instead; their handlers
+encode the response with it too. Codecs are compiled on first use, so that they cost nothing at start-up.
+Refuses: MalformedRequest, UnsupportedVersion; CannotWrite is a bug of this node.
 """
 
 import sys
@@ -31,10 +31,10 @@ from penstock.wire.writer import CannotWrite, entity_writer
 Buffer = bytes | bytearray | memoryview
 
 REQUEST_SIZE_MAX: Final = 16 * 1024 * 1024
-"""Only Produce carries more than this; `reader.ELEMENT_COUNT_MAX` bounds what the bytes may unfold into."""
+"""Only Produce may be larger; `reader.ELEMENT_COUNT_MAX` bounds the number of elements in a request."""
 
 _FULLEST: Final = {ApiKey.METADATA: 10}
-"""Requests that a later version can say less with. Metadata v11 asks no more what may be done to the cluster."""
+"""Requests whose later versions lost a field: Metadata v11 no longer asks for the cluster's authorized operations."""
 
 FEW_ELEMENTS: Final = 1_000
 ELEMENT_COUNTS_MAX: Final = {
@@ -78,15 +78,15 @@ _UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 def read_request(api_key: int, version: int, body: Buffer) -> Any:
-    """What the handler sees: an entity of `seen_request_class`, or what a hand-written reader makes of it.
+    """Decode the body of a request to an entity of `seen_request_class`, or to the type of its hand-written reader.
 
-    Bytes behind the body are left alone, as Kafka leaves them.
+    Bytes behind the body are ignored, as in Kafka.
     """
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX and not api.hot:
-        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
-    if api.hand_read:
-        return _HAND_READ[api_key](version, body)
+        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
+    if api.hand_written:
+        return _HAND_WRITTEN[api_key](version, body)
     layout = request_class(api_key, version)
     data = _body(api_key, version, body)
     entity = _read(layout, layout if api.hot else seen_request_class(api_key), data)
@@ -95,23 +95,23 @@ def read_request(api_key: int, version: int, body: Buffer) -> Any:
 
 
 def load(api_key: int, version: int) -> None:
-    """Import and compile what reads requests and writes responses of a version."""
+    """Import and compile the codecs of a version's requests and responses."""
     api = APIS[api_key]
     if not api.accepts(version):
         return
-    if not api.hand_read:
+    if not api.hand_written:
         entity_reading(request_class(api_key, version), seen_request_class(api_key))
         entity_reader(request_class(api_key, version), seen_request_class(api_key))
         entity_writing(response_class(api_key, version), response_class(api_key, api.max_version))
 
 
 def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
-    """What `read_request` does, in slices."""
+    """Decode a request like `read_request`, in slices."""
     api = _served(api_key, version)
     if len(body) > REQUEST_SIZE_MAX:
-        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is not read")
-    if api.hand_read:
-        return _HAND_READ[api_key](version, body)
+        raise MalformedRequest(f"a {api.name} request of {len(body)} bytes is too large")
+    if api.hand_written:
+        return _HAND_WRITTEN[api_key](version, body)
     upgrade = _UPGRADES.get((api_key, version))
     layout = request_class(api_key, version)
     entity = yield from _reading(layout, seen_request_class(api_key), _body(api_key, version, body))
@@ -121,7 +121,7 @@ def reading_request(api_key: int, version: int, body: Buffer) -> Job[Any]:
 
 
 def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes]:
-    """What `write_response` does, in slices."""
+    """Encode a response like `write_response`, in slices."""
     _served(api_key, version)
     layout = response_class(api_key, version)
     out = Out()
@@ -133,24 +133,24 @@ def writing_response(api_key: int, version: int, entity: Any) -> Job[bytes]:
 
 
 def write_response(api_key: int, version: int, entity: Any) -> bytes:
-    """The body of a response. The entity is of the latest version, or of the very version asked for."""
+    """Encode the body of a response; the entity is of the latest version, or of the given one."""
     _served(api_key, version)
     return _write(response_class(api_key, version), entity)
 
 
 def write_request(api_key: int, version: int, entity: Any) -> bytes:
-    """The body of a request from an entity of any version; for tests and tools."""
+    """Encode the body of a request from an entity of any version; for tests and tools."""
     _served(api_key, version)
     return _write(request_class(api_key, version), entity)
 
 
 def read_response(api_key: int, version: int, body: Buffer) -> Any:
-    """An entity of the API's latest version, of its own if the codec is hand-written; for tests and tools."""
+    """Decode a response to an entity of the latest version, or of its own if the codec is hand-written."""
     api = _served(api_key, version)
     layout = response_class(api_key, version)
     data = Body(body)
     data.elements_left = sys.maxsize
-    is_own = api.hot or api.hand_read
+    is_own = api.hot or api.hand_written
     return _read(layout, layout if is_own else response_class(api_key, api.max_version), data)
 
 
@@ -161,7 +161,7 @@ def request_class(api_key: int, version: int) -> type[Any]:
 
 @cache
 def seen_request_class(api_key: int) -> type[Any]:
-    """The class that handlers see, whatever version the request came in."""
+    """Return the class that handlers see, whatever the version of the request."""
     return request_class(api_key, _FULLEST.get(api_key, APIS[api_key].max_version))
 
 
@@ -173,7 +173,7 @@ def response_class(api_key: int, version: int) -> type[Any]:
 def _served(api_key: int, version: int) -> Api:
     api = APIS.get(api_key)
     if api is None or not api.accepts(version):
-        raise UnsupportedVersion(f"API {api_key} is not served in version {version}")
+        raise UnsupportedVersion(f"API {api_key} is not supported in version {version}")
     return api
 
 
@@ -181,7 +181,7 @@ def _body(api_key: int, version: int, body: Buffer) -> Body:
     data = Body(body)
     data.elements_left = ELEMENT_COUNTS_MAX.get(api_key, data.elements_left)
     if (api_key, version) in _UPGRADES:
-        # Old versions are read twice, and changed at once.
+        # Old versions are decoded twice, and then converted without a pause.
         data.elements_left = min(data.elements_left, UPGRADED_ELEMENT_COUNT_MAX)
     return data
 
@@ -264,7 +264,7 @@ def _transactions_from_fields(old: Any, latest: Any) -> Any:
 
 
 def _members_without_epochs(old: Any, latest: Any) -> Any:
-    """AlterPartition v2 names the members of an ISR alone; their broker epochs then are not checked."""
+    """Convert AlterPartition v2, which names only the members of an ISR; their broker epochs are not checked."""
     topics = []
     for old_topic, topic in zip(old.topics, latest.topics, strict=True):
         partitions = []
@@ -305,9 +305,9 @@ _UPGRADES: Final[Mapping[tuple[int, int], Callable[[Any, Any], Any]]] = {
     (ApiKey.ALTER_PARTITION, 2): _members_without_epochs,
     (ApiKey.LIST_CONFIG_RESOURCES, 0): _client_metrics_only,
 }
-"""Where an older version says the same in another field: `(entity of that version, latest) -> latest`."""
+"""Conversions for versions that use another field: `(entity of that version, latest) -> latest`."""
 
-_HAND_READ: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
+_HAND_WRITTEN: Final[Mapping[int, Callable[[int, Buffer], Any]]] = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: consumer_group_heartbeat.read_request,
     ApiKey.HEARTBEAT: heartbeat.read_request,
     ApiKey.OFFSET_COMMIT: offset_commit.read_request,

@@ -15,7 +15,7 @@ XERIAL_HEADER_SIZE: Final = len(XERIAL_HEADER)
 
 
 class Codec:
-    """The codec ids in the lowest three bits of a batch's attributes, under one name."""
+    """The codec ids in the lowest three bits of a batch's attributes, as constants."""
 
     NONE: Final = NONE
     GZIP: Final = GZIP

@@ -1,7 +1,7 @@
 """The four codecs of record batches, bounded.
 
-`decompress` and `compress` do all of it at once, for tools, tests and work of this node's own; what a client sent
-goes through unpacking.py and packing.py in small steps, which the event loop can afford.
+`decompress` and `compress` run in one step, for tools, tests and internal work of this node. Data from clients
+goes through unpacking.py and packing.py in small steps that do not block the event loop.
 Refuses: InvalidRecord past the limit, CorruptMessage for garbage and cut-off streams,
 UnsupportedCompressionType for an unknown codec.
 """
@@ -36,7 +36,7 @@ _MAGICS: Final = {GZIP: b"\x1f\x8b\x08", LZ4: b"\x04\x22\x4d\x18", ZSTD: b"\x28\
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress in the framing that Kafka clients read. Levels are the codec's own; None is Kafka's default."""
+    """Compress in the framing that Kafka clients read; levels are the codec's, None is Kafka's default."""
     if codec == NONE:
         return bytes(data)
     stream = packer(codec, level)
@@ -58,7 +58,7 @@ def decompress(codec: int, data: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX) 
 
 
 def check_codec_frame(codec: int, payload: Buffer) -> bool:
-    """Whether a payload begins as its codec's frames do: a cheap look that catches plain garbage.
+    """Return whether a payload begins like a frame of its codec: a cheap check that catches plain garbage.
 
     Raw snappy has no magic; its announced size must be possible for the bytes that follow,
     and its first element must be a literal, since there is nothing to copy from yet.
@@ -69,7 +69,7 @@ def check_codec_frame(codec: int, payload: Buffer) -> bool:
         return bytes(payload[:8]) == XERIAL_MAGIC or _looks_like_raw_snappy(payload)
     magic = _MAGICS.get(codec)
     if magic is None:
-        raise UnsupportedCompressionType(f"there is no compression codec {codec}")
+        raise UnsupportedCompressionType(f"unknown compression codec {codec}")
     return bytes(payload[: len(magic)]) == magic
 
 
@@ -82,7 +82,7 @@ def _looks_like_raw_snappy(payload: Buffer) -> bool:
             if size == 0 or follows == 0:
                 return size == follows
             tag = payload[index + 1]
-            # Literals of more than 60 bytes have their size in the bytes behind the tag.
+            # A literal of more than 60 bytes has its size in the bytes behind the tag.
             literal_size = 0 if tag >= 60 << 2 else (tag >> 2) + 1
             return tag & 3 == 0 and size <= _SNAPPY_RATIO_MAX * follows and literal_size <= min(size, follows - 1)
     return False

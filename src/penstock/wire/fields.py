@@ -1,7 +1,7 @@
 """The primitive fields of Kafka's flexible versions, as metadata and control records use them.
 
 Each kind writes to a bytearray and reads through a `Reader` that checks every bound.
-Pure bytes; calls go nowhere else. Refuses bytes that end early or lie: Corruption.
+Pure. Raises Corruption for fields that end after their record or contradict their size.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ ZERO_UUID = UUID(int=0)
 
 
 class Reader:
-    """A place in bytes that only moves forward."""
+    """A position in bytes that only moves forward."""
 
     __slots__ = ("data", "position")
 
@@ -65,7 +65,7 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one type of field is written and read; the code is that of `struct` where there is one."""
+    """The functions that write and read one type of field; the code is that of `struct` if it has one."""
 
     write: Callable[[bytearray, Any], None]
     read: Callable[[Reader], Any]
@@ -116,7 +116,7 @@ def _read_string(reader: Reader) -> str:
     return value
 
 
-# The same few directories and topics come again and again in a replay, and making a UUID is slow.
+# A replay repeats the same few directories and topics, and creating a UUID is slow.
 @lru_cache(maxsize=1024)
 def _uuid(data: bytes) -> UUID:
     return UUID(bytes=data)
@@ -128,7 +128,7 @@ UUID_ = Kind(lambda out, value: out.extend(value.bytes), lambda reader: _uuid(re
 
 
 def array(element: Kind, *, nullable: bool = False) -> Kind:
-    """A compact array, as a tuple; null is None where allowed."""
+    """Return the kind of a compact array, read as a tuple; null is None where allowed."""
 
     def write(out: bytearray, values: tuple[Any, ...] | None) -> None:
         if values is None:
@@ -147,7 +147,7 @@ def array(element: Kind, *, nullable: bool = False) -> Kind:
             if nullable:
                 return None
             raise Corruption(f"null at {reader.position} where an array must be")
-        # Every element takes a byte at least, so a lying count is caught before anything is allocated.
+        # Every element takes at least a byte, so a count that is too large is caught before anything is allocated.
         if count > len(reader.data) - reader.position:
             raise Corruption(f"an array of {count} at {reader.position} ends after its record")
         if element.code is not None:
@@ -162,7 +162,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a struct: its attribute, its kind, since which version, and its tag if it is tagged."""
+    """One field of a struct: its attribute, its kind, its first version, and its tag if it is tagged."""
 
     name: str
     kind: Kind
@@ -172,7 +172,7 @@ class Field:
 
 
 class Layout:
-    """The fields of a struct in the order they are written; makes and takes objects of one class."""
+    """The fields of a struct in the order of the wire; reads and writes objects of one class."""
 
     def __init__(self, make: Callable[..., Any], version: int, *fields: Field) -> None:
         self.make = make
@@ -183,7 +183,7 @@ class Layout:
         )
 
     def write(self, out: bytearray, value: Any) -> None:
-        """Write at the layout's own version; tagged fields at their default are left out."""
+        """Write at the layout's version; tagged fields with their default value are omitted."""
         for field in self._plain:
             field.kind.write(out, getattr(value, field.name))
         present = [field for field in self._tagged if getattr(value, field.name) != field.default]
@@ -197,7 +197,7 @@ class Layout:
             out += body
 
     def read(self, reader: Reader, version: int | None = None) -> Any:
-        """Read at a version up to the layout's own; fields it lacks keep the class's default."""
+        """Read at a version up to the layout's; fields that the version lacks keep the class's default."""
         version = self.version if version is None else version
         values = {field.name: field.kind.read(reader) for field in self._plain if field.since <= version}
         tagged_count = reader.uvarint()
@@ -212,5 +212,5 @@ class Layout:
         return self.make(**values)
 
     def kind(self) -> Kind:
-        """This struct as the element of an array."""
+        """Return this struct as the kind of an array element."""
         return Kind(self.write, self.read)

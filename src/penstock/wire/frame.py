@@ -1,9 +1,8 @@
-"""The header of a frame: which API, which version, whose request, and where its body begins.
+"""Frame headers: the API, its version, the client, and where the body begins.
 
-A frame comes without its size prefix, which the network port has taken off; a reply leaves
-with one. What follows the header goes to `codec.py` or to a hot codec. Runs for every
-request, so it costs about a microsecond and makes one small object.
-Refuses: MalformedRequest, after which the connection is closed without an answer.
+The network port has removed the size prefix of a request; a response includes its own. The body is decoded
+by `codec.py` or a hot codec. Runs for every request, so it costs about a microsecond and creates one small object.
+Refuses: MalformedRequest, after which the connection is closed without a response.
 """
 
 from struct import Struct
@@ -26,22 +25,22 @@ _pack_flexible_response: Final = Struct(">iiB").pack
 _VARINT_SIZE_MAX: Final = 5
 _VARINT_MOST: Final = 2**32 - 1
 TAGGED_FIELDS_MAX: Final = 256
-"""Unknown tagged fields in one section. Each takes a microsecond to skip, and a request has room for millions."""
+"""The most unknown tagged fields in a section: each takes a microsecond to skip, and a request can hold millions."""
 TEXT_SIZE_MAX: Final = 2**15 - 1
 MESSAGE_LENGTH_MAX: Final = 1000
 CLIENT_ID_SIZE_MAX: Final = 4096
-"""Bytes of a string, in the flexible versions too: records of groups and older answers have no room for more."""
+"""The longest string in bytes, also in flexible versions: group records and older responses have no room for more."""
 _TEXT_SIZE_SURE: Final = TEXT_SIZE_MAX // 3
 
 
 class MalformedRequest(PenstockError):
-    """Bytes that are not a request. There is nothing to answer: the connection is closed."""
+    """Bytes that are not a request. No response is possible: the connection is closed."""
 
 
 class Header:
-    """A request's header. The body begins at `body_position` of the frame.
+    """The header of a request. The body begins at `body_position` of the frame.
 
-    What stands behind it was not in the frame: how long the client is told to wait, and its limits.
+    The attributes after it are not part of the frame: the throttle time of the client, and its quotas.
     """
 
     __slots__ = ("api_key", "body_position", "client", "client_id", "correlation_id", "throttle_ms", "version")
@@ -64,17 +63,17 @@ class Header:
 
 
 def parse_header(frame: memoryview) -> Header:
-    """Read a header of version 1 or 2, whichever the API's version calls for.
+    """Read a header of version 1 or 2, depending on the version of the API.
 
-    The version itself is not checked: ApiVersions answers even one that it does not know.
+    The version itself is not checked, because ApiVersions answers versions that it does not support.
     """
     try:
         api_key, version, correlation_id, size = _unpack_fixed(frame)
     except StructError:
-        raise MalformedRequest(f"a frame of {len(frame)} bytes has no room for a header") from None
+        raise MalformedRequest(f"a frame of {len(frame)} bytes is too short for a header") from None
     flexible_from = _FLEXIBLE_FROM.get(api_key)
     if flexible_from is None:
-        raise MalformedRequest(f"there is no API {api_key} here")
+        raise MalformedRequest(f"unknown API key {api_key}")
     position = _FIXED_SIZE
     client_id = ""
     if size > 0:
@@ -83,7 +82,7 @@ def parse_header(frame: memoryview) -> Header:
             raise MalformedRequest(f"the client id claims {size} bytes of a frame of {len(frame)}")
         client_id = str(frame[_FIXED_SIZE:position], "utf-8", "replace")
         if size > CLIENT_ID_SIZE_MAX:
-            # It is echoed, and put in front of other ids, where it has to fit.
+            # It is echoed, and used as a prefix of other ids, where it has to fit.
             client_id = client_id[:CLIENT_ID_SIZE_MAX]
     elif size < -1:
         raise MalformedRequest(f"the client id has a size of {size}")
@@ -93,7 +92,7 @@ def parse_header(frame: memoryview) -> Header:
 
 
 def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """An unsigned variable-length integer of at most 32 bits, and the position behind it."""
+    """Read an unsigned varint of at most 32 bits; return it and the position behind it."""
     value = shift = 0
     try:
         for _ in range(_VARINT_SIZE_MAX):
@@ -104,62 +103,62 @@ def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
                 break
             shift += 7
         else:
-            raise MalformedRequest("a variable-length integer runs over five bytes")
+            raise MalformedRequest("a variable-length integer is longer than five bytes")
     except IndexError:
-        raise MalformedRequest("the frame ends within a variable-length integer") from None
+        raise MalformedRequest("the frame ends inside a variable-length integer") from None
     if value > _VARINT_MOST:
-        raise MalformedRequest("a variable-length integer does not fit 32 bits")
+        raise MalformedRequest("a variable-length integer does not fit into 32 bits")
     return value, position
 
 
 def clipped(message: str) -> str:
-    """A message for people that fits into any version's field, whatever names it holds."""
+    """Return a message for people, shortened to fit the field of every version, however long the names in it."""
     return message if len(message) <= MESSAGE_LENGTH_MAX else f"{message[:MESSAGE_LENGTH_MAX]}..."
 
 
 def decode_text(raw: bytes) -> str:
-    """A string as it came. What is not UTF-8 is replaced, so that a name can be refused by its name."""
+    """Decode a string; invalid UTF-8 is replaced, so that the error for an invalid name can contain it."""
     text = raw.decode("utf-8", "replace")
-    # A broken byte is replaced by three.
+    # An invalid byte is replaced by three.
     if len(raw) > _TEXT_SIZE_SURE and len(text.encode()) > TEXT_SIZE_MAX:
         raise MalformedRequest(f"a string of {len(raw)} bytes is too long")
     return text
 
 
 def skip_tagged_fields(data: bytes | memoryview, position: int) -> int:
-    """The position behind a section of tagged fields that nobody here knows (KIP-482)."""
+    """Return the position behind a section of unknown tagged fields (KIP-482)."""
     size = len(data)
     if position < size and data[position] == 0:
         return position + 1
     count, position = read_uvarint(data, position)
-    # Each takes at least its tag and its size, so a larger count is a lie and not worth a loop.
+    # Each takes at least its tag and its size, so a larger count is wrong and not worth a loop.
     if 2 * count > size - position:
         raise MalformedRequest(f"{count} tagged fields in {size - position} bytes")
     if count > TAGGED_FIELDS_MAX:
-        raise MalformedRequest(f"{count} tagged fields, and at most {TAGGED_FIELDS_MAX} are read")
+        raise MalformedRequest(f"{count} tagged fields are more than {TAGGED_FIELDS_MAX}")
     for _ in range(count):
         _, position = read_uvarint(data, position)
         field_size, position = read_uvarint(data, position)
         position += field_size
         if position > size:
-            raise MalformedRequest(f"a tagged field of {field_size} bytes runs over the end of the frame")
+            raise MalformedRequest(f"a tagged field of {field_size} bytes ends after the frame")
     return position
 
 
 def has_flexible_response_header(api_key: int, version: int) -> bool:
-    """ApiVersions keeps the old response header for ever: its reader cannot know the version yet (KIP-511)."""
+    """Return whether the response header is flexible; never for ApiVersions (KIP-511)."""
     return api_key != ApiKey.API_VERSIONS and version >= _FLEXIBLE_FROM[api_key]
 
 
 def response_head(api_key: int, version: int, correlation_id: int, body_size: int) -> bytes:
-    """The size prefix and header that go before a response body of that size."""
+    """Return the size prefix and header for a response body of a given size."""
     if api_key != ApiKey.API_VERSIONS and version >= _FLEXIBLE_FROM[api_key]:
         return _pack_flexible_response(body_size + 5, correlation_id, 0)
     return _pack_response(body_size + 4, correlation_id)
 
 
 def request_head(api_key: int, version: int, correlation_id: int, client_id: str | None, body_size: int) -> bytes:
-    """The size prefix and header that go before a request body of that size; for tests and tools."""
+    """Return the size prefix and header for a request body of a given size; for tests and tools."""
     name = None if client_id is None else client_id.encode()
     head = _FIXED.pack(api_key, version, correlation_id, -1 if name is None else len(name)) + (name or b"")
     if version >= _FLEXIBLE_FROM[api_key]:
@@ -168,9 +167,9 @@ def request_head(api_key: int, version: int, correlation_id: int, client_id: str
 
 
 def parse_response_header(api_key: int, version: int, frame: memoryview) -> tuple[int, int]:
-    """The correlation id and the body's position in a response frame; for tests and tools."""
+    """Return the correlation id and the position of the body in a response frame; for tests and tools."""
     if len(frame) < _CORRELATION.size:
-        raise MalformedRequest(f"a frame of {len(frame)} bytes has no room for a response header")
+        raise MalformedRequest(f"a frame of {len(frame)} bytes is too short for a response header")
     correlation_id: int = _CORRELATION.unpack_from(frame)[0]
     position = _CORRELATION.size
     if has_flexible_response_header(api_key, version):

@@ -1,7 +1,7 @@
 """Compression in steps, in the framing that Kafka clients read.
 
-A packer takes data with `add` and gives the rest of its output with `end`. Its calls are made of C code that
-releases the interpreter lock, so that a job can have them made off the event loop (`is_quick`).
+A packer accepts data with `add` and returns the rest of its output with `end`. Its calls run C code that
+releases the interpreter lock, so that a job can run them off the event loop (`is_quick`).
 Refuses: UnsupportedCompressionType for an unknown codec.
 """
 
@@ -32,16 +32,16 @@ _QUICK_LEVELS: Final = {NONE: 0, GZIP: 6, SNAPPY: 0, LZ4: 9, ZSTD: 6}
 
 class Packer(Protocol):
     def add(self, data: Buffer) -> bytes:
-        """Take more data; return what is compressed by now."""
+        """Add data; return the output that is ready."""
         ...
 
     def end(self) -> bytes:
-        """Return what is left."""
+        """Return the rest of the output."""
         ...
 
 
 def packer(codec: int, level: int | None = None) -> Packer:
-    """A packer for one stream. Levels are the codec's own; None is Kafka's default."""
+    """Return a packer for one stream; levels are the codec's, None is Kafka's default."""
     if codec == NONE:
         return _Plain()
     if codec == GZIP:
@@ -52,11 +52,11 @@ def packer(codec: int, level: int | None = None) -> Packer:
         return _Lz4(level)
     if codec == ZSTD:
         return _Flushed(zstd.ZstdCompressor(level=3 if level is None else level))
-    raise UnsupportedCompressionType(f"there is no compression codec {codec}")
+    raise UnsupportedCompressionType(f"unknown compression codec {codec}")
 
 
 def is_quick(codec: int, level: int | None, size: int) -> bool:
-    """Whether compressing so many bytes takes about a millisecond at most."""
+    """Return whether compressing this many bytes takes about a millisecond at most."""
     return size <= _QUICK_SIZE_MAX and (level is None or level <= _QUICK_LEVELS[codec])
 
 
@@ -69,7 +69,7 @@ class _Plain:
 
 
 class _Flushed:
-    """The compressors of zlib and zstd have one shape."""
+    """Compressor of zlib or zstd, which share an interface."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -82,9 +82,10 @@ class _Flushed:
 
 
 class _Lz4:
-    """Java readers refuse linked blocks, and Kafka's own writer sets neither size nor checksum.
+    """Compressor of LZ4 frames that Java clients can read: blocks are not linked, as they reject linked ones.
 
-    Kafka's default level, 9, means the fast compressor; only other levels mean the slow one.
+    Like Kafka's writer it sets neither size nor checksum. Kafka's default level, 9, means the fast compressor; only
+    other levels mean the slow one.
     """
 
     def __init__(self, level: int | None) -> None:

@@ -1,11 +1,11 @@
-"""Compiles an entity class into a function that reads it from untrusted bytes.
+"""Compiler of entity classes into functions that decode them from untrusted bytes.
 
-The bytes are in one version's layout and the result is an entity of another version's
-class: fields that the layout lacks take the schema's defaults, fields that the class lacks
-are read and dropped. Counts and sizes are checked against the bytes that are left before
-anything is made, unknown tagged fields are skipped (KIP-482), invalid UTF-8 is replaced.
-Refuses: MalformedRequest; bytes that end early show as struct.error or IndexError, which
-`codec.py` turns into the same.
+The bytes are in the layout of one version, and the result is an entity of another version's class: fields
+that the layout lacks take the schema's defaults, fields that the class lacks are read and dropped. Counts and
+sizes are checked against the remaining bytes before anything is allocated, unknown tagged fields are skipped
+(KIP-482), invalid UTF-8 is replaced.
+Refuses: MalformedRequest; bytes that end early raise struct.error or IndexError, which
+`codec.py` converts into MalformedRequest.
 """
 
 from collections.abc import Callable
@@ -17,18 +17,18 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
-from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, element_least_size, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, PLAIN, FieldShape, Shape, cached, element_least_size, shape_of
 
 ELEMENT_COUNT_MAX = 200_000
-"""How many array elements one request may hold. Reading so many takes half a second, in slices."""
+"""How many array elements one request may have. Decoding them takes half a second, in slices."""
 
 
 class Body(bytes):
-    """The bytes of a body, and how many more array elements may be made of them."""
+    """The bytes of a body, and how many more array elements it may have."""
 
     elements_left = ELEMENT_COUNT_MAX
     slice_left = 0
-    """Of those, how many are read before others have their turn (sliced.py)."""
+    """How many elements are decoded before other work may run (sliced.py)."""
 
 
 Reader = Callable[[Body, int], tuple[Any, int]]
@@ -38,9 +38,9 @@ _int32 = Struct(">i").unpack_from
 _NO_UUID = bytes(16)
 
 
-@remembered
+@cached
 def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
-    """A function `(data, position) -> (target entity, position behind it)`."""
+    """Return a function `(data, position) -> (target entity, position behind it)`."""
     shape, target_shape = shape_of(layout), shape_of(target)
     wanted = {field.name: field for field in (*target_shape.plain, *target_shape.tagged)}
     plain = [(field.name, field.name in wanted, field_reader(field, wanted, shape.flexible)) for field in shape.plain]
@@ -62,15 +62,15 @@ def entity_reader(layout: type[Any], target: type[Any]) -> Reader:
 
 
 def absent_values(shape: Shape, wanted: dict[str, FieldShape]) -> dict[str, Any]:
-    """What the target's fields are that the layout lacks, or that may not be sent."""
+    """Return the values of the target's fields that the layout lacks, or that may be omitted."""
     on_wire = {field.name for field in shape.plain}
-    # A tagged field that is not sent has its default too, so only untagged ones are sure to be filled.
+    # A tagged field that is omitted has its default, so only untagged ones are always set.
     absent = {name: field.default for name, field in wanted.items() if name not in on_wire}
     return absent | {field.name: field.default for field in shape.tagged if field.name in wanted}
 
 
 def tagged_reader(shape: Shape, wanted: dict[str, FieldShape]) -> Callable[[Body, int, dict[str, Any]], int]:
-    """A function `(data, position, values) -> position behind the tagged fields`, which fills in the values."""
+    """Return a function `(data, position, values) -> position behind the tagged fields` that sets the values."""
     tagged = {
         field.tag: (field.name, field.name in wanted, field_reader(field, wanted, shape.flexible))
         for field in shape.tagged
@@ -84,18 +84,18 @@ def tagged_reader(shape: Shape, wanted: dict[str, FieldShape]) -> Callable[[Body
             raise MalformedRequest(f"{count} tagged fields in {len(data) - position} bytes")
         data.elements_left -= count
         if data.elements_left < 0:
-            raise MalformedRequest("the request holds more tagged fields than are read")
+            raise MalformedRequest("the request has too many tagged fields")
         for _ in range(count):
             tag, position = read_uvarint(data, position)
             size, position = read_uvarint(data, position)
             end = position + size
             if end > len(data):
-                raise MalformedRequest(f"tagged field {tag} of {size} bytes runs over the end")
+                raise MalformedRequest(f"tagged field {tag} of {size} bytes ends after the request")
             if tag in tagged:
                 name, kept, read = tagged[tag]
                 value, read_to = read(data, position)
                 if read_to != end:
-                    raise MalformedRequest(f"tagged field {name} takes {read_to - position} bytes and claims {size}")
+                    raise MalformedRequest(f"tagged field {name} has {read_to - position} bytes but claims {size}")
                 if kept:
                     values[name] = value
             position = end
@@ -112,7 +112,7 @@ def field_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: boo
 
 
 def element_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: bool) -> Reader:
-    """Reads the field's value, or one element of its array."""
+    """Return a function that reads the field's value, or one element of its array."""
     if field.entity is None:
         return _value_reader(field, flexible)
     target = wanted.get(field.name)
@@ -120,26 +120,26 @@ def element_reader(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
 
 
 def is_slow_array(field: FieldShape) -> bool:
-    """Whether the elements are read one by one; arrays of numbers are not."""
+    """Return whether the elements are read one by one; arrays of numbers are not."""
     return field.kafka_type not in PLAIN
 
 
 def _maybe(read: Reader) -> Reader:
-    """A structure that may be null is preceded by -1 or 1 (KIP-893)."""
+    """Return a reader of a nullable structure, which is preceded by -1 or 1 (KIP-893)."""
 
     def read_maybe(data: Body, position: int) -> tuple[Any, int]:
         mark = data[position]
         if mark == 0xFF:
             return None, position + 1
         if mark != 1:
-            raise MalformedRequest(f"a structure that may be null is marked {mark}")
+            raise MalformedRequest(f"a nullable structure begins with {mark}, not -1 or 1")
         return read(data, position + 1)
 
     return read_maybe
 
 
 def count_reader(field: FieldShape, flexible: bool) -> Callable[[Body, int], tuple[int | None, int]]:
-    """A function that reads how many elements an array has, None for a null one."""
+    """Return a function that reads how many elements an array has, None for null."""
     name, nullable = field.name, field.nullable
     least = element_least_size(field, flexible=flexible)
 
@@ -158,7 +158,7 @@ def count_reader(field: FieldShape, flexible: bool) -> Callable[[Body, int], tup
             raise MalformedRequest(f"{name} claims {count} elements in {len(data) - position} bytes")
         data.elements_left -= count
         if data.elements_left < 0:
-            raise MalformedRequest("the request holds more array elements than are read")
+            raise MalformedRequest("the request has too many array elements")
         return count, position
 
     return read_count
@@ -222,7 +222,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 
 def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
     name, is_text = field.name, field.kafka_type == "string"
-    # The elements of an array are never null; a field's own nullability speaks of the array then.
+    # The elements of an array are never null; the field's nullability applies to the array.
     nullable = field.nullable and not field.repeated
     unpack, prefix_size = (_int16, 2) if is_text else (_int32, 4)
 
@@ -239,7 +239,7 @@ def _sized_reader(field: FieldShape, flexible: bool) -> Reader:
             raise MalformedRequest(f"{name} is null or negative")
         end = position + size
         if end > len(data):
-            raise MalformedRequest(f"{name} claims {size} bytes and {len(data) - position} are left")
+            raise MalformedRequest(f"{name} claims {size} bytes but {len(data) - position} are left")
         raw = data[position:end]
         return (decode_text(raw) if is_text else raw), end
 

@@ -1,7 +1,7 @@
-"""Follows the records of a batch chunk by chunk, without making them: time, offset and size of the key of each.
+"""Scanner of a batch's records, chunk by chunk, without creating them: timestamp, offset and key size of each.
 
-Every field is followed to its end as by records.py, which makes whole records; what is kept at a time is a chunk
-and the rest of the one before. A record that does not fit into a chunk is followed field by field.
+Checks every field like records.py, which creates whole records, but holds only a chunk and the rest of the one
+before. A record that does not fit into a chunk is scanned field by field.
 Refuses: InvalidRecord (naming the record), and what unpacking.py refuses.
 """
 
@@ -13,19 +13,19 @@ from penstock.wire.batch import BatchHeader
 from penstock.wire.unpacking import CHUNK_SIZE, DECOMPRESSED_SIZE_MAX, pull, unpack
 
 RECORD_SIZE_LEAST: Final = 7
-"""Length, attributes, timestamp, offset, key, value and header count take a byte each at least."""
+"""Length, attributes, timestamp, offset, key, value and header count take at least a byte each."""
 HEADS_PER_READ_MAX: Final = 1024
 FIELDS_PER_STEP_MAX: Final = 1000
 
 Head = tuple[int, int, int]
-"""Timestamp delta, offset delta, and size of the key: -1 for none."""
+"""Timestamp delta, offset delta, and size of the key, -1 for none."""
 
 
 _ROOM_UNKNOWN: Final = 1 << 32
 
 
 class _Incomplete(Exception):
-    """The rest of the record is not here yet."""
+    """The rest of the record has not been decompressed yet."""
 
 
 class RecordHeads:
@@ -39,7 +39,7 @@ class RecordHeads:
         self._position = 0
 
     def read(self) -> Job[list[Head] | None]:
-        """The next records, at least one; None behind the last, once it is sure that nothing follows it."""
+        """Return the next records, at least one; None after the last, when nothing follows it."""
         try:
             while self._left:
                 found = self._whole_records()
@@ -54,13 +54,13 @@ class RecordHeads:
         return None
 
     def _whole_records(self) -> list[Head]:
-        """The records that are here whole, up to a number of them."""
+        """Return the complete records of the chunk, up to a maximum number."""
         data, position = self._data, self._position
         heads: list[Head] = []
         delta_previous, delta_most = self._delta_previous, self._delta_most
         try:
             for _ in range(min(self._left, HEADS_PER_READ_MAX)):
-                head, position = _follow(data, position)
+                head, position = _scan(data, position)
                 delta = head[1]
                 if not delta_previous < delta <= delta_most:
                     raise ValueError(f"offset delta {delta} is not within {delta_previous + 1} and {delta_most}")
@@ -87,7 +87,7 @@ class RecordHeads:
     def _fill(self) -> Job[None]:
         chunk = yield from pull(self._chunks)
         if chunk is None:
-            raise ValueError("the records end within it")
+            raise ValueError("the records end inside it")
         self._data = self._data[self._position :] + chunk
         self._position = 0
         yield None
@@ -124,7 +124,7 @@ class RecordHeads:
             if index % FIELDS_PER_STEP_MAX == 0:
                 yield None
         if self._room:
-            raise ValueError(f"its fields take {self._room} bytes less than its size says")
+            raise ValueError(f"its fields take {self._room} bytes less than its size")
         if not self._delta_previous < delta <= self._delta_most:
             raise ValueError(f"offset delta {delta} is not within {self._delta_previous + 1} and {self._delta_most}")
         self._delta_previous = delta
@@ -152,7 +152,7 @@ class RecordHeads:
 
     def _skip(self, size: int) -> Job[None]:
         if size > self._room:
-            raise ValueError(f"a field of {size} bytes is larger than what is left of the record, {self._room}")
+            raise ValueError(f"a field of {size} bytes is larger than the rest of the record, {self._room}")
         while size:
             here = min(size, len(self._data) - self._position)
             self._take(here)
@@ -161,17 +161,17 @@ class RecordHeads:
                 yield from self._fill()
 
     _room = 0
-    """What is left of the large record that is being followed."""
+    """The remaining bytes of the large record that is being scanned."""
 
     def _take(self, size: int) -> None:
         self._position += size
         self._room -= size
         if self._room < 0:
-            raise ValueError("its fields take more bytes than its size says")
+            raise ValueError("its fields take more bytes than its size")
 
 
 def _varint(data: bytes, position: int, *, size_max: int = 5) -> tuple[int, int]:
-    """A zigzag integer and the position behind it."""
+    """Decode a zigzag integer; return it and the position behind it."""
     raw = shift = 0
     try:
         for _ in range(size_max):
@@ -183,13 +183,13 @@ def _varint(data: bytes, position: int, *, size_max: int = 5) -> tuple[int, int]
             shift += 7
     except IndexError:
         raise _Incomplete from None
-    raise ValueError(f"a variable-length integer runs over {size_max} bytes")
+    raise ValueError(f"a variable-length integer is longer than {size_max} bytes")
 
 
-def _follow(data: bytes, start: int) -> tuple[Head, int]:
-    """The head of the record at a position, and the position behind the record.
+def _scan(data: bytes, start: int) -> tuple[Head, int]:
+    """Scan the record at a position; return its head and the position behind it.
 
-    Reading past the record's own end shows in the last comparison, since the position only rises.
+    Reading past the end of the record fails the last comparison, since the position only grows.
     """
     try:
         byte = data[start]
@@ -201,7 +201,7 @@ def _follow(data: bytes, start: int) -> tuple[Head, int]:
         size, position = _varint(data, start)
     end = position + size
     if size < RECORD_SIZE_LEAST - 1:
-        raise ValueError(f"a size of {size} bytes is not possible")
+        raise ValueError(f"a size of {size} bytes is impossible")
     if end > len(data):
         raise _Incomplete
     try:
@@ -235,17 +235,17 @@ def _follow(data: bytes, start: int) -> tuple[Head, int]:
         if data[position] == 0:
             position += 1
         else:
-            position = _follow_headers(data, position, end)
+            position = _scan_headers(data, position, end)
     except (IndexError, _Incomplete):
-        raise ValueError("its fields take more bytes than its size says") from None
+        raise ValueError("its fields take more bytes than its size") from None
     if position != end:
-        raise ValueError(f"its fields take {position - start} bytes and its size says {end - start}")
+        raise ValueError(f"its fields take {position - start} bytes but its size is {end - start}")
     return (timestamp_delta, delta, key_size), end
 
 
-def _follow_headers(data: bytes, position: int, end: int) -> int:
+def _scan_headers(data: bytes, position: int, end: int) -> int:
     count, position = _varint(data, position)
-    # Each header takes at least the byte of its key's size and that of its value's.
+    # Each header takes at least a byte for the size of its key and one for that of its value.
     if not 0 <= 2 * count <= end - position:
         raise ValueError(f"{count} headers in {end - position} bytes")
     for _ in range(count):

@@ -1,9 +1,9 @@
-"""The records inside a batch: written for our own topics, tests and tools, read strictly.
+"""The records inside a batch: encoded for internal topics, tests and tools, and decoded strictly.
 
-A broker passes batches through unopened; what reads records is compaction, our internal
-topics, the metadata log and the tools. Goes to batch.py for the header and to
-compression.py for the payload. Refuses: CorruptMessage when the bytes fail size or
-checksum, InvalidRecord (naming the record) when a record is not what it claims to be.
+A broker passes batches through without parsing their records. Compaction, internal topics, the metadata log and
+tools parse them. Goes to batch.py for the header and to compression.py for the payload.
+Refuses: CorruptMessage if the bytes fail the size check or the checksum, InvalidRecord (naming the record) if a
+record is invalid.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ _UNSEALED: Final = Struct(">qiibI")
 
 
 class Record(NamedTuple):
-    """One record. An offset of -1 on the way in means: the one after the record before it."""
+    """One record. For encoding, an offset of -1 means the one after the previous record."""
 
     offset: int = -1
     timestamp: int = -1
@@ -63,8 +63,8 @@ def encode_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """Write one sealed batch. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
-    assert records, "an empty batch is only ever left behind by compaction"
+    """Encode one batch with its checksum; `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime."""
+    assert records, "only compaction creates empty batches"
     assert timestamp_type in (0, 1)
     base_timestamp = records[0].timestamp
     max_timestamp = base_timestamp
@@ -88,7 +88,7 @@ def encode_batch(
 
 
 def encode_plain_batch(records: Sequence[tuple[bytes, bytes | None]], *, timestamp: int) -> bytearray:
-    """Write one sealed batch of keys and values, all of one time: what `encode_batch` would, several times faster."""
+    """Encode one batch of keys and values with one timestamp: the bytes of `encode_batch`, several times faster."""
     parts: list[bytes] = [b"", b""]
     for delta, (key, value) in enumerate(records):
         head = b"".join((b"\0\0", _varint_of(delta), _varint_of(len(key)), key))
@@ -109,10 +109,10 @@ def _varint_of(value: int) -> bytes:
 
 
 def decode_batch(view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True) -> list[Record]:
-    """Read every record of the batch that the view begins with. Bytes behind the batch are left alone.
+    """Decode every record of the batch at the start of the view. Bytes behind the batch are ignored.
 
     Offsets must rise and stay within the header's last offset; after compaction they may
-    have holes, so the count is checked against the payload and not against the offsets.
+    have gaps, so the count is checked against the payload and not against the offsets.
     """
     header, payload = decode_payload(view, limit=limit, check_crc=check_crc)
     return _decode_records(header, payload)
@@ -121,10 +121,10 @@ def decode_batch(view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc:
 def decode_payload(
     view: Buffer, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True
 ) -> tuple[BatchHeader, bytes]:
-    """The header and the decompressed but unopened records of a batch."""
+    """Return the header and the decompressed but unparsed records of a batch."""
     header = _checked_header(view, check_crc=check_crc)
     payload = memoryview(view)[batch.HEADER_SIZE : header.size]
-    # An emptied batch keeps its codec bits but has no frame to read.
+    # A batch that compaction has emptied keeps its codec bits but has no compressed frame.
     if header.record_count == 0 and not payload:
         return header, b""
     return header, decompress(header.codec, payload, limit=limit)
@@ -133,13 +133,13 @@ def decode_payload(
 def recompress_batch(
     view: Buffer, codec: int, level: int | None = None, *, limit: int = DECOMPRESSED_SIZE_MAX, check_crc: bool = True
 ) -> bytes:
-    """The same batch under another codec: the payload is repacked whole, its records stay unopened."""
+    """Return the batch with another codec: the payload is recompressed as a whole, its records are not parsed."""
     header, payload = decode_payload(view, limit=limit, check_crc=check_crc)
     return with_payload(header, codec, compress(codec, payload, level))
 
 
 def with_payload(header: BatchHeader, codec: int, payload: bytes) -> bytes:
-    """A batch under a header but for its codec: the payload is compressed with it already."""
+    """Return a batch with the header's fields except its codec; the payload is already compressed."""
     sealed = _SEALED.pack(
         header.attributes & ~batch.CODEC_MASK | codec,
         header.last_offset_delta,
@@ -201,7 +201,7 @@ def _append_bytes(out: bytearray, value: bytes | None) -> None:
 
 
 def _append_varint(out: bytearray, value: int) -> None:
-    # Zigzag: the sign goes to the lowest bit, so that small negatives stay short.
+    # Zigzag: the sign moves to the lowest bit, so that small negatives stay short.
     rest = value << 1 if value >= 0 else ~(value << 1)
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -214,7 +214,7 @@ def _refuse(index: int, why: str) -> NoReturn:
 
 
 def _varint(data: bytes, position: int, *, size_max: int = 5) -> tuple[int, int]:
-    """A zigzag integer and the position behind it; IndexError at the end of the data."""
+    """Decode a zigzag integer; return it and the position behind it. Raises IndexError at the end of the data."""
     raw = shift = 0
     for _ in range(size_max):
         byte = data[position]
@@ -223,7 +223,7 @@ def _varint(data: bytes, position: int, *, size_max: int = 5) -> tuple[int, int]
         if byte < 0x80:
             return (raw >> 1) ^ -(raw & 1), position
         shift += 7
-    raise ValueError(f"a variable-length integer runs over {size_max} bytes")
+    raise ValueError(f"a variable-length integer is longer than {size_max} bytes")
 
 
 def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
@@ -236,7 +236,7 @@ def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
     records: list[Record] = []
     position = index = 0
     try:
-        for index in range(count):  # noqa: B007 - named in the refusal below
+        for index in range(count):  # noqa: B007 - named in the error below
             end, timestamp_delta, delta, key, value, headers = _decode_record(data, position)
             if not delta_previous < delta <= delta_most:
                 raise ValueError(f"offset delta {delta} is not within {delta_previous + 1} and {delta_most}")
@@ -244,7 +244,7 @@ def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
             records.append(Record(base_offset + delta, timestamp, key, value, headers))
             delta_previous, position = delta, end
     except IndexError:
-        _refuse(index, "the records end within it")
+        _refuse(index, "the records end inside it")
     except ValueError as error:
         _refuse(index, str(error))
     if position != len(data):
@@ -253,14 +253,14 @@ def _decode_records(header: BatchHeader, data: bytes) -> list[Record]:
 
 
 def _decode_record(data: bytes, start: int) -> tuple[int, int, int, bytes | None, bytes | None, tuple[Header, ...]]:
-    """One record from the position of its length. ValueError says what is wrong with it.
+    """Decode one record from the position of its length; raise ValueError with the reason if it is invalid.
 
-    Reading past the record's own end shows in the last comparison, since the position only rises.
+    Reading past the end of the record fails the last comparison, since the position only grows.
     """
     size, position = _varint(data, start)
     end = position + size
     if size < _RECORD_SIZE_LEAST - 1 or end > len(data):
-        raise ValueError(f"a size of {size} bytes is not possible, {len(data) - position} are left")
+        raise ValueError(f"a size of {size} bytes is impossible, {len(data) - position} are left")
     position += 1  # The record's attributes: none is defined.
     byte = data[position]
     if byte < 0x80:
@@ -281,7 +281,7 @@ def _decode_record(data: bytes, start: int) -> tuple[int, int, int, bytes | None
     else:
         headers, position = _decode_headers(data, position, end)
     if position != end:
-        raise ValueError(f"its fields take {position - start} bytes and its size says {end - start}")
+        raise ValueError(f"its fields take {position - start} bytes but its size is {end - start}")
     return end, timestamp_delta, delta, key, value, headers
 
 
@@ -301,7 +301,7 @@ def _sized(data: bytes, position: int, what: str) -> tuple[bytes | None, int]:
 
 def _decode_headers(data: bytes, position: int, end: int) -> tuple[tuple[Header, ...], int]:
     count, position = _varint(data, position)
-    # Each header takes at least the byte of its key's size and that of its value's.
+    # Each header takes at least a byte for the size of its key and one for that of its value.
     if not 0 <= 2 * count <= end - position:
         raise ValueError(f"{count} headers in {end - position} bytes")
     headers: list[Header] = []

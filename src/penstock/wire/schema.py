@@ -1,10 +1,10 @@
-"""What a message looks like on the wire, taken from the entity classes of kio.
+"""The fields of a message on the wire, taken from the entity classes of kio.
 
-Describes each field of an entity class: its Kafka type, whether it may be null or repeats,
+Describes each field of an entity class: its Kafka type, whether it may be null or is an array,
 its tag and its default. `reader.py` and `writer.py` compile these descriptions into
-functions. kio's own reader is not let near the network: it reserves memory for whatever
-count a request claims (and ends the process when there is none), accepts null where the
-schema forbids it, and refuses tagged fields that it does not know.
+functions. kio's own reader must not read from the network: it allocates memory for any
+count that a request claims (and ends the process if there is none), accepts null where the
+schema forbids it, and rejects unknown tagged fields.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ FIXED: Final = {
     "timedelta_i64": Struct(">q"),
     "datetime_i64": Struct(">q"),
 }
-"""The types of a fixed size."""
+"""The types of fixed size."""
 
 PLAIN: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "float64"})
 """The types whose value is the number itself."""
@@ -57,8 +57,8 @@ _ZERO: Final[dict[str, object]] = {
 }
 
 
-def remembered(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """`functools.cache` for functions of classes, which the type checker takes for unhashable."""
+def cached(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Cache a function of classes like `functools.cache`; the type checker considers classes unhashable."""
     return cast("Callable[Arguments, Result]", cache(function))
 
 
@@ -87,7 +87,7 @@ class Shape:
         return next((field for field in (*self.plain, *self.tagged) if field.name == name), None)
 
 
-@remembered
+@cached
 def shape_of(entity: type[Any]) -> Shape:
     shapes = [_field_shape(field) for field in fields(entity)]
     return Shape(
@@ -125,7 +125,7 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 def _default(
     field: "Field[Any]", kafka_type: str, entity: type[Any] | None, *, nullable: bool, repeated: bool
 ) -> object:
-    """What a version without this field means by its absence: the schema's default, or else its type's zero."""
+    """Return the value of a field that a version lacks: the schema's default, or the zero value of its type."""
     if field.default is not MISSING:
         return field.default
     if repeated:
@@ -135,14 +135,14 @@ def _default(
     return _ZERO.get(kafka_type, 0)
 
 
-@remembered
+@cached
 def default_entity(entity: type[Any]) -> Any:
     shape = shape_of(entity)
     return entity(**{field.name: field.default for field in (*shape.plain, *shape.tagged)})
 
 
 def least_size(field: FieldShape, *, flexible: bool) -> int:
-    """The fewest bytes a value can take; what makes a lying count visible before anything is reserved."""
+    """Return the fewest bytes that a value takes, to detect a wrong count before anything is allocated."""
     if field.repeated:
         return 1 if flexible else 4
     return 1 if field.nullable and field.entity is not None else element_least_size(field, flexible=flexible)
@@ -158,7 +158,7 @@ def element_least_size(field: FieldShape, *, flexible: bool) -> int:
     return 2 if field.kafka_type == "string" else 4
 
 
-@remembered
+@cached
 def entity_least_size(entity: type[Any]) -> int:
     shape = shape_of(entity)
     size = sum(least_size(field, flexible=shape.flexible) for field in shape.plain)

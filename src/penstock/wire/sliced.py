@@ -1,7 +1,7 @@
-"""Large bodies, read and written in slices: the readers and writers of reader.py and writer.py with pauses.
+"""Large bodies, decoded and encoded in slices: the readers and writers of reader.py and writer.py with pauses.
 
-Compiled from the same shapes. Only what can be long is a job (model/job.py): arrays, and structures that hold any.
-Everything else is left to the plain readers and writers. Refuses what they refuse.
+Compiled from the same shapes. Only what can be long is a job (model/job.py): arrays, and structures that contain one.
+The plain readers and writers do everything else. Refuses what they refuse.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from typing import Any, Final
 from penstock.model.job import Job
 from penstock.wire import reader, writer
 from penstock.wire.reader import Body, Reader
-from penstock.wire.schema import FieldShape, remembered, shape_of
+from penstock.wire.schema import FieldShape, cached, shape_of
 from penstock.wire.writer import Writer, append_uvarint
 
 ELEMENTS_PER_SLICE: Final = 200
@@ -21,14 +21,14 @@ Writing = Callable[["Out", Any], Job[None]]
 
 
 class Out(bytearray):
-    """What is written so far, and how many array elements are left of the slice."""
+    """The bytes written so far, and how many more array elements fit into the slice."""
 
     slice_left = ELEMENTS_PER_SLICE
 
 
-@remembered
+@cached
 def has_arrays(entity: type[Any]) -> bool:
-    """Whether a structure can hold an array."""
+    """Return whether a structure can contain an array."""
     fields = shape_of(entity).plain
     return any(field.repeated or (field.entity is not None and has_arrays(field.entity)) for field in fields)
 
@@ -36,9 +36,9 @@ def has_arrays(entity: type[Any]) -> bool:
 # Reading
 
 
-@remembered
+@cached
 def entity_reading(layout: type[Any], target: type[Any]) -> Reading:
-    """What `entity_reader` is, as a job."""
+    """Return `entity_reader` as a job."""
     shape, target_shape = shape_of(layout), shape_of(target)
     wanted = {field.name: field for field in (*target_shape.plain, *target_shape.tagged)}
     plan = [(field.name, field.name in wanted, *_field_reading(field, wanted, shape.flexible)) for field in shape.plain]
@@ -103,9 +103,9 @@ def _array_reading(field: FieldShape, wanted: dict[str, FieldShape], flexible: b
 # Writing
 
 
-@remembered
+@cached
 def entity_writing(layout: type[Any], source: type[Any]) -> Writing:
-    """What `entity_writer` is, as a job."""
+    """Return `entity_writer` as a job."""
     shape, source_shape = shape_of(layout), shape_of(source)
     plan: list[tuple[Callable[[Any], Any], Writer, Writing | None]] = []
     for field in shape.plain:

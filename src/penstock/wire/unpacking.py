@@ -1,7 +1,7 @@
 """Decompression in small steps: at most one chunk of output, and one piece of input, between two yields.
 
-`unpack` is a generator of chunks, which are bytes and may be empty. A raw block of snappy cannot be read in parts;
-a large one is yielded as a function to be called off the event loop (model/job.py), whose result is sent back.
+`unpack` is a generator of chunks, which are bytes and may be empty. A raw snappy block cannot be decompressed in
+parts; a large one is yielded as a function to run off the event loop (model/job.py), whose result is sent back.
 Refuses: InvalidRecord past the limit, CorruptMessage for garbage and cut-off streams,
 UnsupportedCompressionType for an unknown codec.
 """
@@ -27,7 +27,7 @@ else:
 
 DECOMPRESSED_SIZE_MAX: Final = 64 * 1024 * 1024
 CHUNK_SIZE: Final = 16 * 1024
-"""As much output as a step makes. The smallest records are seven bytes: Python follows so many in a millisecond."""
+"""The most output of a step. The smallest records have seven bytes: Python scans this many bytes in a millisecond."""
 _PIECE_SIZE: Final = 64 * 1024
 # Kafka reads windows up to 128 MiB, and its producers write them at zstd level 22. The
 # decoder reserves the window but touches only what it fills, which the limit bounds.
@@ -37,7 +37,7 @@ _GZIP_WINDOW_BITS: Final = 31
 _FRAME_COUNT_MAX: Final = 64
 # The densest element of snappy, a copy of 64 bytes, takes three bytes.
 _SNAPPY_RATIO_MAX: Final = 22
-# The slowest elements take 17 ns for each byte of the block: two milliseconds for one of this size.
+# The slowest elements take 17 ns for each byte of the block: two milliseconds for a block of this size.
 _SNAPPY_INLINE_MAX: Final = 128 * 1024
 _BASE_MEMORY: Final = 1024 * 1024
 _INT32: Final = Struct(">i")
@@ -54,14 +54,14 @@ def unpack(codec: int, payload: memoryview, *, limit: int = DECOMPRESSED_SIZE_MA
     if codec == SNAPPY:
         return _unpack_snappy(payload, limit)
     if codec == LZ4:
-        return _draw(lz4.frame.LZ4FrameDecompressor, payload, limit)
+        return _decompress_frames(lz4.frame.LZ4FrameDecompressor, payload, limit)
     if codec == ZSTD:
-        return _draw(lambda: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), payload, limit)
-    raise UnsupportedCompressionType(f"there is no compression codec {codec}")
+        return _decompress_frames(lambda: zstd.ZstdDecompressor(options=_ZSTD_OPTIONS), payload, limit)
+    raise UnsupportedCompressionType(f"unknown compression codec {codec}")
 
 
 def pull(chunks: Chunks) -> Job[bytes | None]:
-    """The next chunk, for a job; None at the end."""
+    """Return the next chunk, for a job; None at the end."""
     item = next(chunks, None)
     while callable(item):
         item = chunks.send((yield item))
@@ -69,7 +69,7 @@ def pull(chunks: Chunks) -> Job[bytes | None]:
 
 
 def memory_needed(codec: int, payload: memoryview, *, limit: int = DECOMPRESSED_SIZE_MAX) -> int:
-    """How many bytes decompressing a payload keeps at most, by what its header announces."""
+    """Return the most bytes of memory that decompressing a payload needs, according to its header."""
     if codec == ZSTD:
         return min(_zstd_window(payload), limit) + _BASE_MEMORY
     if codec == SNAPPY and len(payload) > _SNAPPY_INLINE_MAX:
@@ -78,7 +78,7 @@ def memory_needed(codec: int, payload: memoryview, *, limit: int = DECOMPRESSED_
 
 
 def _zstd_window(payload: memoryview) -> int:
-    """The window of the first frame; as large as can be if it is not there to be read."""
+    """Return the window of the first frame, or the largest possible window if it cannot be read."""
     if len(payload) < 6:
         return DECOMPRESSED_SIZE_MAX
     descriptor = payload[4]
@@ -116,7 +116,7 @@ class _Gzip:
             chunk = stream.decompress(stream.unconsumed_tail + data, max_length)
         except zlib.error as error:
             raise CorruptMessage(f"the gzip stream is damaged: {error}") from None
-        # Without input left there may still be output that had no room.
+        # Without input left there may still be output that did not fit.
         self._has_more = bool(stream.unconsumed_tail) or len(chunk) == max_length
         return chunk
 
@@ -134,11 +134,11 @@ class _Gzip:
 
 
 def _gunzip(payload: memoryview, limit: int) -> Chunks:
-    return _draw(_Gzip, payload, limit)
+    return _decompress_frames(_Gzip, payload, limit)
 
 
-def _draw(open_frame: Callable[[], Any], payload: memoryview, limit: int) -> Chunks:
-    """Read frame after frame through a decompressor of the shape that Python's own have."""
+def _decompress_frames(open_frame: Callable[[], Any], payload: memoryview, limit: int) -> Chunks:
+    """Decompress frame after frame with a decompressor that has the interface of Python's own."""
     size = position = 0
     frame_count = 1
     frame = open_frame()
@@ -178,7 +178,7 @@ def _unpack_snappy(data: memoryview, limit: int) -> Chunks:
     size = 0
     position = XERIAL_HEADER_SIZE
     while position < len(data):
-        # Streams may be joined end to end, each with its own header.
+        # Streams may be concatenated, each with its own header.
         if bytes(data[position : position + 8]) == XERIAL_MAGIC:
             position += XERIAL_HEADER_SIZE
             yield b""
@@ -188,7 +188,7 @@ def _unpack_snappy(data: memoryview, limit: int) -> Chunks:
         block_size = _INT32.unpack_from(data, position)[0]
         position += 4
         if not 0 < block_size <= len(data) - position:
-            raise CorruptMessage(f"a snappy block claims {block_size} bytes and {len(data) - position} are there")
+            raise CorruptMessage(f"a snappy block claims {block_size} bytes but only {len(data) - position} are left")
         size = yield from _unpack_snappy_block(data[position : position + block_size], size, limit)
         position += block_size
     if position != len(data):
@@ -201,7 +201,7 @@ def _unpack_snappy_block(
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > _SNAPPY_RATIO_MAX * len(block):
-            raise CorruptMessage(f"{len(block)} bytes of snappy cannot hold the {size} that they announce")
+            raise CorruptMessage(f"{len(block)} bytes of snappy cannot decompress to {size} bytes")
         if size_before + size > limit:
             raise _too_large(limit)
         if len(block) <= _SNAPPY_INLINE_MAX:

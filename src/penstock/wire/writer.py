@@ -1,9 +1,9 @@
-"""Compiles an entity class into a function that writes it in a version's layout.
+"""Compiler of entity classes into functions that encode them in a version's layout.
 
 The entity may be of another version's class: fields that the layout lacks are dropped,
 fields that the class lacks are written with the schema's defaults.
-Refuses: CannotWrite for a null that the layout has no room for; a number out of range
-shows as struct.error, which `codec.py` turns into the same.
+Refuses: CannotWrite for a null that the layout forbids; a number out of range
+raises struct.error, which `codec.py` converts into CannotWrite.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from penstock.model.errors import PenstockError
 from penstock.wire.frame import clipped
-from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, Shape, remembered, shape_of
+from penstock.wire.schema import EPOCH, FIXED, MILLISECOND, PLAIN, FieldShape, Shape, cached, shape_of
 
 Writer = Callable[[bytearray, Any], None]
 
@@ -24,7 +24,7 @@ _pack_int32 = FIXED["int32"].pack
 
 
 class CannotWrite(PenstockError):
-    """The entity cannot be said in the version that was asked for: a fault of ours, not of the client."""
+    """An entity that its version cannot represent: a bug of this node, not an error of the client."""
 
 
 def append_uvarint(out: bytearray, value: int) -> None:
@@ -34,9 +34,9 @@ def append_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-@remembered
+@cached
 def entity_writer(layout: type[Any], source: type[Any]) -> Writer:
-    """A function `(out, entity of source)` that appends the entity's bytes."""
+    """Return a function `(out, entity of source)` that appends the entity's bytes."""
     shape, source_shape = shape_of(layout), shape_of(source)
     steps: list[tuple[Callable[[Any], Any], Writer]] = []
     for field in shape.plain:
@@ -54,7 +54,7 @@ def entity_writer(layout: type[Any], source: type[Any]) -> Writer:
 
 
 def tagged_writer(shape: Shape, source_shape: Shape) -> Writer:
-    """A function `(out, entity)` that appends the tagged fields, if the layout has any."""
+    """Return a function `(out, entity)` that appends the tagged fields, if the layout has any."""
     tagged = [
         (field.tag, attrgetter(field.name), field.default, field_writer(field, known, shape.flexible))
         for field in shape.tagged
@@ -96,14 +96,14 @@ def field_writer(field: FieldShape, known: FieldShape | None, flexible: bool) ->
 
 
 def element_writer(field: FieldShape, known: FieldShape | None, flexible: bool) -> Writer:
-    """Writes the field's value, or one element of its array."""
+    """Return a function that writes the field's value, or one element of its array."""
     if field.entity is None:
         return _value_writer(field, flexible)
     return entity_writer(field.entity, known.entity if known and known.entity else field.entity)
 
 
 def _maybe(write: Writer) -> Writer:
-    """A structure that may be null is preceded by -1 or 1 (KIP-893)."""
+    """Return a writer of a nullable structure, which is preceded by -1 or 1 (KIP-893)."""
 
     def write_maybe(out: bytearray, value: Any) -> None:
         if value is None:
@@ -184,7 +184,7 @@ def _sized_writer(field: FieldShape, flexible: bool) -> Writer:
             append_uvarint(out, len(raw) + 1)
         elif is_text:
             if len(raw) > _INT16_MOST:
-                raise CannotWrite(f"{name} has {len(raw)} bytes, this version has room for {_INT16_MOST}")
+                raise CannotWrite(f"{name} has {len(raw)} bytes, this version allows {_INT16_MOST}")
             out += _pack_int16(len(raw))
         else:
             out += _pack_int32(len(raw))

@@ -1,4 +1,4 @@
-"""Other nodes of a cluster that answer as a test tells them to."""
+"""Fake peers that answer with prepared responses."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from penstock.model.ids import NodeId
 
 
 class FakePeers:
-    """Keeps what each node was asked. It answers when `gate` is open, or not at all if it is down."""
+    """Records the requests to each node. Answers when `gate` is open, or not at all if `is_down`."""
 
     def __init__(self, answer: Callable[[Any], Any]) -> None:
         self._answer = answer
@@ -28,7 +28,7 @@ class FakePeers:
 
 
 def led_by(topic: str, leaders: Sequence[int]) -> Any:
-    """Return as much of an image as tells who leads the partitions of one topic."""
+    """Return the part of an image that names the leaders of one topic's partitions."""
     partitions = [SimpleNamespace(leader=NodeId(leader)) for leader in leaders]
     return SimpleNamespace(
         topics={topic: SimpleNamespace(partitions=partitions)}, partition=lambda _, index: partitions[index]

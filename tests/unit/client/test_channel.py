@@ -1,4 +1,4 @@
-"""The controller is found wherever it is, and asked again when it has moved."""
+"""The channel finds the active controller on any node, and repeats the request after it has moved."""
 
 import asyncio
 from typing import Any
@@ -17,25 +17,25 @@ from tests.unit.metadata.world import TestClock, settle
 
 
 class Cluster:
-    """Three nodes; this is node 1. Only the one named `active` does not refuse."""
+    """Three nodes; this is node 1. All but the node named `active` answer NOT_CONTROLLER."""
 
     def __init__(self) -> None:
         self.clock = TestClock()
         self.known: NodeId | None = NodeId(2)
         self.active = 2
-        self.asked: list[int] = []
+        self.nodes: list[int] = []
         self.channel = ControllerChannel(
             node_id=NodeId(1), peers=self, clock=self.clock, leader=lambda: self.known, local=self.answer_here
         )
 
     async def answer_here(self, api_key: int, request: Any) -> Any:
-        self.asked.append(1)
+        self.nodes.append(1)
         if self.active != 1:
             raise NotController
         return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=ErrorCode.none, error_message="here")
 
     async def ask(self, node: NodeId, api_key: int, request: Any, *, timeout_s: float, purpose: str = "") -> Any:
-        self.asked.append(node)
+        self.nodes.append(node)
         code = ErrorCode.none if node == self.active else ErrorCode.not_controller
         return UpdateFeaturesResponse(throttle_time=NO_THROTTLE, error_code=code, error_message=None)
 
@@ -49,38 +49,38 @@ class Cluster:
         raise NotImplementedError
 
 
-async def test_this_node_is_asked_by_a_call() -> None:
+async def test_a_local_controller_is_called_directly() -> None:
     cluster = Cluster()
     cluster.known, cluster.active = NodeId(1), 1
     assert (await cluster.channel.ask(57, None, timeout_s=1)).error_message == "here"
 
 
-async def test_a_refusal_leads_to_the_next_controller() -> None:
+async def test_not_controller_makes_the_channel_try_the_next_controller() -> None:
     cluster = Cluster()
     cluster.known = NodeId(1)
-    asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=1))
+    response = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=1))
     await settle()
     cluster.known = NodeId(3)
     cluster.clock.advance(0.05)
     await settle()
     cluster.known = NodeId(2)
     cluster.clock.advance(0.05)
-    await asking
-    assert cluster.asked == [1, 3, 2]
+    await response
+    assert cluster.nodes == [1, 3, 2]
 
 
-async def test_without_a_controller_the_time_runs_out() -> None:
+async def test_a_request_times_out_without_a_controller() -> None:
     cluster = Cluster()
     cluster.known = None
-    asking = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=0.1))
+    response = asyncio.ensure_future(cluster.channel.ask(57, None, timeout_s=0.1))
     for _ in range(10):
         await settle()
         cluster.clock.advance(0.02)
     with pytest.raises(PeerUnavailable, match="no controller is known"):
-        await asking
+        await response
 
 
-def test_a_part_of_an_answer_may_say_it_too() -> None:
+def test_not_controller_is_found_in_a_part_of_a_response() -> None:
     def answer(code: ErrorCode) -> DeleteTopicsResponse:
         result = DeletableTopicResult(name=None, topic_id=None, error_code=code, error_message=None)
         return DeleteTopicsResponse(throttle_time=NO_THROTTLE, responses=(result,))

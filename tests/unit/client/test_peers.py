@@ -1,4 +1,4 @@
-"""Questions to peers: matched, timed, and told apart when there is no answer."""
+"""Requests to peers: responses are matched, requests time out, and the kinds of failure are distinguished."""
 
 import asyncio
 from typing import Any
@@ -18,7 +18,7 @@ from tests.unit.metadata.world import TestClock, settle
 KEY = ApiKey.FIND_COORDINATOR
 
 
-def question(name: str) -> FindCoordinatorRequest:
+def request_for(name: str) -> FindCoordinatorRequest:
     return FindCoordinatorRequest(key_type=0, coordinator_keys=(name,))  # type: ignore[arg-type]
 
 
@@ -30,22 +30,22 @@ def answer_to(_: Header, request: Any) -> FindCoordinatorResponse:
     return FindCoordinatorResponse(throttle_time=NO_THROTTLE, coordinators=coordinators)
 
 
-async def test_an_answer_comes_as_an_entity_in_the_highest_version_both_know() -> None:
+async def test_a_response_is_an_entity_in_the_highest_version_that_both_sides_support() -> None:
     network, clock = WireNetwork(), TestClock()
     server = network.servers["node", 2] = WireServer(answer_to)
     server.most[KEY] = 4
-    answer = await make_peers(network, clock).ask(2, KEY, question("g"), timeout_s=1)
+    answer = await make_peers(network, clock).ask(2, KEY, request_for("g"), timeout_s=1)
     assert answer.coordinators[0].key == "g"
-    assert server.heard[0].version == 4
+    assert server.requests[0].version == 4
 
 
-async def test_answers_out_of_order_find_their_questions() -> None:
+async def test_responses_out_of_order_reach_their_requests() -> None:
     network, clock = WireNetwork(), TestClock()
     waiting: list[tuple[Header, Any]] = []
     server = network.servers["node", 2] = WireServer(lambda header, body: waiting.append((header, body)))
     peers = make_peers(network, clock)
-    first = asyncio.ensure_future(peers.ask(2, KEY, question("a"), timeout_s=1))
-    second = asyncio.ensure_future(peers.ask(2, KEY, question("b"), timeout_s=1))
+    first = asyncio.ensure_future(peers.ask(2, KEY, request_for("a"), timeout_s=1))
+    second = asyncio.ensure_future(peers.ask(2, KEY, request_for("b"), timeout_s=1))
     await settle()
     assert len(server.wires) == 1
     for header, body in reversed(waiting):
@@ -54,81 +54,81 @@ async def test_answers_out_of_order_find_their_questions() -> None:
     assert (await second).coordinators[0].key == "b"
 
 
-async def test_each_purpose_has_a_connection_of_its_own() -> None:
+async def test_each_purpose_has_its_own_connection() -> None:
     network, clock = WireNetwork(), TestClock()
     server = network.servers["node", 2] = WireServer(answer_to)
     peers = make_peers(network, clock)
-    await peers.ask(2, KEY, question("a"), timeout_s=1, purpose="fetch")
-    await peers.ask(2, KEY, question("a"), timeout_s=1, purpose="heartbeat")
+    await peers.ask(2, KEY, request_for("a"), timeout_s=1, purpose="fetch")
+    await peers.ask(2, KEY, request_for("a"), timeout_s=1, purpose="heartbeat")
     assert len(server.wires) == 2
 
 
 async def test_a_refused_connection_means_that_the_process_is_gone() -> None:
     peers = make_peers(WireNetwork(), TestClock())
     with pytest.raises(PeerGone):
-        await peers.ask(2, KEY, question("a"), timeout_s=1)
+        await peers.ask(2, KEY, request_for("a"), timeout_s=1)
     with pytest.raises(PeerGone):
         await peers.probe(2, timeout_s=1)
-    with pytest.raises(PeerUnavailable, match="nobody knows where"):
-        await peers.ask(99, KEY, question("a"), timeout_s=1)
+    with pytest.raises(PeerUnavailable, match="address of node 99 is unknown"):
+        await peers.ask(99, KEY, request_for("a"), timeout_s=1)
 
 
-async def test_silence_is_no_death_and_gives_the_connection_up() -> None:
+async def test_a_silent_peer_is_not_gone_but_its_connection_is_closed() -> None:
     network, clock = WireNetwork(), TestClock()
     server = network.servers["node", 2] = WireServer(lambda header, body: None)
-    asking = asyncio.ensure_future(make_peers(network, clock).ask(2, KEY, question("a"), timeout_s=1))
+    response = asyncio.ensure_future(make_peers(network, clock).ask(2, KEY, request_for("a"), timeout_s=1))
     await settle()
     clock.advance(2)
     with pytest.raises(PeerUnavailable) as caught:
-        await asking
+        await response
     assert not isinstance(caught.value, PeerGone)
     assert not server.wires
 
 
-async def test_a_late_answer_spoils_nothing_when_the_peer_was_heard_meanwhile() -> None:
+async def test_a_late_response_does_no_harm_if_the_peer_has_answered_other_requests() -> None:
     network, clock = WireNetwork(), TestClock()
     kept: list[Header] = []
     server = network.servers["node", 2] = WireServer(
         lambda header, body: kept.append(header) if "slow" in body.coordinator_keys else answer_to(header, body)
     )
     peers = make_peers(network, clock)
-    slow = asyncio.ensure_future(peers.ask(2, KEY, question("slow"), timeout_s=1))
+    slow = asyncio.ensure_future(peers.ask(2, KEY, request_for("slow"), timeout_s=1))
     await settle()
     clock.advance(0.5)
-    await peers.ask(2, KEY, question("quick"), timeout_s=1)
+    await peers.ask(2, KEY, request_for("quick"), timeout_s=1)
     clock.advance(0.6)
     with pytest.raises(PeerUnavailable):
         await slow
-    server.reply(server.wires[0], kept[0], answer_to(kept[0], question("slow")))
-    assert (await peers.ask(2, KEY, question("b"), timeout_s=1)).coordinators[0].key == "b"
+    server.reply(server.wires[0], kept[0], answer_to(kept[0], request_for("slow")))
+    assert (await peers.ask(2, KEY, request_for("b"), timeout_s=1)).coordinators[0].key == "b"
     assert network.dialled == 1
 
 
-async def test_a_broken_connection_fails_what_is_under_way_and_the_next_question_opens_another() -> None:
+async def test_a_broken_connection_fails_requests_in_flight_and_the_next_request_opens_a_new_one() -> None:
     network, clock = WireNetwork(), TestClock()
     silent = network.servers["node", 2] = WireServer(lambda header, body: None)
     peers = make_peers(network, clock)
-    asking = asyncio.ensure_future(peers.ask(2, KEY, question("a"), timeout_s=1))
+    response = asyncio.ensure_future(peers.ask(2, KEY, request_for("a"), timeout_s=1))
     await settle()
     silent.wires[0].break_off(ConnectionResetError())
     with pytest.raises(PeerUnavailable, match="broke"):
-        await asking
+        await response
     network.servers["node", 2] = WireServer(answer_to)
-    assert (await peers.ask(2, KEY, question("a"), timeout_s=1)).coordinators
+    assert (await peers.ask(2, KEY, request_for("a"), timeout_s=1)).coordinators
 
 
 async def test_attempts_after_a_failure_wait_longer_each_time() -> None:
     network, clock = WireNetwork(), TestClock()
     peers = make_peers(network, clock)
     with pytest.raises(PeerGone):
-        await peers.ask(2, KEY, question("a"), timeout_s=9)
-    again = asyncio.ensure_future(peers.ask(2, KEY, question("a"), timeout_s=9))
+        await peers.ask(2, KEY, request_for("a"), timeout_s=9)
+    again = asyncio.ensure_future(peers.ask(2, KEY, request_for("a"), timeout_s=9))
     await settle()
     assert network.dialled == 1
     clock.advance(0.03)
     with pytest.raises(PeerGone):
         await again
-    third = asyncio.ensure_future(peers.ask(2, KEY, question("a"), timeout_s=9))
+    third = asyncio.ensure_future(peers.ask(2, KEY, request_for("a"), timeout_s=9))
     await settle()
     clock.advance(0.029)
     await settle()
@@ -138,7 +138,7 @@ async def test_attempts_after_a_failure_wait_longer_each_time() -> None:
         await third
 
 
-async def test_a_raw_answer_is_read_from_the_ports_own_buffer() -> None:
+async def test_a_raw_response_is_read_from_the_ports_buffer() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(answer_to)
     peers = make_peers(network, clock)
@@ -155,14 +155,14 @@ async def test_a_raw_answer_is_read_from_the_ports_own_buffer() -> None:
     assert seen == [memoryview]
 
 
-async def test_closing_fails_who_waits_and_who_comes_later() -> None:
+async def test_closing_fails_waiting_and_later_requests() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(lambda header, body: None)
     peers = make_peers(network, clock)
-    asking = asyncio.ensure_future(peers.ask(2, KEY, question("a"), timeout_s=1))
+    response = asyncio.ensure_future(peers.ask(2, KEY, request_for("a"), timeout_s=1))
     await settle()
     peers.close()
     with pytest.raises(PeerUnavailable):
-        await asking
+        await response
     with pytest.raises(PeerUnavailable):
-        await peers.ask(2, KEY, question("a"), timeout_s=1)
+        await peers.ask(2, KEY, request_for("a"), timeout_s=1)

@@ -1,4 +1,4 @@
-"""A network of wires in memory: what is dialled is a server of the test's own, or refused."""
+"""An in-memory network: connections reach a server of the test, or are refused."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ Answer = Callable[[Header, Any], Any]
 
 
 class Wire:
-    """One end of a connection; the other is a server that answers with what the test hands in, or keeps silent."""
+    """One end of a connection; the other is a server that answers with the test's responses, or not at all."""
 
     def __init__(self, server: "WireServer") -> None:
         self.peer_host, self.peer_port, self.local_port = "wire", 1, 2
@@ -34,7 +34,7 @@ class Wire:
         data = bytearray().join(bytes(part) for part in parts)  # type: ignore[arg-type]
         (size,) = _INT32.unpack_from(data)
         assert size == len(data) - 4
-        asyncio.get_running_loop().call_soon(self.server.hear, self, memoryview(data)[4:])
+        asyncio.get_running_loop().call_soon(self.server.receive, self, memoryview(data)[4:])
 
     send_now = send
 
@@ -67,17 +67,17 @@ class WireServer:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.wires: list[Wire] = []
-        self.heard: list[Header] = []
+        self.requests: list[Header] = []
         self.greets = True
         self.most: dict[int, int] = {}
 
-    def hear(self, wire: Wire, frame: memoryview) -> None:
+    def receive(self, wire: Wire, frame: memoryview) -> None:
         header = parse_header(frame)
         if header.api_key == ApiKey.API_VERSIONS:
             if self.greets:
                 self.reply(wire, header, self._versions())
             return
-        self.heard.append(header)
+        self.requests.append(header)
         body = codec.read_request(header.api_key, header.version, frame[header.body_position :])
         answer = self.answer(header, body)
         if answer is not None:
@@ -116,7 +116,7 @@ class WireNetwork:
     def _open(self, host: str, port: int, opened: Opened) -> None:
         server = self.servers.get((host, port))
         if server is None:
-            opened(ConnectionRefusedError("nobody listens"))
+            opened(ConnectionRefusedError("connection refused"))
             return
         wire = Wire(server)
         session = opened(wire)
@@ -126,7 +126,7 @@ class WireNetwork:
 
 
 def make_peers(network: WireNetwork, clock: TestClock) -> Peers:
-    """Node n lives at ("node", n); node 99 is unknown."""
+    """Return peers where node n has the address ("node", n), and node 99 is unknown."""
     return Peers(
         network=network,
         clock=clock,

@@ -9,7 +9,7 @@ from tests.unit.handlers.requests import put_topic
 
 @pytest.fixture
 async def node() -> AsyncIterator[FakeNode]:
-    """The active controller of three brokers, with topic t of one partition on all of them."""
+    """Yield the active controller of three brokers, with topic t of one partition on all of them."""
     made = FakeNode(brokers=[broker(1), broker(2), broker(3)])
     replicas = (1, 2, 3)
     directories = tuple(directory(each) for each in replicas)

@@ -1,4 +1,4 @@
-"""A context without a disk, a socket or a clock that runs: the services that handlers ask, as small as they get."""
+"""A context without a disk, a socket or a running clock: minimal fakes of the services that handlers use."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from penstock.controller.broker_monitor import BrokerMonitor
 from penstock.controller.controller import Controller
 from penstock.controller.features import INITIAL
 from penstock.handlers.support.context import Context, Endpoint, Request
-from penstock.handlers.support.local_requests import ask_here
+from penstock.handlers.support.local_requests import answer_locally
 from penstock.handlers.support.reply import Encoded, Parked
 from penstock.membership.producer_ids import ProducerIds
 from penstock.metadata import delta
@@ -44,7 +44,7 @@ class FakeCore:
 
 
 class FakeQuorum:
-    """Commits at once; with `stuck`, never; with a `refusal`, that."""
+    """Commits immediately; with `stuck`, never; with a `refusal`, raises it."""
 
     def __init__(self) -> None:
         self.image: Image = EMPTY
@@ -89,7 +89,7 @@ class FakeTimer:
 
 
 class FakeClock:
-    """Time passes only when a test says so."""
+    """A clock that advances only when a test says so."""
 
     def __init__(self) -> None:
         self.timers: list[FakeTimer] = []
@@ -108,7 +108,7 @@ class FakeClock:
         return timer
 
     def ring(self) -> None:
-        """Let every delay pass that somebody still waits for."""
+        """Run every timer that is not cancelled."""
         for timer in self.timers:
             if timer.callback is not None:
                 timer.callback()
@@ -181,7 +181,7 @@ class FakePartition:
     last_stable_offset: int = 0
     is_leader: bool = True
     parked: list[Callable[[int], None]] | None = None
-    """Who waits for a sync under way; None while none is."""
+    """The callbacks that wait for a sync under way; None while there is none."""
 
     def wait_shown(self, deadline: float, done: Callable[[int], None]) -> bool:
         if self.parked is None:
@@ -255,22 +255,22 @@ class FakeDisk:
 
 
 class FakeGroups:
-    """Answers each type of command with what it was told to; remembers what it was asked."""
+    """Answers each type of command with a prepared reply; records the commands."""
 
     def __init__(self) -> None:
         self.replies: dict[type, Any] = {}
-        self.asked: list[Any] = []
+        self.commands: list[Any] = []
         self.serves_consumer_protocol = True
 
     async def ask(self, group_id: str, command: Any) -> Any:
-        self.asked.append(command)
+        self.commands.append(command)
         reply = self.replies[type(command)]
         if isinstance(reply, Exception):
             raise reply
         return reply
 
     def commit(self, command: Any, done: Callable[[Any, Exception | None], None]) -> None:
-        self.asked.append(command)
+        self.commands.append(command)
         reply = self.replies[type(command)]
         if isinstance(reply, Exception):
             raise reply
@@ -300,7 +300,7 @@ class FakeTransactions(FakeGroups):
 
 
 class FakeMarkerWriter:
-    """Notes what markers are to be written; refuses those of some topics."""
+    """Records the markers to write; refuses those of some topics."""
 
     def __init__(self) -> None:
         self.written: list[tuple[Any, ...]] = []
@@ -313,20 +313,20 @@ class FakeMarkerWriter:
 
 
 class FakePeers:
-    """Everybody answers that nobody is gone."""
+    """Peers that are all alive."""
 
     async def probe(self, node: int, *, timeout_s: float) -> None:
         return None
 
 
 class FakeChannel:
-    """This node is the controller."""
+    """A channel to this node, which is the controller."""
 
     def __init__(self, node: "FakeNode") -> None:
         self._node = node
 
     async def ask(self, api_key: int, request: Any, *, timeout_s: float) -> Any:
-        return await ask_here(self._node.context, api_key, request)
+        return await answer_locally(self._node.context, api_key, request)
 
 
 class FakeConnection:
@@ -334,7 +334,7 @@ class FakeConnection:
 
 
 class FakeNode:
-    """A context, with the fakes it is made of beside it."""
+    """A context and the fakes that it is made of."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, brokers: Sequence[MetadataRecord] = ()) -> None:
         self.quorum = FakeQuorum()
@@ -393,7 +393,7 @@ class FakeNode:
         return Request(Header(api_key, version, 1, "test", 0), body, connection, listener)
 
     async def ask(self, handler: Any, api_key: int, body: Any, *, version: int | None = None) -> Any:
-        """Ask as a client would: through the codec, there and back, in the version given or the latest."""
+        """Send a request as a client would: encoded and decoded in the given version, or the latest."""
         version = APIS[api_key].max_version if version is None else version
         received = codec.read_request(api_key, version, codec.write_request(api_key, version, body))
         reply = await handler(self.context, self.request(api_key, version, received))
@@ -402,7 +402,7 @@ class FakeNode:
         return codec.read_response(api_key, version, codec.write_response(api_key, version, reply))
 
     def ask_hot(self, handle: Any, api_key: int, body: Any, *, version: int) -> Any:
-        """Ask a handler that is called with the frame itself; its answer must be ready."""
+        """Call a handler that takes the frame itself; its response must be ready."""
         written = codec.write_request(api_key, version, body)
         frame = memoryview(request_head(api_key, version, 7, "client", len(written)) + written)[4:]
         reply = handle(frame, parse_header(frame))

@@ -48,8 +48,8 @@ def fetch(
     node: Node, *rows: dict[str, Any], version: int = 17, topic: str = TOPIC, client: Any = None, **fields: Any
 ) -> Any:
     """Fetch partitions of a topic from offset 0; returns what the handler returns."""
-    asked = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000, **row} for row in rows or ({},)]
-    topics = [{"topic": topic, "topic_id": fields.pop("topic_id", TOPIC_ID), "partitions": asked}]
+    requested = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 10_000, **row} for row in rows or ({},)]
+    topics = [{"topic": topic, "topic_id": fields.pop("topic_id", TOPIC_ID), "partitions": requested}]
     values = {"max_wait": 0, "min_bytes": 1, "max_bytes": 10_000, "replica_id": -1, "topics": topics, **fields}
     if version < 11:
         values.pop("rack_id", None)

@@ -73,7 +73,7 @@ def only_partition(node: FakeNode) -> PartitionImage:
     return node.image.topics[TopicName("t")].partitions[0]
 
 
-def place(topic: str, index: int) -> TopicPartition:
+def topic_partition(topic: str, index: int) -> TopicPartition:
     return TopicPartition(TopicName(topic), PartitionIndex(index))
 
 

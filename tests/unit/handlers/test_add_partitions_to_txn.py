@@ -15,18 +15,18 @@ from penstock.coordinator.errors import CoordinatorLoadInProgress
 from penstock.handlers import (
     add_partitions_to_txn,
 )
-from penstock.handlers.support.topic_creation import create_by_themselves
+from penstock.handlers.support.topic_creation import create_automatically
 from penstock.model.ids import TopicName
 from penstock.transactions import commands
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
-from tests.unit.handlers.requests import body_of, place
+from tests.unit.handlers.requests import body_of, topic_partition
 
 
 async def node_with_topic(name: str, partitions: int = 2) -> FakeNode:
     node = FakeNode({"num.partitions": str(partitions)})
-    await create_by_themselves(node.context, [TopicName(name)])
+    await create_automatically(node.context, [TopicName(name)])
     return node
 
 
@@ -53,20 +53,23 @@ async def test_a_client_adds_partitions_to_its_transaction(version: int) -> None
     node = await node_with_topic("t")
     node.transactions.replies[commands.AddPartitions] = 0
     assert await add_as_client(node, version, t=(0, 1)) == {("t", 0): 0, ("t", 1): 0}
-    (asked,) = node.transactions.asked
-    assert asked == commands.AddPartitions(
-        transactional_id="tx", producer_id=7, epoch=3, partitions=frozenset({place("t", 0), place("t", 1)})
+    (command,) = node.transactions.commands
+    assert command == commands.AddPartitions(
+        transactional_id="tx",
+        producer_id=7,
+        epoch=3,
+        partitions=frozenset({topic_partition("t", 0), topic_partition("t", 1)}),
     )
 
 
-async def test_one_missing_partition_keeps_the_others_out() -> None:
+async def test_a_missing_partition_prevents_adding_the_others() -> None:
     node = await node_with_topic("t")
     assert await add_as_client(node, 3, t=(0, 2), u=(0,)) == {("t", 0): 55, ("t", 2): 3, ("u", 0): 3}
-    assert node.transactions.asked == []
+    assert node.transactions.commands == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 47), (1, 47), (2, 90), (3, 90)])
-async def test_the_coordinators_refusal_is_told_for_each_partition(version: int, code: int) -> None:
+async def test_the_coordinators_error_is_returned_for_each_partition(version: int, code: int) -> None:
     node = await node_with_topic("t")
     node.transactions.replies[commands.AddPartitions] = 90
     assert await add_as_client(node, version, t=(0, 1)) == {("t", 0): code, ("t", 1): code}
@@ -74,7 +77,7 @@ async def test_the_coordinators_refusal_is_told_for_each_partition(version: int,
     assert await add_as_client(node, version, t=(1,)) == {("t", 1): 14}
 
 
-async def test_a_broker_adds_to_many_transactions_or_has_them_verified() -> None:
+async def test_a_broker_adds_to_or_verifies_many_transactions() -> None:
     node = await node_with_topic("t")
     node.transactions.replies[commands.AddPartitions] = 0
     node.transactions.replies[commands.VerifyPartitions] = (0, 120)
@@ -94,20 +97,20 @@ async def test_a_broker_adds_to_many_transactions_or_has_them_verified() -> None
             ]
             for result in reply.results_by_transaction
         } == {"a": [0, 0], "b": [0, 120]}
-    assert node.transactions.asked[0].client_version == 2
+    assert node.transactions.commands[0].client_version == 2
 
 
 async def test_a_partition_that_is_named_twice_is_added_once() -> None:
     node = await node_with_topic("t")
     node.transactions.replies[commands.AddPartitions] = 0
     assert await add_as_client(node, 3, t=(1, 1, 0)) == {("t", 1): 0, ("t", 0): 0}
-    (asked,) = node.transactions.asked
-    assert len(asked.partitions) == 2
+    (command,) = node.transactions.commands
+    assert len(command.partitions) == 2
 
 
 async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
     node = await node_with_topic("t")
-    await create_by_themselves(node.context, [TopicName("u")])
+    await create_automatically(node.context, [TopicName("u")])
     node.transactions.replies[commands.AddPartitions] = 0
     topics = [{"name": name, "partitions": (index,)} for name, index in (("t", 0), ("u", 0), ("t", 1))]
     fields = {"transactional_id": "tx", "producer_id": 7, "producer_epoch": 3, "verify_only": False, "topics": topics}

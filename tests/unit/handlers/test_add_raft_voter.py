@@ -38,11 +38,11 @@ async def test_a_voter_that_cannot_be_added_is_refused(voter: int, changes: dict
 
 async def test_a_node_that_does_not_catch_up_in_time_is_not_added() -> None:
     async with nodes(1) as world:
-        asked = asyncio.ensure_future(add(world, timeout=timedelta(seconds=1)))
+        pending = asyncio.ensure_future(add(world, timeout=timedelta(seconds=1)))
         await world.pass_time(0.5)
-        assert not asked.done()
+        assert not pending.done()
         await world.pass_time(1)
-        assert (await asked).error_code == ErrorCode.request_timed_out
+        assert (await pending).error_code == ErrorCode.request_timed_out
         assert [each.id for each in world.quorums[1].book.present] == [1]
 
 

@@ -14,7 +14,7 @@ async def allocate(node: FakeNode, *, broker_id: int = 1, epoch: int = 1) -> tup
     return reply.error_code, reply.producer_id_start, reply.producer_id_len
 
 
-async def test_no_id_is_given_twice(node: FakeNode) -> None:
+async def test_no_id_is_allocated_twice(node: FakeNode) -> None:
     assert await allocate(node) == (ErrorCode.none, 0, 1000)
     assert await allocate(node, broker_id=2, epoch=2) == (ErrorCode.none, 1000, 1000)
 

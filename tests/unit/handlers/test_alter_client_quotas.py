@@ -52,7 +52,7 @@ async def test_validate_only_changes_nothing() -> None:
         ({"ip": "no address"}, {"connection_creation_rate": 5.0}, "no address is not a valid IP or resolvable host."),
     ],
 )
-async def test_a_bad_quota_is_refused_beside_a_good_one(
+async def test_an_invalid_quota_is_refused_and_a_valid_one_is_set(
     entity: dict[str, str | None], values: dict[str, float | None], message: str
 ) -> None:
     node = FakeNode()

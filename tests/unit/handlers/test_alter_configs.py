@@ -42,7 +42,7 @@ async def test_the_settings_of_a_resource_are_replaced(node: FakeNode, version: 
     assert (await describe_config(node, TOPIC, "orders", "flush.mode")).configs[0].value == "os"
 
 
-async def test_each_resource_succeeds_or_fails_by_itself(node: FakeNode) -> None:
+async def test_each_resource_succeeds_or_fails_separately(node: FakeNode) -> None:
     found = await alter_all(
         node,
         (TOPIC, "orders", {"retention.ms": "5"}),

@@ -57,13 +57,13 @@ async def test_a_leader_changes_its_in_sync_replicas(node: FakeNode, version: in
         ({"member_epochs": {2: 1}}, ErrorCode.ineligible_replica),
     ],
 )
-async def test_a_refused_change_names_no_leader(node: FakeNode, changes: dict[str, Any], error: ErrorCode) -> None:
+async def test_a_refused_change_has_no_leader(node: FakeNode, changes: dict[str, Any], error: ErrorCode) -> None:
     (row,) = (await alter(node, 1, 2, **changes)).topics[0].partitions
     assert (row.error_code, row.leader_id, row.leader_epoch, row.partition_epoch) == (error, -1, -1, -1)
     assert only_partition(node).isr == (1, 2, 3)
 
 
-async def test_a_process_that_was_replaced_and_a_node_that_is_not_the_controller_refuse_all(node: FakeNode) -> None:
+async def test_a_stale_broker_and_a_node_that_is_not_the_controller_refuse_the_request(node: FakeNode) -> None:
     reply = await alter(node, 1, 2, broker_epoch=0)
     assert (reply.error_code, reply.topics) == (ErrorCode.stale_broker_epoch, ())
     node.quorum.is_active = False

@@ -33,12 +33,12 @@ def codes(reply: Any) -> list[tuple[str, int, ErrorCode]]:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_a_move_begins_and_can_be_cancelled_once(node: FakeNode, version: int) -> None:
+async def test_a_reassignment_begins_and_can_be_cancelled_once(node: FakeNode, version: int) -> None:
     node.quorum.put([broker(4)])
     assert codes(await move(node, ("t", 0, (2, 4)), version=version)) == [("t", 0, ErrorCode.none)]
     assert (only_partition(node).adding_replicas, only_partition(node).removing_replicas) == ((4,), (1, 3))
     assert codes(await move(node, ("t", 0, None), version=version)) == [("t", 0, ErrorCode.none)]
-    # As in Kafka, what remains keeps the order of the cancelled move.
+    # As in Kafka, the remaining replicas keep the order of the cancelled reassignment.
     assert only_partition(node).replicas == (2, 1, 3)
     (row,) = (await move(node, ("t", 0, None), version=version)).responses[0].partitions
     assert (row.error_code, bool(row.error_message)) == (ErrorCode.no_reassignment_in_progress, True)
@@ -76,7 +76,7 @@ async def test_an_impossible_assignment_changes_nothing(
     assert only_partition(node) == before
 
 
-async def test_no_time_to_wait_and_a_node_that_is_not_the_controller_refuse_all(node: FakeNode) -> None:
+async def test_a_timeout_of_zero_and_a_node_that_is_not_the_controller_refuse_the_request(node: FakeNode) -> None:
     reply = await move(node, ("t", 0, (2, 1)), timeout=timedelta(0))
     assert (reply.error_code, reply.responses) == (ErrorCode.request_timed_out, ())
     node.quorum.is_active = False

@@ -29,9 +29,9 @@ async def topics(node: FakeNode, *names: str, limit: int = 2000, cursor: tuple[s
     return await node.ask(describe_topic_partitions.handle, ApiKey.DESCRIBE_TOPIC_PARTITIONS, body)
 
 
-async def moved(node: FakeNode, path: str, *places: tuple[str, int]) -> dict[tuple[str, int], ErrorCode]:
+async def moved(node: FakeNode, path: str, *partitions: tuple[str, int]) -> dict[tuple[str, int], ErrorCode]:
     topics: dict[str, list[int]] = {}
-    for name, index in places:
+    for name, index in partitions:
         topics.setdefault(name, []).append(index)
     body = AlterReplicaLogDirsRequest(
         dirs=(
@@ -52,7 +52,7 @@ async def moved(node: FakeNode, path: str, *places: tuple[str, int]) -> dict[tup
     }
 
 
-async def test_a_replica_can_only_be_moved_to_where_it_is() -> None:
+async def test_a_replica_can_only_be_moved_to_its_current_folder() -> None:
     node = node_with_two_partitions()
     assert await moved(node, "/data", ("a", 0), ("zz", 0)) == {
         ("a", 0): ErrorCode.none,

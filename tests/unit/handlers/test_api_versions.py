@@ -15,7 +15,7 @@ async def ask(name: str = "tests", software_version: str = "1.0", *, version: in
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_what_is_advertised_is_the_table_of_apis(version: int) -> None:
+async def test_the_table_of_apis_is_advertised(version: int) -> None:
     reply = await ask(version=version)
     assert reply.error_code == 0
     assert {each.api_key: (each.min_version, each.max_version) for each in reply.api_keys} == {
@@ -23,7 +23,7 @@ async def test_what_is_advertised_is_the_table_of_apis(version: int) -> None:
     }
 
 
-async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
+async def test_features_are_returned_with_the_offset_at_which_they_were_finalized() -> None:
     node = FakeNode()
     body = ApiVersionsRequest(client_software_name="tests", client_software_version="1")
     reply = await node.ask(api_versions.handle, ApiKey.API_VERSIONS, body)
@@ -61,7 +61,7 @@ async def test_features_are_told_with_the_offset_they_were_agreed_at() -> None:
         ("x\n", "1", False),
     ],
 )
-async def test_software_must_have_a_proper_name_and_version(name: str, software_version: str, fine: bool) -> None:
+async def test_client_software_must_have_a_valid_name_and_version(name: str, software_version: str, fine: bool) -> None:
     reply = await ask(name, software_version)
     assert (reply.error_code, bool(reply.api_keys)) == ((0, True) if fine else (42, False))
 

@@ -28,7 +28,7 @@ async def test_the_leader_of_a_newer_epoch_is_followed(version: int) -> None:
         assert (world.quorums[1].leader, world.quorums[1].epoch) == (2, 5)
 
 
-async def test_the_leader_of_an_older_epoch_is_told_of_the_present_one() -> None:
+async def test_the_leader_of_an_older_epoch_gets_the_current_one() -> None:
     async with nodes(3) as world:
         await begin(world, 2, 5)
         assert await begin(world, 3, 4) == (ErrorCode.fenced_leader_epoch, 2, 5)
@@ -42,5 +42,5 @@ async def test_the_first_listener_of_the_leader_is_remembered() -> None:
         assert world.quorums[1].book.address_of(NodeId(7)) == ("new", 9)
 
 
-async def test_what_is_no_request_of_another_voter_is_refused() -> None:
+async def test_a_request_that_is_not_from_another_voter_is_refused() -> None:
     await check_refusals(KEY, "leader_id", partition_index=0, leader_epoch=5)

@@ -51,7 +51,7 @@ async def test_an_offline_directory_takes_its_replicas_out_of_the_isr(node: Fake
     assert (only_partition(node).leader, only_partition(node).isr) == (2, node_ids(2, 3))
 
 
-async def test_a_process_that_was_replaced_is_refused(node: FakeNode) -> None:
+async def test_a_stale_broker_is_refused(node: FakeNode) -> None:
     reply = await beat(node, 2, broker_epoch=0)
     assert (reply.error_code, reply.is_fenced) == (ErrorCode.stale_broker_epoch, True)
 

@@ -30,7 +30,7 @@ async def test_a_new_broker_is_registered_and_fenced(node: FakeNode, version: in
     assert broker.log_dirs == (directory(4),)
 
 
-async def test_a_process_that_registers_again_keeps_its_epoch_and_its_successor_gets_a_new_one(node: FakeNode) -> None:
+async def test_a_process_that_registers_again_keeps_its_epoch_and_a_new_process_gets_another(node: FakeNode) -> None:
     _, first = await register(node, 4)
     assert await register(node, 4) == (ErrorCode.none, first)
     node.quorum.put([])
@@ -44,11 +44,11 @@ async def test_a_process_that_registers_again_keeps_its_epoch_and_its_successor_
     [
         ({"cluster_id": "other"}, ErrorCode.inconsistent_cluster_id),
         ({"log_dirs": ()}, ErrorCode.invalid_registration),
-        ({"version": 1}, ErrorCode.invalid_registration),  # says nothing of directories
+        ({"version": 1}, ErrorCode.invalid_registration),  # names no directories
         ({"features": ()}, ErrorCode.unsupported_version),
     ],
 )
-async def test_a_bad_registration_gets_no_epoch(node: FakeNode, changes: dict[str, Any], error: ErrorCode) -> None:
+async def test_an_invalid_registration_gets_no_epoch(node: FakeNode, changes: dict[str, Any], error: ErrorCode) -> None:
     assert await register(node, 4, **changes) == (error, -1)
     assert NodeId(4) not in node.image.brokers
 

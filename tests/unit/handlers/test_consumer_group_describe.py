@@ -40,12 +40,12 @@ async def test_a_group_of_the_consumer_protocol_is_described() -> None:
     body = ConsumerGroupDescribeRequest(group_ids=("g",), include_authorized_operations=True)  # type: ignore[arg-type]
     (group,) = (await world.ask(consumer_group_describe.handle, ApiKey.CONSUMER_GROUP_DESCRIBE, body)).groups
     assert (group.group_state, group.group_epoch, group.authorized_operations) == ("Stable", 3, 3400)
-    (shown,) = group.members
-    assert (shown.subscribed_topic_regex, shown.member_type, shown.rack_id) == ("", 1, "r")
-    assert shown.assignment.topic_partitions[0].topic_name == "orders"
+    (member,) = group.members
+    assert (member.subscribed_topic_regex, member.member_type, member.rack_id) == ("", 1, "r")
+    assert member.assignment.topic_partitions[0].topic_name == "orders"
 
 
-async def test_each_group_is_refused_while_the_consumer_protocol_is_switched_off() -> None:
+async def test_each_group_is_refused_while_the_consumer_protocol_is_disabled() -> None:
     world = node_with_orders()
     world.groups.serves_consumer_protocol = False
     body = ConsumerGroupDescribeRequest(group_ids=("g", "h"), include_authorized_operations=True)  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ async def test_each_group_is_refused_while_the_consumer_protocol_is_switched_off
     ]
 
 
-async def test_the_coordinators_refusal_is_told_for_its_group() -> None:
+async def test_the_coordinators_error_is_returned_for_its_group() -> None:
     world = node_with_orders()
     world.groups.replies[ConsumerGroupDescribe] = NotCoordinator()
     body = ConsumerGroupDescribeRequest(group_ids=("g",), include_authorized_operations=False)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def beat(**changes: Any) -> ConsumerGroupHeartbeatRequest:
     return ConsumerGroupHeartbeatRequest(**wanted)
 
 
-async def test_a_heartbeat_of_the_consumer_protocol_brings_an_assignment_or_none() -> None:
+async def test_a_heartbeat_returns_an_assignment_or_none() -> None:
     world = node_with_orders()
     world.groups.replies[ConsumerGroupHeartbeat] = ConsumerGroupHeartbeatReply(
         member_id="m", member_epoch=4, heartbeat_interval_ms=5000, assignment={ORDERS_ID: frozenset({1, 0})}
@@ -36,18 +36,18 @@ async def test_a_heartbeat_of_the_consumer_protocol_brings_an_assignment_or_none
     )
     assert (reply.member_epoch, reply.heartbeat_interval.total_seconds()) == (4, 5)
     assert [(each.topic_id, each.partitions) for each in reply.assignment.topic_partitions] == [(ORDERS_ID, (0, 1))]
-    assert world.groups.asked[0].topic_partitions == {ORDERS_ID: frozenset({0})}
+    assert world.groups.commands[0].topic_partitions == {ORDERS_ID: frozenset({0})}
     world.groups.replies[ConsumerGroupHeartbeat] = ConsumerGroupHeartbeatReply(member_id="m", member_epoch=4)
     reply = await world.ask(consumer_group_heartbeat.handle, ApiKey.CONSUMER_GROUP_HEARTBEAT, beat())
-    assert reply.assignment is None and world.groups.asked[1].topic_partitions is None
+    assert reply.assignment is None and world.groups.commands[1].topic_partitions is None
 
 
-async def test_the_consumer_protocol_can_be_switched_off() -> None:
+async def test_the_consumer_protocol_can_be_disabled() -> None:
     world = node_with_orders()
     world.groups.serves_consumer_protocol = False
     reply = await world.ask(consumer_group_heartbeat.handle, ApiKey.CONSUMER_GROUP_HEARTBEAT, beat())
     assert reply.error_code == UNSUPPORTED_VERSION
-    assert not world.groups.asked
+    assert not world.groups.commands
 
 
 @pytest.mark.parametrize(("member_id", "is_fresh"), [("", True), ("m", False)])
@@ -56,12 +56,12 @@ async def test_only_a_member_without_an_id_gets_one(member_id: str, is_fresh: bo
     world.groups.replies[ConsumerGroupHeartbeat] = ConsumerGroupHeartbeatReply(member_id="m", member_epoch=1)
     body = beat(member_id=member_id, member_epoch=0)
     await world.ask(consumer_group_heartbeat.handle, ApiKey.CONSUMER_GROUP_HEARTBEAT, body, version=0)
-    (asked,) = world.groups.asked
-    assert (asked.fresh_id != UUID(int=0)) is is_fresh
-    assert (asked.client_id, asked.client_host, asked.version) == ("test", "/10.1.2.3", 0)
+    (command,) = world.groups.commands
+    assert (command.fresh_id != UUID(int=0)) is is_fresh
+    assert (command.client_id, command.client_host, command.version) == ("test", "/10.1.2.3", 0)
 
 
-async def test_a_refusal_is_sent_with_its_message() -> None:
+async def test_an_error_is_returned_with_its_message() -> None:
     world = node_with_orders()
     world.groups.replies[ConsumerGroupHeartbeat] = NotCoordinator()
     reply = await world.ask(consumer_group_heartbeat.handle, ApiKey.CONSUMER_GROUP_HEARTBEAT, beat())

@@ -1,4 +1,4 @@
-"""CreateAcls while there is no authorizer."""
+"""CreateAcls without an authorizer."""
 
 from kio.schema.create_acls.v3.request import AclCreation, CreateAclsRequest
 from kio.static.primitive import i8
@@ -12,13 +12,13 @@ RULE = AclCreation(
 )
 
 
-async def test_each_rule_is_refused() -> None:
+async def test_each_acl_is_refused() -> None:
     for reply in await ask_in_every_version(ApiKey.CREATE_ACLS, CreateAclsRequest(creations=(RULE, RULE))):
         assert [(each.error_code, each.error_message) for each in reply.results] == [
             (SECURITY_DISABLED, "No Authorizer is configured.")
         ] * 2
 
 
-async def test_no_rules_get_no_results() -> None:
+async def test_no_acls_get_no_results() -> None:
     for reply in await ask_in_every_version(ApiKey.CREATE_ACLS, CreateAclsRequest(creations=())):
         assert reply.results == ()

@@ -1,4 +1,4 @@
-"""CreateDelegationToken, for clients that have not authenticated."""
+"""CreateDelegationToken, for clients that are not authenticated."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,15 +29,15 @@ async def test_a_token_is_refused_in_every_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("owner", "shown"),
+    ("owner", "expected"),
     [
         ({}, ("User", "ANONYMOUS")),
         ({"owner_principal_type": "User", "owner_principal_name": "alice"}, ("User", "alice")),
     ],
 )
-async def test_the_owner_that_was_asked_for_is_named(owner: dict[str, str], shown: tuple[str, str]) -> None:
+async def test_the_response_names_the_requested_owner(owner: dict[str, str], expected: tuple[str, str]) -> None:
     reply = await FakeNode().ask(
         create_delegation_token.handle, ApiKey.CREATE_DELEGATION_TOKEN, request(**owner), version=3
     )
-    assert (reply.principal_type, reply.principal_name) == shown
+    assert (reply.principal_type, reply.principal_name) == expected
     assert (reply.token_requester_principal_type, reply.token_requester_principal_name) == ("User", "ANONYMOUS")

@@ -38,7 +38,7 @@ async def test_partitions_are_added_and_every_topic_is_answered() -> None:
     assert [len(image.partitions) for image in node.image.topics.values()] == [3, 1]
 
 
-async def test_partitions_asked_for_twice_or_only_to_validate_are_not_added() -> None:
+async def test_topics_named_twice_or_only_validated_get_no_partitions() -> None:
     node = FakeNode()
     await create(node, new_topic("a", 1))
     results = await add(node, ("a", 3), ("a", 4))
@@ -48,7 +48,7 @@ async def test_partitions_asked_for_twice_or_only_to_validate_are_not_added() ->
     assert [len(image.partitions) for image in node.image.topics.values()] == [1]
 
 
-async def test_new_partitions_can_be_assigned_by_hand() -> None:
+async def test_new_partitions_can_be_assigned_manually() -> None:
     node = FakeNode()
     await create(node, new_topic("a", 1))
     assigned: Any = (CreatePartitionsAssignment(broker_ids=(9,)),)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ async def test_new_partitions_can_be_assigned_by_hand() -> None:
         (2, ((1,),), 0, None),
     ],
 )
-async def test_a_count_and_its_assignments_must_fit(
+async def test_a_count_and_its_assignments_must_match(
     count: int, brokers: tuple[tuple[int, ...], ...] | None, code: int, message: str | None
 ) -> None:
     node = FakeNode()
@@ -90,7 +90,7 @@ async def test_a_count_and_its_assignments_must_fit(
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(milliseconds=-1)])
-async def test_nothing_is_added_if_there_is_no_time_to_wait(wait: timedelta) -> None:
+async def test_nothing_is_added_with_a_timeout_of_zero_or_less(wait: timedelta) -> None:
     node = FakeNode()
     await create(node, new_topic("a", 1))
     (result,) = await add(node, ("a", 2), wait=wait)

@@ -15,7 +15,7 @@ from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import LimitedClient, create, new_topic
 
 
-async def test_a_created_topic_is_in_the_image_and_its_reply_tells_all_of_it() -> None:
+async def test_a_created_topic_is_in_the_image_and_the_reply_describes_it() -> None:
     node = FakeNode({"num.partitions": "3", "log.retention.hours": "1"})
     (created,) = await create(node, new_topic("a", cleanup_policy="compact"))
     image = node.image.topics[created.name]
@@ -30,7 +30,7 @@ async def test_a_created_topic_is_in_the_image_and_its_reply_tells_all_of_it() -
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_every_version_creates(version: int) -> None:
+async def test_every_version_creates_a_topic(version: int) -> None:
     node = FakeNode()
     (created,) = await create(node, new_topic("a", 1, 1), version=version)
     assert created.error_code == 0
@@ -45,7 +45,7 @@ async def test_a_manual_assignment_reaches_the_controller() -> None:
     assert (created.error_code, created.num_partitions) == (0, 1)
 
 
-async def test_a_name_given_twice_and_the_metadata_log_are_refused_beside_what_works() -> None:
+async def test_a_name_given_twice_and_the_metadata_log_are_refused_and_the_rest_is_created() -> None:
     node = FakeNode()
     results = await create(node, new_topic("b"), new_topic("b"), new_topic("__cluster_metadata"), new_topic("c"))
     assert [(result.name, result.error_code, result.error_message) for result in results] == [
@@ -56,21 +56,21 @@ async def test_a_name_given_twice_and_the_metadata_log_are_refused_beside_what_w
     assert list(node.image.topics) == ["c"]
 
 
-async def test_validate_only_leaves_no_topic_behind() -> None:
+async def test_validate_only_creates_no_topic() -> None:
     node = FakeNode()
     (result,) = await create(node, new_topic("a", 3), validate_only=True)
     assert (result.error_code, result.num_partitions) == (0, 3)
     assert not node.image.topics
 
 
-async def test_a_refused_topic_carries_code_and_message() -> None:
+async def test_a_refused_topic_has_a_code_and_a_message() -> None:
     node = FakeNode()
     (result,) = await create(node, new_topic("a", retention_ms="abc"))
     assert (result.error_code, result.topic_id, result.configs) == (40, None, ())
     assert result.error_message == "Invalid value abc for configuration retention.ms: Not a number of type LONG"
 
 
-async def test_too_many_partitions_refuse_every_topic_of_the_request() -> None:
+async def test_every_topic_of_a_request_with_too_many_partitions_is_refused() -> None:
     results = await create(FakeNode(), new_topic("big", 10_001), new_topic("small"))
     assert [(result.error_code, result.error_message) for result in results] == [
         (44, "Excessively large number of partitions per request.")
@@ -109,7 +109,7 @@ async def test_a_topic_that_cannot_be_created_is_refused(topic: Any, code: int, 
     assert (result.error_code, result.error_message) == (code, message)
 
 
-async def test_names_that_would_have_the_same_metrics_collide() -> None:
+async def test_names_with_the_same_metric_name_collide() -> None:
     node = FakeNode()
     await create(node, new_topic("a.b"))
     (result,) = await create(node, new_topic("a_b"))
@@ -117,20 +117,20 @@ async def test_names_that_would_have_the_same_metrics_collide() -> None:
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(milliseconds=-1)])
-async def test_nothing_is_created_if_there_is_no_time_to_wait(wait: timedelta) -> None:
+async def test_nothing_is_created_with_a_timeout_of_zero_or_less(wait: timedelta) -> None:
     node = FakeNode()
     (result,) = await create(node, new_topic("a"), wait=wait)
     assert (result.error_code, result.error_message) == (7, None)
     assert not node.image.topics
 
 
-async def test_a_commit_that_takes_too_long_is_answered_when_the_time_is_up() -> None:
+async def test_a_commit_that_takes_too_long_times_out() -> None:
     node = FakeNode()
     node.quorum.stuck = True
-    asked = asyncio.ensure_future(create(node, new_topic("a")))
+    pending = asyncio.ensure_future(create(node, new_topic("a")))
     await node.clock.awaited.wait()
     node.clock.ring()
-    (created,) = await asked
+    (created,) = await pending
     assert created.error_code == 7
 
 

@@ -1,4 +1,4 @@
-"""DeleteAcls while there is no authorizer."""
+"""DeleteAcls without an authorizer."""
 
 from kio.schema.delete_acls.v3.request import DeleteAclsFilter, DeleteAclsRequest
 from kio.static.primitive import i8

@@ -15,7 +15,7 @@ from tests.unit.handlers.requests import node_with_orders
 NOT_COORDINATOR = 16
 
 
-async def test_a_group_is_deleted_once_however_often_it_is_named() -> None:
+async def test_a_group_that_is_named_twice_is_deleted_once() -> None:
     world = node_with_orders()
     world.groups.replies[DeleteGroups] = (0,)
     body = DeleteGroupsRequest(groups_names=("g", "h", "g"))  # type: ignore[arg-type]

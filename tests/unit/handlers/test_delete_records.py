@@ -13,13 +13,13 @@ from tests.unit.handlers.fakes import FakeNode, FakePartition
 from tests.unit.handlers.requests import SOON, node_with_records
 
 
-async def delete(node: FakeNode, *asked: tuple[str, int, int]) -> list[tuple[str, int, int, int]]:
+async def delete(node: FakeNode, *requested: tuple[str, int, int]) -> list[tuple[str, int, int, int]]:
     topics: Any = tuple(
         DeleteRecordsTopic(
             name=name,  # type: ignore[arg-type]
             partitions=(DeleteRecordsPartition(partition_index=index, offset=offset),),  # type: ignore[arg-type]
         )
-        for name, index, offset in asked
+        for name, index, offset in requested
     )
     body = DeleteRecordsRequest(topics=topics, timeout=SOON)
     reply = await node.ask(delete_records.handle, ApiKey.DELETE_RECORDS, body)
@@ -34,7 +34,7 @@ async def delete(node: FakeNode, *asked: tuple[str, int, int]) -> list[tuple[str
     ("offset", "low_watermark", "code"),
     [(4, 4, 0), (9, 9, 0), (-1, 9, 0), (1, 2, 0), (2, 2, 0), (10, -1, 1), (-2, -1, 1)],
 )
-async def test_the_start_moves_up_to_the_high_watermark_and_never_back(
+async def test_the_log_start_moves_up_to_the_high_watermark_and_never_back(
     offset: int, low_watermark: int, code: int
 ) -> None:
     node = node_with_records()
@@ -43,21 +43,21 @@ async def test_the_start_moves_up_to_the_high_watermark_and_never_back(
 
 
 @pytest.mark.parametrize(("policy", "code"), [("compact", 44), ("compact,delete", 0), ("delete", 0), ("", 0)])
-async def test_records_of_topics_that_are_only_compacted_stay(policy: str, code: int) -> None:
+async def test_records_of_topics_that_are_only_compacted_are_not_deleted(policy: str, code: int) -> None:
     node = node_with_records()
     node.replicas.partitions["a", 0].log.overrides = {"cleanup.policy": policy}
     ((*_, found),) = await delete(node, ("a", 0, 4))
     assert found == code
 
 
-async def test_a_partition_named_twice_goes_by_the_later_offset() -> None:
+async def test_the_later_offset_of_a_partition_named_twice_counts() -> None:
     assert await delete(node_with_records(), ("a", 0, 10), ("a", 0, 5), ("b", 0, 0)) == [
         ("a", 0, 5, 0),
         ("b", 0, -1, 3),
     ]
 
 
-async def test_only_the_leader_deletes_and_never_from_the_clusters_own_topics() -> None:
+async def test_only_the_leader_deletes_and_never_from_internal_topics() -> None:
     node = node_with_records()
     node.replicas.partitions["a", 0].is_leader = False
     node.replicas.put(FakePartition("__consumer_offsets"))
@@ -67,19 +67,19 @@ async def test_only_the_leader_deletes_and_never_from_the_clusters_own_topics() 
     ]
 
 
-async def test_a_log_that_cannot_move_its_start_says_so() -> None:
+async def test_a_log_that_cannot_move_its_start_returns_an_error() -> None:
     node = node_with_records()
     node.replicas.partitions["a", 0].log.error = StorageError()
     assert await delete(node, ("a", 0, 5)) == [("a", 0, -1, 56)]
 
 
-async def test_a_start_that_is_not_on_disk_is_not_promised() -> None:
+async def test_a_log_start_that_is_not_durable_is_not_acknowledged() -> None:
     node = node_with_records()
     node.store.log_starts.error = OSError(28, "no room")
     assert await delete(node, ("a", 0, 5), ("b", 0, 0)) == [("a", 0, -1, 56), ("b", 0, -1, 3)]
 
 
-async def test_records_are_deleted_up_to_what_was_acknowledged_before_the_disk_had_it() -> None:
+async def test_records_acknowledged_before_they_are_durable_can_be_deleted() -> None:
     node = node_with_records()
     partition = node.replicas.partitions["a", 0]
     partition.parked = []
@@ -92,7 +92,7 @@ async def test_records_are_deleted_up_to_what_was_acknowledged_before_the_disk_h
 
 
 class Lagging(FakePartition):
-    """A replica elsewhere has not moved its log start yet."""
+    """A partition with a follower that has not moved its log start yet."""
 
     replica_start = 2
 
@@ -113,14 +113,14 @@ async def lagging() -> tuple[FakeNode, Lagging, Any]:
     return node, partition, answer
 
 
-async def test_the_answer_waits_until_every_replica_has_moved_its_start() -> None:
+async def test_the_response_waits_until_every_replica_has_moved_its_start() -> None:
     node, partition, answer = await lagging()
     partition.replica_start = 5
     node.clock.ring()
     assert await answer == [("a", 0, 5, 0)]
 
 
-async def test_a_leader_that_is_replaced_meanwhile_says_so() -> None:
+async def test_a_leader_that_is_replaced_meanwhile_returns_an_error() -> None:
     node, partition, answer = await lagging()
     partition.is_leader = False
     node.clock.ring()

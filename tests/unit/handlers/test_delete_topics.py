@@ -45,7 +45,7 @@ async def test_older_versions_delete_by_name() -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(2, 42), (3, 73), (5, 73)])
-async def test_switched_off_deletion_is_told_in_the_words_of_the_version(version: int, code: int) -> None:
+async def test_disabled_deletion_has_the_error_code_of_the_version(version: int, code: int) -> None:
     node = FakeNode({"delete.topic.enable": "false"})
     await create(node, new_topic("a"))
     names: Any = ("a",)
@@ -55,7 +55,7 @@ async def test_switched_off_deletion_is_told_in_the_words_of_the_version(version
     assert "a" in node.image.topics
 
 
-async def test_a_topic_that_is_named_twice_by_any_means_is_not_deleted() -> None:
+async def test_a_topic_that_is_named_twice_by_name_or_id_is_not_deleted() -> None:
     node = FakeNode()
     await create(node, new_topic("a"), new_topic("b"))
     id_a, _ = (node.image.topics[name].id for name in node.image.topics)
@@ -78,7 +78,7 @@ async def test_a_reference_must_be_either_a_name_or_a_known_id() -> None:
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(milliseconds=-1)])
-async def test_nothing_is_deleted_if_there_is_no_time_to_wait(wait: timedelta) -> None:
+async def test_nothing_is_deleted_with_a_timeout_of_zero_or_less(wait: timedelta) -> None:
     node = FakeNode()
     await create(node, new_topic("a"))
     (result,) = await delete(node, ("a", None), wait=wait)

@@ -9,7 +9,7 @@ from tests.unit.handlers.requests import ask_in_every_version
 SECURITY_DISABLED = 54
 
 
-async def test_rules_are_not_listed_because_there_is_no_authorizer() -> None:
+async def test_acls_are_not_listed_without_an_authorizer() -> None:
     body = DescribeAclsRequest(
         resource_type_filter=i8(1),
         resource_name_filter=None,
@@ -18,6 +18,6 @@ async def test_rules_are_not_listed_because_there_is_no_authorizer() -> None:
         operation=i8(1),
         permission_type=i8(1),
     )
-    for told in await ask_in_every_version(ApiKey.DESCRIBE_ACLS, body):
-        assert told.error_code.value == SECURITY_DISABLED
-        assert told.error_message == "No Authorizer is configured on the broker"
+    for response in await ask_in_every_version(ApiKey.DESCRIBE_ACLS, body):
+        assert response.error_code.value == SECURITY_DISABLED
+        assert response.error_message == "No Authorizer is configured on the broker"

@@ -57,7 +57,7 @@ async def test_an_entity_must_match_every_component(
     assert sorted(value.value for entry in reply.entries for value in entry.values) == found
 
 
-async def test_an_entity_is_told_with_its_names_and_values() -> None:
+async def test_an_entity_is_described_with_its_names_and_values() -> None:
     (entry,) = (await describe(quotas_of(EVERYBODY))).entries
     assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("user", None)]
     assert [(value.key, value.value) for value in entry.values] == [("producer_byte_rate", 1.0)]
@@ -97,7 +97,7 @@ async def test_an_entity_is_told_with_its_names_and_values() -> None:
         ([("user", 7, None)], INVALID_REQUEST, "Unknown match type 7"),
     ],
 )
-async def test_a_filter_that_makes_no_sense_is_refused(
+async def test_an_invalid_filter_is_refused(
     components: list[tuple[str, int, str | None]], error: int, message: str
 ) -> None:
     reply = await describe(quotas_of(ALICE), *components)

@@ -25,10 +25,10 @@ def node() -> FakeNode:
     return node_with_orders({"num.partitions": "4"})
 
 
-async def test_docs_and_synonyms_are_sent_when_asked_for(node: FakeNode) -> None:
-    told = (await describe_config(node, TOPIC, "orders", "retention.ms", synonyms=False, doc=True)).configs[0]
-    assert told.synonyms == ()
-    assert told.documentation
+async def test_docs_and_synonyms_are_sent_on_request(node: FakeNode) -> None:
+    config = (await describe_config(node, TOPIC, "orders", "retention.ms", synonyms=False, doc=True)).configs[0]
+    assert config.synonyms == ()
+    assert config.documentation
 
 
 async def test_the_oldest_version_is_answered_too(node: FakeNode) -> None:
@@ -50,15 +50,13 @@ async def test_the_oldest_version_is_answered_too(node: FakeNode) -> None:
         (9, "x", 42, describe_configs.UNKNOWN_TYPE),
     ],
 )
-async def test_what_cannot_be_described_is_refused(
-    node: FakeNode, kind: int, name: str, code: int, message: str
-) -> None:
+async def test_an_invalid_resource_is_refused(node: FakeNode, kind: int, name: str, code: int, message: str) -> None:
     result = await describe_config(node, kind, name)
     assert (result.error_code, result.error_message, result.configs) == (code, message, ())
     assert (result.resource_type, result.resource_name) == (kind, name)
 
 
-async def test_this_broker_and_all_brokers_are_described_apart(node: FakeNode) -> None:
+async def test_this_broker_and_the_cluster_wide_defaults_are_described_separately(node: FakeNode) -> None:
     await alter_config(node, BROKER, "", ("log.retention.bytes", SET, "10"))
     everywhere = await describe_config(node, BROKER, "")
     assert [(option.name, option.value, option.config_source) for option in everywhere.configs] == [
@@ -68,6 +66,6 @@ async def test_this_broker_and_all_brokers_are_described_apart(node: FakeNode) -
     assert (here.value, here.read_only, here.config_source) == ("4", True, 4)
 
 
-async def test_groups_and_subscriptions_have_defaults_before_anybody_sets_them(node: FakeNode) -> None:
+async def test_groups_and_subscriptions_without_settings_have_defaults(node: FakeNode) -> None:
     assert len((await describe_config(node, GROUP, "readers")).configs) == 17
     assert len((await describe_config(node, CLIENT_METRICS, "m")).configs) == 3

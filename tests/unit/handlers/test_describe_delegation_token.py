@@ -1,4 +1,4 @@
-"""DescribeDelegationToken, for clients that have not authenticated."""
+"""DescribeDelegationToken, for clients that are not authenticated."""
 
 from kio.schema.describe_delegation_token.v3.request import DescribeDelegationTokenRequest
 

@@ -13,15 +13,15 @@ from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import node_with_two_partitions
 
 
-async def log_dirs(node: FakeNode, *asked: tuple[str, tuple[int, ...]], everything: bool = False) -> Any:
-    listed: Any = tuple(DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in asked)  # type: ignore[arg-type]
+async def log_dirs(node: FakeNode, *requested: tuple[str, tuple[int, ...]], everything: bool = False) -> Any:
+    listed: Any = tuple(DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in requested)  # type: ignore[arg-type]
     body = DescribeLogDirsRequest(topics=None if everything else listed)
     reply = await node.ask(describe_log_dirs.handle, ApiKey.DESCRIBE_LOG_DIRS, body)
     (result,) = reply.results
     return result
 
 
-async def test_the_folder_is_described_with_its_partitions_and_its_room() -> None:
+async def test_the_folder_is_described_with_its_partitions_and_its_space() -> None:
     result = await log_dirs(node_with_two_partitions(), everything=True)
     assert (result.error_code, result.log_dir, result.total_bytes, result.usable_bytes) == (0, "/data", 1000, 400)
     assert [
@@ -31,7 +31,7 @@ async def test_the_folder_is_described_with_its_partitions_and_its_room() -> Non
     ] == [("a", 0, 300, 0, False), ("b", 1, 10, 0, False)]
 
 
-async def test_only_what_is_asked_for_and_here_is_described() -> None:
+async def test_only_requested_partitions_on_this_node_are_described() -> None:
     result = await log_dirs(node_with_two_partitions(), ("a", (0, 5)), ("b", (0,)), ("zz", (0,)))
     assert [topic.name for topic in result.topics] == ["a"]
     assert (await log_dirs(node_with_two_partitions())).topics == ()
@@ -44,7 +44,7 @@ async def test_a_failed_folder_is_a_storage_error() -> None:
     assert (result.error_code, result.topics, result.total_bytes) == (56, (), -1)
 
 
-async def test_a_folder_whose_size_cannot_be_found_out_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_folder_whose_size_cannot_be_read_is_a_storage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     node = node_with_two_partitions()
 
     def fail(path: str) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode, FakePartition
 
 
-async def test_producers_are_described_where_they_wrote() -> None:
+async def test_producers_are_described_in_the_partitions_they_wrote_to() -> None:
     node = FakeNode()
     open_one = Producer(7, 3, 0)
     open_one.wrote(0, 10, 12, 99, 0)

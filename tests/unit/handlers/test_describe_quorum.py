@@ -1,4 +1,4 @@
-"""What the leader of the quorum tells of the voters."""
+"""DescribeQuorum through its handler."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +38,7 @@ async def describe(node: FakeNode, known: Any) -> Any:
     return await node.ask(describe_quorum.handle, ApiKey.DESCRIBE_QUORUM, DescribeQuorumRequest(topics=(topic,)))
 
 
-async def test_of_a_voter_that_has_not_fetched_since_nothing_is_claimed() -> None:
+async def test_the_progress_of_a_voter_that_has_not_fetched_is_unknown() -> None:
     node = FakeNode()
     voters = tuple(
         Voter(id=each, endpoints=(VoterEndpoint(name="CONTROLLER", host="host", port=9000 + each),))
@@ -46,25 +46,25 @@ async def test_of_a_voter_that_has_not_fetched_since_nothing_is_claimed() -> Non
     )
     now = node.clock.monotonic()
     fetching = FollowerProgress(end=Offset(7), heard_at=now, disk=DISK)
-    told = await describe(
+    response = await describe(
         node, quorum(voters, {FETCHING: fetching, SILENT: FollowerProgress(end=Offset(0), heard_at=now)})
     )
-    _, second, third = told.topics[0].partitions[0].current_voters
+    _, second, third = response.topics[0].partitions[0].current_voters
     assert (second.log_end_offset, second.replica_directory_id) == (7, DISK)
     assert second.last_fetch_timestamp == node.clock.wall_ms()
     assert (third.log_end_offset, third.last_fetch_timestamp, third.last_caught_up_timestamp) == (-1, -1, -1)
     assert third.replica_directory_id == FORMER_DISK
-    assert [(each.node_id, each.listeners[0].port) for each in told.nodes] == [(1, 9001), (2, 9002), (3, 9003)]
+    assert [(each.node_id, each.listeners[0].port) for each in response.nodes] == [(1, 9001), (2, 9002), (3, 9003)]
 
 
-async def test_the_only_voter_is_where_clients_reach_it() -> None:
+async def test_the_only_voter_has_the_addresses_for_clients() -> None:
     node = FakeNode()
-    told = await describe(node, quorum((Voter(id=HERE),), {}))
-    (voter,) = told.nodes
+    response = await describe(node, quorum((Voter(id=HERE),), {}))
+    (voter,) = response.nodes
     assert [(each.name, each.host, each.port) for each in voter.listeners] == [("PLAINTEXT", "host1", 9092)]
 
 
-async def test_tools_find_the_only_controller_by_its_listener() -> None:
+async def test_the_only_controller_has_a_controller_listener() -> None:
     node = FakeNode({"controller.listener.names": "CONTROLLER"})
     node.context.endpoints = (Endpoint("PLAINTEXT", "host1", 9092), Endpoint("CONTROLLER", "host1", 9093))
     node.context.quorum = quorum((Voter(id=HERE),), {})
@@ -72,8 +72,8 @@ async def test_tools_find_the_only_controller_by_its_listener() -> None:
         include_cluster_authorized_operations=False, endpoint_type=i8(2), include_fenced_brokers=False
     )
     request = node.request(ApiKey.DESCRIBE_CLUSTER, 2, body, listener="CONTROLLER")
-    told = await describe_cluster.handle(node.context, request)
-    assert [(each.broker_id, each.host, each.port) for each in told.brokers] == [(1, "host1", 9093)]
+    response = await describe_cluster.handle(node.context, request)
+    assert [(each.broker_id, each.host, each.port) for each in response.brokers] == [(1, "host1", 9093)]
     described = await describe(node, quorum((Voter(id=HERE),), {}))
     assert [each.name for each in described.nodes[0].listeners] == ["CONTROLLER"]
 
@@ -87,7 +87,7 @@ async def ask(node: FakeNode, *topics: tuple[str, tuple[int, ...]]) -> Any:
     return await node.ask(describe_quorum.handle, ApiKey.DESCRIBE_QUORUM, body)
 
 
-async def test_other_partitions_than_the_metadata_logs_are_unknown() -> None:
+async def test_partitions_other_than_the_metadata_log_are_unknown() -> None:
     node = FakeNode()
     node.context.quorum = quorum((Voter(id=HERE),), {})
     reply = await ask(node, ("orders", (0,)))

@@ -23,7 +23,7 @@ async def topics(node: FakeNode, *names: str, limit: int = 2000, cursor: tuple[s
     return await node.ask(describe_topic_partitions.handle, ApiKey.DESCRIBE_TOPIC_PARTITIONS, body)
 
 
-async def test_topics_come_sorted_with_empty_arrays_where_nothing_is() -> None:
+async def test_topics_are_sorted_and_arrays_without_elements_are_empty() -> None:
     node = FakeNode()
     topic_id = put_topic(node, "a", 1)
     reply = await topics(node, "nope", "bad name", "a", "a")
@@ -44,7 +44,7 @@ def page(reply: Any) -> tuple[list[tuple[str, list[int]]], tuple[str, int] | Non
     return found, None if cursor is None else (cursor.topic_name, cursor.partition_index)
 
 
-async def test_pages_lead_through_all_topics() -> None:
+async def test_pages_cover_all_topics() -> None:
     node = FakeNode()
     put_topic(node, "b", 3)
     put_topic(node, "a", 1)
@@ -55,13 +55,13 @@ async def test_pages_lead_through_all_topics() -> None:
     assert page(await topics(node, limit=0)) == ([("a", [0])], ("b", 0))
 
 
-async def test_a_page_never_holds_more_than_the_broker_allows() -> None:
+async def test_a_page_never_has_more_partitions_than_the_broker_allows() -> None:
     node = FakeNode({"max.request.partition.size.limit": "2"})
     put_topic(node, "a", 5)
     assert page(await topics(node, "a")) == ([("a", [0, 1])], ("a", 2))
 
 
-async def test_a_cursor_may_point_past_a_topic_or_to_one_that_is_gone() -> None:
+async def test_a_cursor_may_point_past_a_topic_or_to_a_deleted_one() -> None:
     node = FakeNode()
     put_topic(node, "a", 1)
     put_topic(node, "c", 1)
@@ -70,14 +70,14 @@ async def test_a_cursor_may_point_past_a_topic_or_to_one_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
-async def test_a_cursor_that_makes_no_sense_refuses_every_topic(cursor: tuple[str, int]) -> None:
+async def test_every_topic_is_refused_for_an_invalid_cursor(cursor: tuple[str, int]) -> None:
     node = FakeNode()
     put_topic(node, "a", 1)
     reply = await topics(node, "a", cursor=cursor)
     assert [(each.name, each.error_code) for each in reply.topics] == [("a", 42)]
 
 
-async def test_a_partition_whose_leader_is_gone_has_none() -> None:
+async def test_a_partition_whose_leader_is_gone_has_no_leader() -> None:
     node = FakeNode(brokers=[broker(1), broker(2, fenced=True)])
     put_topic(node, "a", 1, replicas=(2, 1), isr=(2,), leader=2)
     (partition,) = (await topics(node, "a")).topics[0].partitions

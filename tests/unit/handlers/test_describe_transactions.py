@@ -12,7 +12,7 @@ from penstock.handlers import (
 from penstock.transactions import commands
 from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
-from tests.unit.handlers.requests import place
+from tests.unit.handlers.requests import topic_partition
 
 
 async def test_transactions_are_described() -> None:
@@ -24,7 +24,7 @@ async def test_transactions_are_described() -> None:
         start_ms=1_000,
         producer_id=7,
         epoch=3,
-        partitions=(place("t", 0), place("t", 2), place("u", 1)),
+        partitions=(topic_partition("t", 0), topic_partition("t", 2), topic_partition("u", 1)),
     )
     body: Any = DescribeTransactionsRequest(transactional_ids=("tx",))  # type: ignore[arg-type]
     (found,) = (await node.ask(describe_transactions.handle, ApiKey.DESCRIBE_TRANSACTIONS, body)).transaction_states

@@ -52,7 +52,7 @@ async def test_each_partition_that_is_named_has_its_result_once(node: FakeNode) 
     assert reply.replica_election_results[0].partition_result[0].error_message is None
 
 
-async def test_all_partitions_are_asked_about_with_null_and_those_without_need_are_left_out(node: FakeNode) -> None:
+async def test_null_means_all_partitions_and_omits_those_that_need_no_election(node: FakeNode) -> None:
     assert rows(await elect(node, PREFERRED)) == []
     node.quorum.put([PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=3)])
     assert rows(await elect(node, PREFERRED)) == [("t", 0, ErrorCode.none)]
@@ -62,12 +62,12 @@ async def test_an_unclean_election_is_for_partitions_without_a_leader(node: Fake
     assert rows(await elect(node, UNCLEAN, ("t", (0,)))) == [("t", 0, ErrorCode.election_not_needed)]
 
 
-async def test_a_kind_of_election_that_does_not_exist_is_refused(node: FakeNode) -> None:
+async def test_an_unknown_election_type_is_refused(node: FakeNode) -> None:
     reply = await elect(node, 7)
     assert (reply.error_code, reply.replica_election_results) == (ErrorCode.invalid_request, ())
 
 
-async def test_no_time_to_wait_is_a_timeout(node: FakeNode) -> None:
+async def test_a_timeout_of_zero_times_out(node: FakeNode) -> None:
     assert (await elect(node, PREFERRED, wait=timedelta(0))).error_code == ErrorCode.request_timed_out
 
 

@@ -53,5 +53,5 @@ async def test_the_end_of_an_older_epoch_is_ignored() -> None:
         assert world.quorums[follower].leader == leader.node_id
 
 
-async def test_what_is_no_request_of_another_voter_is_refused() -> None:
+async def test_a_request_that_is_not_from_another_voter_is_refused() -> None:
     await check_refusals(KEY, "leader_id", partition_index=0, leader_epoch=5)

@@ -15,26 +15,26 @@ from tests.unit.handlers.fakes import FakeNode
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_an_end_says_what_the_producer_goes_on_with(version: int) -> None:
+async def test_the_response_has_the_producer_id_and_epoch_to_continue_with(version: int) -> None:
     node = FakeNode()
     node.transactions.replies[commands.EndTxn] = commands.EndTxnReply(producer_id=7, epoch=4)
     body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=True)  # type: ignore[arg-type]
     reply = await node.ask(end_txn.handle, ApiKey.END_TXN, body, version=version)
     assert reply.error_code == 0
     assert (reply.producer_id, reply.producer_epoch) == ((7, 4) if version >= 5 else (-1, -1))
-    (asked,) = node.transactions.asked
-    assert (asked.is_commit, asked.client_version) == (True, 2 if version >= 5 else 0)
+    (command,) = node.transactions.commands
+    assert (command.is_commit, command.client_version) == (True, 2 if version >= 5 else 0)
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, 47), (2, 90), (5, 90)])
-async def test_a_zombies_end_is_refused(version: int, code: int) -> None:
+async def test_the_end_of_a_fenced_producer_is_refused(version: int, code: int) -> None:
     node = FakeNode()
     node.transactions.replies[commands.EndTxn] = commands.EndTxnReply(error=90)
     body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=False)  # type: ignore[arg-type]
     assert (await node.ask(end_txn.handle, ApiKey.END_TXN, body, version=version)).error_code == code
 
 
-async def test_a_coordinator_that_is_elsewhere_is_told() -> None:
+async def test_a_coordinator_on_another_node_is_an_error() -> None:
     node = FakeNode()
     node.transactions.replies[commands.EndTxn] = NotCoordinator()
     body: Any = EndTxnRequest(transactional_id="tx", producer_id=7, producer_epoch=3, committed=True)  # type: ignore[arg-type]

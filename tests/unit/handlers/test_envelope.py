@@ -10,7 +10,7 @@ from kio.schema.metadata.v12.request import MetadataRequest
 
 from penstock.handlers import envelope
 from penstock.handlers.support.entities import milliseconds
-from penstock.handlers.support.throttled import told_by
+from penstock.handlers.support.throttled import controller_throttle_ms
 from penstock.wire import codec
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import Header, parse_header, parse_response_header, request_head
@@ -42,14 +42,14 @@ async def test_an_envelope_is_answered_with_the_frame_that_the_client_gets() -> 
     assert [each.error_code for each in inner.responses] == [ErrorCode.unknown_topic_or_partition]
 
 
-async def test_an_envelope_is_refused_with_what_is_not_relayed() -> None:
+async def test_an_envelope_with_an_api_that_is_not_forwarded_is_refused() -> None:
     metadata = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
     for inside in (frame_of(ApiKey.METADATA, 12, metadata), b"x"):
         answer = await FakeNode().ask(envelope.handle, ApiKey.ENVELOPE, sealed(inside))
         assert answer.error_code == ErrorCode.invalid_request
 
 
-async def test_an_envelope_is_refused_where_the_controller_is_not() -> None:
+async def test_only_the_active_controller_accepts_an_envelope() -> None:
     node = FakeNode()
     node.quorum.is_active = False
     answer = await node.ask(envelope.handle, ApiKey.ENVELOPE, sealed(frame_of(ApiKey.DELETE_TOPICS, 6, delete("t"))))
@@ -63,23 +63,23 @@ async def test_a_version_that_is_not_accepted_is_refused() -> None:
     assert (answer.error_code, answer.response_data) == (ErrorCode.invalid_request, None)
 
 
-async def test_a_relayed_change_is_charged_where_it_is_decided_on_and_its_time_is_read_off_the_answer() -> None:
+async def test_the_controller_charges_a_forwarded_change_and_returns_its_throttle_time() -> None:
     world = LimitedClient()
     world.node.context.throttle.quotas_changed({(("user", None),): {"controller_mutation_rate": 1.0}})
 
-    async def relayed(name: str, count: int) -> tuple[Header, bytes]:
+    async def forwarded(name: str, count: int) -> tuple[Header, bytes]:
         body = codec.write_request(
             ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=(new_topic(name, count, 1),), timeout=SOON)
         )
         frame = (request_head(ApiKey.CREATE_TOPICS, 7, 9, "c", len(body)) + body)[4:]
-        asked = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=b"\x7f\0\0\1")
-        reply = await envelope.handle(world.node.context, world.node.request(ApiKey.ENVELOPE, 0, asked))
+        request = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=b"\x7f\0\0\1")
+        reply = await envelope.handle(world.node.context, world.node.request(ApiKey.ENVELOPE, 0, request))
         assert reply.response_data is not None
         return parse_header(memoryview(frame)), reply.response_data
 
-    assert told_by(*await relayed("first", 30)) == 0
-    header, answer = await relayed("second", 1)
-    assert 18_000 < told_by(header, answer) <= 19_000
+    assert controller_throttle_ms(*await forwarded("first", 30)) == 0
+    header, answer = await forwarded("second", 1)
+    assert 18_000 < controller_throttle_ms(header, answer) <= 19_000
     _, position = parse_response_header(ApiKey.CREATE_TOPICS, 7, memoryview(answer))
     refused = codec.read_response(ApiKey.CREATE_TOPICS, 7, answer[position:])
     assert refused.topics[0].error_code.value == 89

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken, for clients that have not authenticated."""
+"""ExpireDelegationToken, for clients that are not authenticated."""
 
 from datetime import timedelta
 

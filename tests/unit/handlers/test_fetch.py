@@ -28,7 +28,7 @@ async def write(world: ReplicatedPartition, count: int = 1, *, size: int = 1) ->
 
 
 def count_of(row: Any) -> int:
-    """How many whole batches a partition's answer holds."""
+    """Return how many whole batches the response has for a partition."""
     data, found = bytes(row.records or b""), 0
     while len(data) >= 12 and len(data) >= (size := 12 + int.from_bytes(data[8:12], "big")):
         data, found = data[size:], found + 1
@@ -36,7 +36,7 @@ def count_of(row: Any) -> int:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_every_version_reads(version: int) -> None:
+async def test_every_version_fetches_records(version: int) -> None:
     async with replicated() as world:
         await write(world, 3)
         row = fetched(fetch(leader(world), {"fetch_offset": 1}, version=version), version)
@@ -60,7 +60,7 @@ async def test_every_version_reads(version: int) -> None:
         ({"current_leader_epoch": 0}, {}, 17, 0),
     ],
 )
-async def test_an_error_is_answered_at_once(
+async def test_an_error_is_returned_immediately(
     row: dict[str, int], fields: dict[str, Any], version: int, error: int
 ) -> None:
     async with replicated() as world:
@@ -69,7 +69,7 @@ async def test_an_error_is_answered_at_once(
         assert int(found.error_code) == error
 
 
-async def test_a_consumer_with_an_older_epoch_is_told_who_leads() -> None:
+async def test_a_consumer_with_an_older_epoch_gets_the_current_leader() -> None:
     async with replicated() as world:
         await write(world)
         world.elect(2)
@@ -80,7 +80,7 @@ async def test_a_consumer_with_an_older_epoch_is_told_who_leads() -> None:
         assert [each.node_id for each in reply.node_endpoints] == [2]
 
 
-async def test_a_consumer_that_followed_a_lost_branch_is_told_where_it_parts() -> None:
+async def test_a_consumer_of_truncated_records_gets_the_diverging_epoch() -> None:
     async with replicated() as world:
         await write(world, 2)
         world.elect(2)
@@ -99,7 +99,7 @@ async def test_a_consumer_that_followed_a_lost_branch_is_told_where_it_parts() -
     ("max_bytes", "partition_max_bytes", "count"),
     [(10_000, 10_000, 4), (1, 10_000, 1), (10_000, 1, 1), (0, 0, 1), (400, 10_000, 2), (10_000, 400, 2)],
 )
-async def test_the_first_batch_is_whole_and_the_rest_stays_within_the_limits(
+async def test_the_first_batch_is_complete_and_the_rest_stays_within_the_limits(
     max_bytes: int, partition_max_bytes: int, count: int
 ) -> None:
     async with replicated() as world:
@@ -108,7 +108,7 @@ async def test_the_first_batch_is_whole_and_the_rest_stays_within_the_limits(
         assert count_of(row) == count
 
 
-async def test_the_brokers_limit_holds_for_everybody() -> None:
+async def test_the_brokers_limit_applies_to_every_client() -> None:
     async with replicated(fetch_max_bytes="1024") as world:
         await write(world, 8, size=200)
         row = fetched(fetch(leader(world), {"partition_max_bytes": 100_000}, max_bytes=100_000))
@@ -137,7 +137,7 @@ async def test_a_fetch_waits_for_bytes_and_is_answered_when_they_are_durable() -
         assert count_of(fetched(parked)) == 1
 
 
-async def test_a_fetch_that_waits_for_more_bytes_is_answered_when_its_time_is_over() -> None:
+async def test_a_fetch_that_waits_for_more_bytes_is_answered_after_max_wait_ms() -> None:
     async with replicated() as world:
         parked = fetch(leader(world), min_bytes=5000, **LONG)
         parked.on_ready = lambda: None
@@ -170,7 +170,7 @@ async def test_a_client_that_left_is_not_answered() -> None:
 # -- sessions (KIP-227) ----------------------------------------------------------------------
 
 
-async def test_a_session_answers_only_with_news() -> None:
+async def test_a_session_returns_only_partitions_with_news() -> None:
     async with replicated() as world:
         await write(world)
         first = reply_of("fetch", 17, fetch(leader(world), session_epoch=0))
@@ -189,13 +189,11 @@ async def test_a_session_answers_only_with_news() -> None:
 @pytest.mark.parametrize(
     ("session_id", "session_epoch", "error"), [(-1, 9, INVALID_SESSION_EPOCH), (12345, 1, SESSION_NOT_FOUND)]
 )
-async def test_a_session_that_is_lost_refuses_the_whole_request(
-    session_id: int, session_epoch: int, error: int
-) -> None:
+async def test_an_unknown_session_refuses_the_whole_request(session_id: int, session_epoch: int, error: int) -> None:
     async with replicated() as world:
         first = reply_of("fetch", 17, fetch(leader(world), session_epoch=0))
-        asked = first.session_id if session_id < 0 else session_id
-        reply = reply_of("fetch", 17, fetch(leader(world), session_id=asked, session_epoch=session_epoch, topics=[]))
+        sent_id = first.session_id if session_id < 0 else session_id
+        reply = reply_of("fetch", 17, fetch(leader(world), session_id=sent_id, session_epoch=session_epoch, topics=[]))
         assert (int(reply.error_code), reply.responses) == (error, ())
 
 
@@ -217,7 +215,7 @@ async def test_a_log_that_cannot_be_read_is_an_error_of_its_partition(
         assert leader(world).context.metrics.failed_fetches.value == 1
 
 
-async def test_a_client_over_its_quota_gets_nothing_but_the_time_to_wait() -> None:
+async def test_a_client_over_its_quota_gets_only_a_throttle_time() -> None:
     async with replicated() as world:
         await write(world, 4, size=100)
         table = Table({(("user", None),): {"consumer_byte_rate": 100.0}}, Spans(rate_s=1))
@@ -231,7 +229,7 @@ async def test_a_client_over_its_quota_gets_nothing_but_the_time_to_wait() -> No
         assert muted
 
 
-async def test_many_partitions_are_looked_at_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_partitions_are_read_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_module, "LARGE_COUNT_MIN", 2)
     async with replicated() as world:
         await write(world)
@@ -283,14 +281,14 @@ async def test_a_follower_serves_a_consumer_up_to_its_own_high_watermark() -> No
         assert (int(row.error_code), row.high_watermark, count_of(row)) == (0, 5, 5)
 
 
-async def test_a_consumer_that_knows_no_followers_is_refused_by_one() -> None:
+async def test_a_follower_refuses_a_consumer_of_an_old_version() -> None:
     async with replicated() as world:
         await in_racks(world)
         assert int(fetched(fetch(world.nodes[NodeId(2)], version=10), 10).error_code) == NOT_LEADER
 
 
 @pytest.mark.parametrize(("rack", "preferred"), [("c", 3), ("a", -1), ("nowhere", -1), ("", -1)])
-async def test_a_consumer_is_sent_to_the_replica_in_its_rack(rack: str, preferred: int) -> None:
+async def test_a_consumer_is_redirected_to_the_replica_in_its_rack(rack: str, preferred: int) -> None:
     async with replicated(replica_selector_class=RACK_AWARE) as world:
         await in_racks(world)
         row = fetched(fetch(leader(world), rack_id=rack))
@@ -304,13 +302,13 @@ async def test_the_leader_serves_the_consumers_of_its_own_rack() -> None:
         assert (row.preferred_read_replica, count_of(row)) == (-1, 5)
 
 
-async def test_without_a_selector_the_leader_serves_everybody() -> None:
+async def test_without_a_selector_the_leader_serves_every_consumer() -> None:
     async with replicated() as world:
         await in_racks(world)
         assert fetched(fetch(leader(world), rack_id="c")).preferred_read_replica == -1
 
 
-async def test_a_replica_outside_the_isr_is_recommended_to_nobody() -> None:
+async def test_a_replica_outside_the_isr_is_never_preferred() -> None:
     async with replicated(replica_selector_class=RACK_AWARE) as world:
         await in_racks(world)
         world.elect(1, isr=(1, 2))
@@ -318,7 +316,7 @@ async def test_a_replica_outside_the_isr_is_recommended_to_nobody() -> None:
         assert fetched(fetch(leader(world), rack_id="c")).preferred_read_replica == -1
 
 
-async def test_bytes_that_leave_are_counted_for_their_topic() -> None:
+async def test_bytes_sent_are_counted_for_their_topic() -> None:
     async with replicated() as world:
         await write(world)
         replicas: Any = leader(world).replicas

@@ -24,7 +24,7 @@ def topics(*partitions: dict[str, Any], name: str = METADATA) -> list[dict[str, 
 
 @asynccontextmanager
 async def checkpoint() -> AsyncIterator[Many]:
-    """The leader of one voter, with a checkpoint of 100 bytes at offset 7."""
+    """Start a single voter with a snapshot of 100 bytes at offset 7."""
     async with nodes(1) as world:
         world.disks[1].replace_file(f"{world.quorums[1].log.folder}/{NAME}", DATA)
         yield world
@@ -32,10 +32,10 @@ async def checkpoint() -> AsyncIterator[Many]:
 
 async def fetch(world: Many, *, max_bytes: int = 1000, version: int = 1, end: int = 7, **changes: int) -> Any:
     quorum = world.quorums[1]
-    asked = {"partition": 0, "current_leader_epoch": quorum.epoch, "position": 0, **changes}
-    # The id of the checkpoint is an entity, not a list of them.
-    asked["snapshot_id"] = SnapshotId(end_offset=i64(end), epoch=i32(1))  # type: ignore[assignment]
-    reply = await ask(world, KEY, version=version, replica_id=2, max_bytes=max_bytes, topics=topics(asked))
+    requested = {"partition": 0, "current_leader_epoch": quorum.epoch, "position": 0, **changes}
+    # The id of the snapshot is an entity, not a list of them.
+    requested["snapshot_id"] = SnapshotId(end_offset=i64(end), epoch=i32(1))  # type: ignore[assignment]
+    reply = await ask(world, KEY, version=version, replica_id=2, max_bytes=max_bytes, topics=topics(requested))
     assert reply.error_code == ErrorCode.none
     (row,) = reply.topics[0].partitions
     assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, quorum.epoch)
@@ -45,7 +45,7 @@ async def fetch(world: Many, *, max_bytes: int = 1000, version: int = 1, end: in
 @pytest.mark.parametrize(
     ("position", "max_bytes", "size"), [(0, 1000, 100), (0, 40, 40), (90, 40, 10), (99, 1, 1), (5, 0, 1)]
 )
-async def test_a_checkpoint_is_sent_in_pieces_of_at_least_a_byte(position: int, max_bytes: int, size: int) -> None:
+async def test_a_snapshot_is_sent_in_parts_of_at_least_a_byte(position: int, max_bytes: int, size: int) -> None:
     async with checkpoint() as world:
         row = await fetch(world, position=position, max_bytes=max_bytes)
         assert (row.error_code, row.size, row.position) == (ErrorCode.none, 100, position)
@@ -62,30 +62,30 @@ async def test_a_checkpoint_is_sent_in_pieces_of_at_least_a_byte(position: int, 
         ({"position": -1}, ErrorCode.position_out_of_range),
     ],
 )
-async def test_what_is_not_there_is_refused(changes: dict[str, int], error: ErrorCode) -> None:
+async def test_a_missing_snapshot_or_position_is_refused(changes: dict[str, int], error: ErrorCode) -> None:
     async with checkpoint() as world:
         row = await fetch(world, **changes)
         assert (row.error_code, row.size, bytes(row.unaligned_records)) == (error, 0, b"")
 
 
-async def test_a_checkpoint_that_cannot_be_read_is_a_storage_error() -> None:
+async def test_a_snapshot_that_cannot_be_read_is_a_storage_error() -> None:
     async with checkpoint() as world:
         world.disks[1].make_unreadable(f"{world.quorums[1].log.folder}/{NAME}", 0, 100)
         assert (await fetch(world)).error_code == ErrorCode.kafka_storage_error
 
 
-async def test_only_the_leader_serves_checkpoints() -> None:
+async def test_only_the_leader_serves_snapshots() -> None:
     async with nodes(3) as world:
         leader = await world.until_active()
         await world.pass_time(0.2)
         follower = next(each for each in (1, 2, 3) if each != leader.node_id)
-        asked = {
+        requested = {
             "partition": 0,
             "current_leader_epoch": leader.epoch,
             "snapshot_id": SnapshotId(end_offset=i64(7), epoch=i32(1)),
             "position": 0,
         }
-        reply = await ask(world, KEY, node=follower, replica_id=9, max_bytes=10, topics=topics(asked))
+        reply = await ask(world, KEY, node=follower, replica_id=9, max_bytes=10, topics=topics(requested))
         (row,) = reply.topics[0].partitions
         assert (row.error_code, row.current_leader.leader_id) == (
             ErrorCode.not_leader_or_follower,
@@ -102,7 +102,7 @@ async def test_only_the_leader_serves_checkpoints() -> None:
         ({"topics": topics(name="orders")}, ErrorCode.invalid_request),
     ],
 )
-async def test_what_is_no_request_of_another_node_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
+async def test_a_request_that_is_not_from_another_node_is_refused(fields: dict[str, Any], error: ErrorCode) -> None:
     async with nodes(1) as world:
         reply = await ask(world, KEY, **{"replica_id": 2, "max_bytes": 10, "topics": topics(), **fields})
         assert (reply.error_code, reply.topics) == (error, ())

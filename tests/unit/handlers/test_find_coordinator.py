@@ -19,7 +19,7 @@ COORDINATOR_NOT_AVAILABLE = 15
 INVALID_REQUEST = 42
 
 
-async def test_the_first_question_for_a_coordinator_makes_the_topic() -> None:
+async def test_the_first_request_for_a_coordinator_creates_the_topic() -> None:
     world = FakeNode({"offsets.topic.num.partitions": "5"})
     body = FindCoordinatorRequest(key_type=0, coordinator_keys=("g", "h"))  # type: ignore[arg-type]
     reply = await world.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
@@ -35,7 +35,7 @@ async def test_the_first_question_for_a_coordinator_makes_the_topic() -> None:
     }
 
 
-async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet() -> None:
+async def test_there_is_no_coordinator_while_the_topic_cannot_be_created() -> None:
     world = FakeNode({"offsets.topic.replication.factor": "3"})
     body = FindCoordinatorRequest(key_type=0, coordinator_keys=("g",))  # type: ignore[arg-type]
     reply = await world.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
@@ -52,17 +52,17 @@ async def test_a_topic_that_cannot_be_made_is_no_coordinator_yet() -> None:
         (6, 3, "g", INVALID_REQUEST),
     ],
 )
-async def test_other_coordinators_are_not_there(version: int, key_type: int, key: str, error: int) -> None:
+async def test_other_key_types_have_no_coordinator(version: int, key_type: int, key: str, error: int) -> None:
     world = FakeNode()
     body = FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key,))  # type: ignore[arg-type]
     reply = await find_coordinator.handle(world.context, world.request(ApiKey.FIND_COORDINATOR, version, body))
     found = reply if version < 4 else reply.coordinators[0]
     assert (found.error_code, found.node_id) == (error, -1)
-    # Only a single answer is explained, and a key of a type that nobody knows.
+    # Only the response to a single key has a message, and that to a key of an unknown type.
     assert bool(found.error_message) == (version < 4 or key_type == 3)
 
 
-async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_made() -> None:
+async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_created() -> None:
     node = FakeNode()
     body: Any = FindCoordinatorRequest(key_type=1, coordinator_keys=("tx",))  # type: ignore[arg-type]
     reply = await node.ask(find_coordinator.handle, ApiKey.FIND_COORDINATOR, body)
@@ -72,7 +72,7 @@ async def test_the_coordinator_of_a_transactional_id_is_found_and_its_topic_made
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_old_versions_ask_for_one_key(version: int) -> None:
+async def test_old_versions_have_one_key(version: int) -> None:
     node = FakeNode()
     written = codec.write_request(
         ApiKey.FIND_COORDINATOR, version, body_of(ApiKey.FIND_COORDINATOR, version, key="g", key_type=0)

@@ -28,19 +28,19 @@ def value(offset: int, topic_id: UUID = ORDERS_ID) -> OffsetCommitValue:
 
 @pytest.mark.parametrize("version", range(5))
 @pytest.mark.parametrize(
-    ("said", "error"),
+    ("group_reply", "error"),
     [
         (HeartbeatReply(0), 0),
         (HeartbeatReply(27), 27),
         (NotCoordinator(), NOT_COORDINATOR),
-        # Nobody's session runs while the group is being read.
+        # No session times out while the group is loaded.
         (CoordinatorLoadInProgress(), 0),
     ],
 )
-async def test_a_heartbeat_is_answered(version: int, said: Any, error: int) -> None:
+async def test_a_heartbeat_is_answered(version: int, group_reply: Any, error: int) -> None:
     world = node_with_orders()
-    world.groups.replies[Heartbeat] = said
+    world.groups.replies[Heartbeat] = group_reply
     body = body_of(ApiKey.HEARTBEAT, version, group_id="g", generation_id=4, member_id="m")
     reply = await world.ask(heartbeat.handle, ApiKey.HEARTBEAT, body, version=version)
     assert reply.error_code == error
-    assert world.groups.asked == [Heartbeat(group_id="g", generation=4, member_id="m")]
+    assert world.groups.commands == [Heartbeat(group_id="g", generation=4, member_id="m")]

@@ -10,7 +10,7 @@ from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import APPEND, DELETE, SET, alter_config, describe_config, node_with_orders
 
 
-async def test_a_change_shows_in_the_next_description(node: FakeNode) -> None:
+async def test_a_changed_setting_is_described_with_its_new_value(node: FakeNode) -> None:
     assert (await alter_config(node, TOPIC, "orders", ("retention.ms", SET, "77"))).error_code == 0
     option = (await describe_config(node, TOPIC, "orders", "retention.ms")).configs[0]
     assert (option.value, option.config_source) == ("77", 1)
@@ -24,13 +24,13 @@ def node() -> FakeNode:
     return node_with_orders({"num.partitions": "4"})
 
 
-async def test_a_rehearsal_changes_nothing(node: FakeNode) -> None:
+async def test_validate_only_changes_nothing(node: FakeNode) -> None:
     before = node.image
     assert (await alter_config(node, TOPIC, "orders", ("retention.ms", SET, "77"), validate_only=True)).error_code == 0
     assert node.image is before
 
 
-async def test_a_refused_change_says_why(node: FakeNode) -> None:
+async def test_a_refused_change_has_a_message(node: FakeNode) -> None:
     result = await alter_config(node, BROKER, "1", ("num.partitions", SET, "5"))
     assert (result.error_code, result.error_message) == (
         42,
@@ -63,7 +63,7 @@ async def test_the_level_of_a_logger_changes_in_this_process(node: FakeNode) -> 
         ("1", ("nope", SET, "INFO"), 40, "Logger nope does not exist!"),
     ],
 )
-async def test_a_bad_change_of_loggers_is_refused(
+async def test_an_invalid_change_of_loggers_is_refused(
     node: FakeNode, name: str, change: tuple[str, int, str | None], code: int, message: str
 ) -> None:
     result = await alter_config(node, BROKER_LOGGER, name, change)
@@ -76,7 +76,7 @@ async def test_a_controller_that_cannot_commit_refuses_every_resource_but_logger
     assert (result.error_code, result.error_message, result.resource_name) == (56, "the disk is full", "orders")
     node.quorum.is_active = False
     assert (await alter_config(node, TOPIC, "orders", ("retention.ms", SET, "77"))).error_code == 41
-    # The levels of loggers belong to this process: no controller is asked.
+    # The levels of loggers belong to this process: no controller is needed.
     assert (await alter_config(node, BROKER_LOGGER, "1", ("root", SET, "INFO"), validate_only=True)).error_code == 0
 
 

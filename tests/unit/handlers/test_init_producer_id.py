@@ -27,19 +27,19 @@ async def test_a_transactional_producer_gets_its_id_from_the_coordinator() -> No
     node = FakeNode()
     node.transactions.replies[commands.InitProducerId] = commands.InitProducerIdReply(producer_id=7, epoch=3)
     assert await init_transactional(node) == (0, 7, 3)
-    assert node.transactions.asked == [commands.InitProducerId(transactional_id="tx", timeout_ms=30_000)]
+    assert node.transactions.commands == [commands.InitProducerId(transactional_id="tx", timeout_ms=30_000)]
     assert await init_transactional(node, producer_id=7, producer_epoch=3) == (0, 7, 3)
-    assert (node.transactions.asked[1].producer_id, node.transactions.asked[1].epoch) == (7, 3)
+    assert (node.transactions.commands[1].producer_id, node.transactions.commands[1].epoch) == (7, 3)
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 47), (3, 47), (4, 90), (5, 90)])
-async def test_a_fenced_producer_is_told_so_in_words_that_it_knows(version: int, code: int) -> None:
+async def test_a_fenced_producer_gets_the_error_of_its_version(version: int, code: int) -> None:
     node = FakeNode()
     node.transactions.replies[commands.InitProducerId] = commands.InitProducerIdReply(error=90)
     assert await init_transactional(node, version=version) == (code, -1, -1)
 
 
-async def test_an_id_of_another_coordinator_gets_nothing() -> None:
+async def test_a_transactional_id_of_another_coordinator_gets_an_error() -> None:
     node = FakeNode()
     node.transactions.replies[commands.InitProducerId] = NotCoordinator()
     assert await init_transactional(node) == (16, -1, -1)
@@ -52,7 +52,7 @@ async def init(node: FakeNode, *, version: int = 5, **fields: Any) -> tuple[int,
     return reply.error_code, reply.producer_id, reply.producer_epoch
 
 
-async def test_every_producer_gets_an_id_of_its_own() -> None:
+async def test_every_producer_gets_a_new_id() -> None:
     node = FakeNode()
     assert [await init(node, version=version) for version in range(6)] == [(0, number, 0) for number in range(6)]
     assert node.image.next_producer_id == 1000
@@ -72,7 +72,7 @@ async def test_a_producer_that_had_an_id_gets_another() -> None:
         ({"transactional_id": ""}, 42),
     ],
 )
-async def test_what_cannot_be_answered_gets_no_id(fields: dict[str, Any], code: int) -> None:
+async def test_an_invalid_request_gets_no_id(fields: dict[str, Any], code: int) -> None:
     node = FakeNode()
     assert await init(node, **fields) == (code, -1, -1)
     assert node.image.next_producer_id == 0

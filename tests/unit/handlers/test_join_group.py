@@ -41,7 +41,7 @@ def value(offset: int, topic_id: UUID = ORDERS_ID) -> OffsetCommitValue:
 
 
 @pytest.mark.parametrize("version", range(10))
-async def test_a_join_says_what_its_version_can(version: int) -> None:
+async def test_a_join_response_has_the_fields_of_its_version(version: int) -> None:
     world = node_with_orders()
     members = (JoinedMember(member_id="m", instance_id="i", metadata=b"s"),)
     world.groups.replies[JoinGroup] = JoinReply(
@@ -51,7 +51,7 @@ async def test_a_join_says_what_its_version_can(version: int) -> None:
     assert (reply.error_code, reply.generation_id, reply.member_id, reply.leader) == (0, 3, "m", "m")
     assert (reply.protocol_name, reply.protocol_type) == ("range", "consumer" if version >= 7 else None)
     assert [each.metadata for each in reply.members] == [b"s"]
-    (command,) = world.groups.asked
+    (command,) = world.groups.commands
     assert (command.must_know_member_id, command.can_skip_assignment) == (version >= 4, version >= 9)
     assert (command.client_id, command.client_host) == ("test", "/10.1.2.3")
     assert command.rebalance_timeout_ms == (-1 if version == 0 else 9000)

@@ -9,7 +9,7 @@ TESTED_ELSEWHERE = {
     "support/context": "declares fields",
     "support/entities": "names types for the type checker",
     "support/local_requests": "passes a request to its handler; test_init_producer_id goes through it",
-    "support/partition_errors": "is what test_produce and test_fetch answer with where a partition is elsewhere",
+    "support/partition_errors": "builds the errors of test_produce and test_fetch for partitions on other nodes",
     "support/quorum_checks": "is shared by the tests of the quorum's requests, as check_refusals in quorum.py",
     "support/raft_voters": "copies fields for test_add_raft_voter and test_update_raft_voter",
     "support/reply": "holds a reply for the session, which tests/unit/server tests",
@@ -20,8 +20,8 @@ TESTED_ELSEWHERE = {
 def test_every_handler_has_tests_by_its_name() -> None:
     handlers = names(*map(Path, penstock.handlers.__path__), prefix="") - {"__init__", "support/__init__"}
     tested = names(Path(__file__).parent, prefix="test_")
-    assert handlers - tested - TESTED_ELSEWHERE.keys() == set(), "write tests/unit/handlers/test_<name>.py"
-    assert TESTED_ELSEWHERE.keys() <= handlers - tested, "remove what has tests now, or is gone"
+    assert handlers - tested - TESTED_ELSEWHERE.keys() == set(), "add tests/unit/handlers/test_<name>.py"
+    assert TESTED_ELSEWHERE.keys() <= handlers - tested, "remove entries that have tests or do not exist"
 
 
 def names(*folders: Path, prefix: str) -> set[str]:

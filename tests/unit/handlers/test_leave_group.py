@@ -18,7 +18,7 @@ NOT_COORDINATOR = 16
 UNKNOWN_MEMBER_ID = 25
 
 
-async def test_a_leave_has_one_error_or_many() -> None:
+async def test_a_leave_response_has_one_error_or_one_per_member() -> None:
     world = node_with_orders()
     world.groups.replies[LeaveGroup] = LeaveReply(errors=(UNKNOWN_MEMBER_ID,))
     old = request_class(ApiKey.LEAVE_GROUP, 2)(group_id="g", member_id="m")

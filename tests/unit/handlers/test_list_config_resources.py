@@ -23,7 +23,7 @@ def node() -> FakeNode:
     return node_with_orders({"num.partitions": "4"})
 
 
-async def test_what_can_be_configured_is_listed(node: FakeNode) -> None:
+async def test_configurable_resources_are_listed(node: FakeNode) -> None:
     await alter_config(node, GROUP, "readers", ("consumer.session.timeout.ms", SET, "50000"))
     await alter_config(node, CLIENT_METRICS, "m", ("interval.ms", SET, "1000"))
     reply = await list_resources(node)
@@ -38,11 +38,11 @@ async def test_what_can_be_configured_is_listed(node: FakeNode) -> None:
     assert [found.resource_name for found in only_topics.config_resources] == ["orders"]
 
 
-async def test_the_first_version_knows_subscriptions_alone(node: FakeNode) -> None:
+async def test_version_0_lists_only_subscriptions(node: FakeNode) -> None:
     await alter_config(node, CLIENT_METRICS, "m", ("interval.ms", SET, "1000"))
     reply = await list_resources(node, version=0)
     assert [found.resource_name for found in reply.config_resources] == ["m"]
 
 
-async def test_an_unknown_kind_is_refused(node: FakeNode) -> None:
+async def test_an_unknown_type_is_refused(node: FakeNode) -> None:
     assert (await list_resources(node, 1)).error_code == 35

@@ -18,7 +18,7 @@ from tests.unit.handlers.requests import SOON, TIMES, node_with_records
 
 async def ask(
     node: FakeNode,
-    *asked: tuple[str, int, int, int],
+    *requested: tuple[str, int, int, int],
     version: int = 11,
     isolation: int = 0,
     replica: int = -1,
@@ -31,7 +31,7 @@ async def ask(
                 ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch),  # type: ignore[arg-type]
             ),
         )
-        for name, index, timestamp, epoch in asked
+        for name, index, timestamp, epoch in requested
     )
     body = ListOffsetsRequest(topics=topics, **values)
     reply = await node.ask(list_offsets.handle, ApiKey.LIST_OFFSETS, body, version=version)
@@ -59,7 +59,7 @@ async def ask(
         (9001, (0, -1, -1, -1)),
     ],
 )
-async def test_each_question_has_its_answer_below_the_high_watermark(
+async def test_each_timestamp_has_an_offset_below_the_high_watermark(
     timestamp: int, found: tuple[int, int, int, int]
 ) -> None:
     assert await ask(node_with_records(), ("a", 0, timestamp, -1)) == [("a", 0, *found)]
@@ -77,7 +77,7 @@ async def test_readers_of_committed_records_see_the_last_stable_offset_and_repli
     assert await ask(node_with_records(), ("a", 0, 9000, -1), replica=-2) == [("a", 0, 0, 9000, 9, 3)]
 
 
-async def test_an_empty_log_begins_where_it_ends_in_the_present_epoch() -> None:
+async def test_an_empty_log_begins_and_ends_at_one_offset_in_the_current_epoch() -> None:
     node = FakeNode()
     node.replicas.put(FakePartition("a"))
     assert await ask(node, ("a", 0, -2, -1)) == [("a", 0, 0, -1, 0, 3)]
@@ -85,7 +85,7 @@ async def test_an_empty_log_begins_where_it_ends_in_the_present_epoch() -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(-1, 1), (-2, 1), (-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-async def test_questions_are_unsupported_before_the_version_that_brought_them(timestamp: int, since: int) -> None:
+async def test_special_timestamps_are_unsupported_before_their_version(timestamp: int, since: int) -> None:
     for version in range(1, 12):
         ((_, _, code, *_),) = await ask(node_with_records(), ("a", 0, timestamp, -1), version=version)
         assert code == (0 if version >= since else 35), version
@@ -97,18 +97,18 @@ async def test_stale_and_future_epochs_are_fenced(epoch: int, code: int) -> None
     assert found == code
 
 
-async def test_a_partition_asked_for_twice_is_refused_once() -> None:
+async def test_a_partition_named_twice_is_refused_once() -> None:
     assert await ask(node_with_records(), ("a", 0, -1, -1), ("a", 0, -2, -1), ("b", 0, -1, -1)) == [
         ("a", 0, 42, -1, -1, -1),
         ("b", 0, 3, -1, -1, -1),
     ]
 
 
-async def test_an_isolation_level_that_does_not_exist_is_answered_as_kafka_does() -> None:
+async def test_an_unknown_isolation_level_is_answered_as_in_kafka() -> None:
     assert await ask(node_with_records(), ("a", 0, -1, -1), isolation=7) == [("a", 0, -1, -1, -1, -1)]
 
 
-async def test_refusals_of_the_log_reach_the_client() -> None:
+async def test_errors_of_the_log_reach_the_client() -> None:
     node = node_with_records()
     node.replicas.partitions["a", 0].log.error = StorageError()
     assert await ask(node, ("a", 0, 5, -1)) == [("a", 0, 56, -1, -1, -1)]
@@ -130,7 +130,7 @@ def put_topic(node: FakeNode, *, replicas: tuple[int, ...]) -> None:
     )  # fmt: skip
 
 
-async def test_a_partition_that_is_elsewhere_or_could_not_be_opened_is_told_apart() -> None:
+async def test_a_partition_on_another_node_and_one_that_could_not_be_opened_have_different_errors() -> None:
     node = FakeNode(brokers=[broker(1), broker(2)])
     put_topic(node, replicas=(2,))
     assert await ask(node, ("a", 0, -1, -1)) == [("a", 0, 6, -1, -1, -1)]
@@ -139,7 +139,7 @@ async def test_a_partition_that_is_elsewhere_or_could_not_be_opened_is_told_apar
     assert await ask(node, ("a", 0, -1, -1)) == [("a", 0, 56, -1, -1, -1)]
 
 
-async def test_questions_wait_for_the_records_that_were_acknowledged_before_the_disk_had_them() -> None:
+async def test_requests_wait_for_records_that_were_acknowledged_before_they_were_durable() -> None:
     node = node_with_records()
     partition = node.replicas.partitions["a", 0]
     partition.parked = []
@@ -152,7 +152,7 @@ async def test_questions_wait_for_the_records_that_were_acknowledged_before_the_
     assert await answer == [("a", 0, 0, -1, 10, 3)]
 
 
-async def test_replicas_wait_for_nothing() -> None:
+async def test_requests_of_replicas_do_not_wait() -> None:
     node = node_with_records()
     node.replicas.partitions["a", 0].parked = []
     assert await ask(node, ("a", 0, -1, -1), replica=2) == [("a", 0, 0, -1, 10, 3)]

@@ -15,10 +15,10 @@ from tests.unit.handlers.fakes import FakeNode
 from tests.unit.handlers.requests import SOON, put_topic
 
 
-async def reassignments(node: FakeNode, *asked: tuple[str, tuple[int, ...]], everything: bool = False) -> Any:
+async def reassignments(node: FakeNode, *requested: tuple[str, tuple[int, ...]], everything: bool = False) -> Any:
     listed: Any = tuple(
         ListPartitionReassignmentsTopics(name=name, partition_indexes=indexes)  # type: ignore[arg-type]
-        for name, indexes in asked
+        for name, indexes in requested
     )
     body = ListPartitionReassignmentsRequest(timeout=SOON, topics=None if everything else listed)
     reply = await node.ask(list_partition_reassignments.handle, ApiKey.LIST_PARTITION_REASSIGNMENTS, body)
@@ -30,7 +30,7 @@ async def reassignments(node: FakeNode, *asked: tuple[str, tuple[int, ...]], eve
     ]
 
 
-async def test_only_partitions_that_are_being_moved_are_listed() -> None:
+async def test_only_partitions_that_are_being_reassigned_are_listed() -> None:
     node = FakeNode()
     put_topic(node, "still", 1)
     assert await reassignments(node, everything=True) == []

@@ -13,7 +13,7 @@ from penstock.wire.api import ApiKey
 from tests.unit.handlers.fakes import FakeNode
 
 
-async def test_transactions_are_listed_and_strange_states_named() -> None:
+async def test_transactions_are_listed_and_unknown_states_named() -> None:
     node = FakeNode()
     node.transactions.replies[commands.ListTransactions] = [
         commands.ListedTransaction(transactional_id="tx", producer_id=7, state="Ongoing")
@@ -29,7 +29,7 @@ async def test_transactions_are_listed_and_strange_states_named() -> None:
     assert [(each.transactional_id, each.producer_id, each.transaction_state) for each in reply.transaction_states] == [
         ("tx", 7, "Ongoing")
     ]
-    (asked,) = node.transactions.asked
-    assert (asked.producer_ids, asked.duration_ms, asked.pattern) == (frozenset({7}), 5, "t.*")
+    (command,) = node.transactions.commands
+    assert (command.producer_ids, command.duration_ms, command.pattern) == (frozenset({7}), 5, "t.*")
     node.transactions.replies[commands.ListTransactions] = CoordinatorLoadInProgress()
     assert (await node.ask(list_transactions.handle, ApiKey.LIST_TRANSACTIONS, body, version=0)).error_code == 14

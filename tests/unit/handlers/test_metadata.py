@@ -52,7 +52,7 @@ def with_topic(name: str = "a", *, replicas: tuple[int, ...] = (1,), leader: int
     return node
 
 
-async def test_the_reply_shows_brokers_cluster_controller_and_partitions() -> None:
+async def test_the_reply_has_brokers_cluster_controller_and_partitions() -> None:
     reply = await ask(with_topic(brokers=[broker(1, rack="r")]), named("a"))
     assert [(each.node_id, each.host, each.port, each.rack) for each in reply.brokers] == [(1, "host1", 9092, "r")]
     assert (reply.cluster_id, reply.controller_id, reply.error_code) == ("the-cluster", 1, 0)
@@ -70,17 +70,17 @@ async def test_every_version_finds_a_topic_by_name(version: int) -> None:
     assert [(topic.name, topic.partitions[0].leader_id) for topic in reply.topics] == [("a", 1)]
 
 
-async def test_null_asks_for_all_topics_and_an_empty_list_for_none() -> None:
+async def test_null_means_all_topics_and_an_empty_list_none() -> None:
     node = with_topic()
     assert [topic.name for topic in (await ask(node, None)).topics] == ["a"]
     assert (await ask(node, ())).topics == ()
 
 
-async def test_version_0_asks_for_all_topics_with_an_empty_list() -> None:
+async def test_an_empty_list_means_all_topics_in_version_0() -> None:
     assert [topic.name for topic in (await ask(with_topic(), (), version=0)).topics] == ["a"]
 
 
-async def test_names_that_are_unknown_or_impossible_are_told_apart_and_answered_once() -> None:
+async def test_unknown_and_invalid_names_have_different_errors_and_are_answered_once() -> None:
     reply = await ask(FakeNode(), named("nope", "bad name", "nope", "__consumer_offsets", ""))
     assert [(topic.name, topic.error_code, topic.is_internal) for topic in reply.topics] == [
         ("nope", 3, False),
@@ -90,13 +90,13 @@ async def test_names_that_are_unknown_or_impossible_are_told_apart_and_answered_
     ]
 
 
-async def test_topics_are_found_by_id_and_names_beside_ids_do_not_count() -> None:
+async def test_topics_are_found_by_id_and_names_beside_ids_are_ignored() -> None:
     other = UUID(int=901)
-    asked = tuple(
+    requested = tuple(
         MetadataRequestTopic(name=name, topic_id=topic_id)  # type: ignore[arg-type]
         for name, topic_id in ((None, ID), (None, other), ("a", None))
     )
-    reply = await ask(with_topic(), asked)
+    reply = await ask(with_topic(), requested)
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in reply.topics] == [
         (None, other, 100),
         ("a", ID, 0),
@@ -105,13 +105,13 @@ async def test_topics_are_found_by_id_and_names_beside_ids_do_not_count() -> Non
 
 @pytest.mark.parametrize("version", [10, 11])
 async def test_ids_are_refused_before_version_12(version: int) -> None:
-    asked = (MetadataRequestTopic(name="a", topic_id=ID),)  # type: ignore[arg-type]
-    reply = await ask(with_topic(), asked, version=version)
+    requested = (MetadataRequestTopic(name="a", topic_id=ID),)  # type: ignore[arg-type]
+    reply = await ask(with_topic(), requested, version=version)
     assert (reply.brokers, reply.cluster_id, reply.controller_id) == ((), None, -1)
     assert [(topic.name, topic.error_code) for topic in reply.topics] == [("a", 42)]
 
 
-async def test_a_missing_topic_is_made_and_its_leader_is_shown_to_the_next_who_asks() -> None:
+async def test_a_missing_topic_is_created_and_its_leader_returned_to_the_next_request() -> None:
     node = with_topic(settings={"num.partitions": "2"})
     reply = await ask(node, named("new", "a"), create=True)
     assert [(topic.name, topic.error_code) for topic in reply.topics] == [("new", 5), ("a", 0)]
@@ -120,27 +120,29 @@ async def test_a_missing_topic_is_made_and_its_leader_is_shown_to_the_next_who_a
     assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
-async def test_the_versions_without_the_flag_make_missing_topics() -> None:
+async def test_versions_without_the_flag_create_missing_topics() -> None:
     node = FakeNode()
     await ask(node, named("new"), version=3)
     assert list(node.image.topics) == ["new"]
 
 
 @pytest.mark.parametrize(("settings", "create"), [({}, False), ({"auto.create.topics.enable": "false"}, True)])
-async def test_nothing_is_made_without_the_flag_or_against_the_setting(settings: dict[str, str], create: bool) -> None:
+async def test_no_topic_is_created_without_the_flag_or_against_the_setting(
+    settings: dict[str, str], create: bool
+) -> None:
     node = FakeNode(settings)
     reply = await ask(node, named("new"), create=create)
     assert [topic.error_code for topic in reply.topics] == [3]
     assert not node.image.topics
 
 
-async def test_asking_for_all_topics_makes_none() -> None:
+async def test_a_request_for_all_topics_creates_none() -> None:
     node = FakeNode()
     await ask(node, None, create=True)
     assert not node.image.topics
 
 
-async def test_the_own_topics_are_made_as_their_coordinators_are_configured() -> None:
+async def test_internal_topics_are_created_with_the_settings_of_their_coordinators() -> None:
     node = FakeNode(
         {
             "offsets.topic.num.partitions": "5",
@@ -161,17 +163,17 @@ async def test_the_own_topics_are_made_as_their_coordinators_are_configured() ->
     assert node.image.topic_config(reply.topics[1].name)["compression.type"] == "uncompressed"
 
 
-async def test_what_cannot_be_made_stays_unknown() -> None:
+async def test_a_topic_that_cannot_be_created_stays_unknown() -> None:
     reply = await ask(FakeNode({"default.replication.factor": "3"}), named("new", "bad name"), create=True)
     assert [topic.error_code for topic in reply.topics] == [3, 17]
 
 
-async def test_operations_are_told_to_who_asks() -> None:
+async def test_operations_are_returned_on_request() -> None:
     reply = await ask(with_topic(), named("a", "nope"), operations=True)
     assert [topic.topic_authorized_operations for topic in reply.topics] == [3576, 3576]
 
 
-async def test_a_partition_without_its_leader_says_so_and_lists_what_is_offline() -> None:
+async def test_a_partition_without_its_leader_has_an_error_and_lists_offline_replicas() -> None:
     node = with_topic(replicas=(1, 2), leader=2, brokers=[broker(1), broker(2, fenced=True)])
     (partition,) = (await ask(node, named("a"))).topics[0].partitions
     assert (partition.error_code, partition.leader_id, partition.offline_replicas) == (5, -1, (2,))
@@ -192,7 +194,7 @@ async def test_a_leader_without_the_clients_listener_is_named_from_version_6(ver
     assert (partition.error_code, partition.leader_id) == (code, -1)
 
 
-async def test_version_0_leaves_out_replicas_that_are_gone() -> None:
+async def test_version_0_omits_replicas_that_are_gone() -> None:
     node = with_topic(replicas=(1, 2), brokers=[broker(1), broker(2, fenced=True)])
     (partition,) = (await ask(node, named("a"), version=0)).topics[0].partitions
     assert (partition.error_code, partition.leader_id, partition.replica_nodes) == (9, 1, (1,))
@@ -200,7 +202,7 @@ async def test_version_0_leaves_out_replicas_that_are_gone() -> None:
     assert (partition.error_code, partition.replica_nodes) == (0, (1, 2))
 
 
-async def test_a_creation_that_is_refused_as_a_whole_leaves_the_topics_unknown() -> None:
+async def test_topics_stay_unknown_if_the_whole_creation_is_refused() -> None:
     node = FakeNode()
     node.quorum.refusal = StorageError()
     assert [topic.error_code for topic in (await ask(node, named("new"), create=True)).topics] == [3]

@@ -39,7 +39,7 @@ def value(offset: int, topic_id: UUID = ORDERS_ID) -> OffsetCommitValue:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_a_commit_goes_on_with_what_exists(version: int) -> None:
+async def test_offsets_of_partitions_that_exist_are_committed(version: int) -> None:
     world = node_with_orders()
     world.groups.replies[OffsetCommit] = OffsetCommitReply((0, 12))
     body = body_of(
@@ -59,7 +59,7 @@ async def test_a_commit_goes_on_with_what_exists(version: int) -> None:
     rows = [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in reply.topics]
     unknown = UNKNOWN_TOPIC_ID if version >= 10 else UNKNOWN_TOPIC_OR_PARTITION
     assert rows == [[(9, UNKNOWN_TOPIC_OR_PARTITION), (1, 0), (0, 12)], [(0, unknown)]]
-    (command,) = world.groups.asked
+    (command,) = world.groups.commands
     assert [(each.topic, each.topic_id, each.partition, each.offset) for each in command.offsets] == [
         ("orders", ORDERS_ID, 1, 5),
         ("orders", ORDERS_ID, 0, 6),
@@ -67,11 +67,11 @@ async def test_a_commit_goes_on_with_what_exists(version: int) -> None:
     assert command.knows_member_epochs == (version >= 9)
 
 
-async def test_a_commit_of_nothing_that_exists_bothers_nobody() -> None:
+async def test_a_commit_without_existing_partitions_does_not_reach_the_group() -> None:
     world = node_with_orders()
     body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "gone", "partitions": [partition(0, 1)]}])
     reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
-    assert reply.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION and not world.groups.asked
+    assert reply.topics[0].partitions[0].error_code == UNKNOWN_TOPIC_OR_PARTITION and not world.groups.commands
     world.groups.replies[OffsetCommit] = NotCoordinator()
     body = body_of(ApiKey.OFFSET_COMMIT, 9, group_id="g", topics=[{"name": "orders", "partitions": [partition(0, 1)]}])
     reply = world.ask_hot(OffsetCommitHandler(world.context).handle, ApiKey.OFFSET_COMMIT, body, version=9)
@@ -79,13 +79,13 @@ async def test_a_commit_of_nothing_that_exists_bothers_nobody() -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-async def test_a_consumer_that_commits_again_is_understood_as_the_first_time(version: int) -> None:
-    """What is remembered of it must not show, whatever it commits and notes, and whatever it is told."""
+async def test_a_repeated_commit_is_decoded_like_the_first(version: int) -> None:
+    """Check that the cache does not change the result, whatever the offset, the commit metadata and the response."""
     world = node_with_orders()
     handler = OffsetCommitHandler(world.context)
-    said = [COMMITTED, COMMITTED, OffsetCommitReply((12,)), NotCoordinator()]
+    replies = [COMMITTED, COMMITTED, OffsetCommitReply((12,)), NotCoordinator()]
     for number, note in enumerate(["", "", None, "", "n", "\x01", "\x00", "", "\x00\x00\x01", None, "", ""]):
-        world.groups.replies[OffsetCommit] = said[number % len(said)]
+        world.groups.replies[OffsetCommit] = replies[number % len(replies)]
         row = {**partition(1, 1 << 8 * (number % 8)), "committed_metadata": note, "committed_leader_epoch": number - 1}
         topics = [{"name": "orders", "topic_id": ORDERS_ID, "partitions": [row]}]
         body = body_of(ApiKey.OFFSET_COMMIT, version, group_id="g", member_id="m", generation_id=3, topics=topics)
@@ -94,14 +94,14 @@ async def test_a_consumer_that_commits_again_is_understood_as_the_first_time(ver
             for one in (handler, OffsetCommitHandler(world.context))
         )
         assert again == first
-    asked = world.groups.asked
-    assert len(asked) == 24
-    for again, first in zip(asked[::2], asked[1::2], strict=True):
+    sent_commands = world.groups.commands
+    assert len(sent_commands) == 24
+    for again, first in zip(sent_commands[::2], sent_commands[1::2], strict=True):
         assert again._replace(offsets=list(again.offsets)) == first
-    assert len(handler._remembered) == (1 if version >= 8 else 0)
+    assert len(handler._cached_commits) == (1 if version >= 8 else 0)
 
 
-async def test_what_is_remembered_of_a_consumer_ends_with_the_metadata_and_has_a_bound(
+async def test_cached_commits_end_with_the_metadata_image_and_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = node_with_orders()
@@ -115,9 +115,9 @@ async def test_what_is_remembered_of_a_consumer_ends_with_the_metadata_and_has_a
         reply = world.ask_hot(handler.handle, ApiKey.OFFSET_COMMIT, body, version=9)
         return int(reply.topics[0].partitions[0].error_code)
 
-    monkeypatch.setattr(offset_commit, "REMEMBERED_MAX", 3)
+    monkeypatch.setattr(offset_commit, "CACHED_COMMITS_MAX", 3)
     assert [commit(f"g{number}") for number in range(8)] == [0] * 8
-    assert len(handler._remembered) == 2
+    assert len(handler._cached_commits) == 2
     world.quorum.put([RemoveTopicRecord(topic_id=ORDERS_ID)])
     assert commit("g7") == UNKNOWN_TOPIC_OR_PARTITION
 
@@ -151,7 +151,7 @@ def codes_of(parked: Any) -> dict[str, dict[int, int]]:
 
 
 class Shards:
-    """Answers each part of a commit with one of these, in turn."""
+    """Answers each part of a commit with one of the replies, in turn."""
 
     def __init__(self, *replies: Any) -> None:
         self.replies = list(replies)
@@ -177,7 +177,7 @@ class Shards:
         ((0, RuntimeError("bug")), {0, -1}),
     ],
 )
-async def test_a_long_commit_is_decided_in_parts_and_answered_once(replies: tuple[Any, ...], codes: set[int]) -> None:
+async def test_a_large_commit_is_decided_in_parts_and_answered_once(replies: tuple[Any, ...], codes: set[int]) -> None:
     count = 3000
     world = node_with_orders(partitions=count)
     shards: Any = Shards(*replies)
@@ -191,7 +191,7 @@ async def test_a_long_commit_is_decided_in_parts_and_answered_once(replies: tupl
     assert max(shards.sizes) < 200
 
 
-async def test_a_commit_longer_than_any_client_sends_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_commit_larger_than_any_client_sends_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_commit, "LARGE_SIZE_MAX", 1)
     with pytest.raises(MalformedRequest):
         large(node_with_orders(), 3000)

@@ -28,13 +28,13 @@ async def test_offsets_are_deleted_per_topic() -> None:
     topics = tuple(OffsetDeleteRequestTopic(name=name, partitions=partitions) for name in ("orders", "gone"))  # type: ignore[arg-type]
     body = OffsetDeleteRequest(group_id="g", topics=topics)  # type: ignore[arg-type]
     reply = await world.ask(offset_delete.handle, ApiKey.OFFSET_DELETE, body)
-    assert world.groups.asked == [OffsetDelete(group_id="g", topics=(("orders", (0,)),))]
+    assert world.groups.commands == [OffsetDelete(group_id="g", topics=(("orders", (0,)),))]
     rows = {topic.name: {part.partition_index: part.error_code for part in topic.partitions} for topic in reply.topics}
     assert rows == {
         "orders": {0: 86, 9: UNKNOWN_TOPIC_OR_PARTITION},
         "gone": {0: UNKNOWN_TOPIC_OR_PARTITION, 9: UNKNOWN_TOPIC_OR_PARTITION},
     }
-    for said in (OffsetDeleteReply(error=GROUP_ID_NOT_FOUND), NotCoordinator()):
-        world.groups.replies[OffsetDelete] = said
+    for group_reply in (OffsetDeleteReply(error=GROUP_ID_NOT_FOUND), NotCoordinator()):
+        world.groups.replies[OffsetDelete] = group_reply
         reply = await world.ask(offset_delete.handle, ApiKey.OFFSET_DELETE, body)
         assert reply.error_code in (GROUP_ID_NOT_FOUND, NOT_COORDINATOR) and reply.topics == ()

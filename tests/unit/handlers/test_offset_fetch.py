@@ -39,14 +39,14 @@ def fetch_body(version: int, topics: list[dict[str, Any]] | None) -> Any:
 
 
 async def fetch(world: FakeNode, version: int, topics: list[dict[str, Any]] | None) -> Any:
-    """The only group of the reply, whatever the version."""
+    """Return the only group of the reply, whatever the version."""
     body = fetch_body(version, topics)
     reply = await world.ask(offset_fetch.handle, ApiKey.OFFSET_FETCH, body, version=version)
     return reply.groups[0] if version >= 8 else reply
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_offsets_are_told_and_what_was_never_committed_is_no_error(version: int) -> None:
+async def test_offsets_are_returned_and_missing_commits_are_no_error(version: int) -> None:
     world = node_with_orders()
     world.groups.replies[OffsetFetch] = OffsetFetchReply(topics=(("orders", ((0, value(5)), (1, None))),))
     topics = [
@@ -60,23 +60,23 @@ async def test_offsets_are_told_and_what_was_never_committed_is_no_error(version
     if version >= 10:
         unknown = group.topics[1].partitions[0]
         assert (unknown.partition_index, unknown.error_code) == (4, UNKNOWN_TOPIC_ID)
-    assert world.groups.asked[0].topics == (("orders", (0, 1)),)
+    assert world.groups.commands[0].topics == (("orders", (0, 1)),)
 
 
 @pytest.mark.parametrize("version", [2, 8, 10])
-async def test_null_asks_for_all_that_was_committed(version: int) -> None:
+async def test_null_means_all_committed_offsets(version: int) -> None:
     world = node_with_orders()
-    # The one was deleted a moment ago: by its id it cannot be named any more.
+    # One topic was just deleted: its id has no name any more.
     world.groups.replies[OffsetFetch] = OffsetFetchReply(
         topics=(("orders", ((0, value(5)),)), ("gone", ((0, value(1)),)))
     )
     group = await fetch(world, version, None)
-    assert world.groups.asked[0].topics is None
+    assert world.groups.commands[0].topics is None
     assert len(group.topics) == (1 if version >= 10 else 2)
 
 
 @pytest.mark.parametrize("version", [7, 10])
-async def test_what_was_committed_for_an_earlier_topic_of_the_name_is_not_told(version: int) -> None:
+async def test_offsets_committed_for_an_earlier_topic_of_the_name_are_not_returned(version: int) -> None:
     world = node_with_orders()
     old, unmarked = value(5, UUID(int=6)), value(6, UUID(int=0))
     world.groups.replies[OffsetFetch] = OffsetFetchReply(topics=(("orders", ((0, old), (1, unmarked))),))
@@ -85,18 +85,18 @@ async def test_what_was_committed_for_an_earlier_topic_of_the_name_is_not_told(v
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-async def test_a_group_that_cannot_be_read_says_so_where_its_version_has_room(version: int) -> None:
+async def test_the_error_of_a_group_is_in_the_field_that_its_version_has(version: int) -> None:
     world = node_with_orders()
     topics = [{"name": "orders", "topic_id": ORDERS_ID, "partition_indexes": (0,)}]
-    for said, error in (
+    for group_reply, error in (
         (OffsetFetchReply(error=113), 113),
         (CoordinatorLoadInProgress(), CoordinatorLoadInProgress.code),
         (CoordinatorNotAvailable(), NOT_COORDINATOR),
     ):
-        world.groups.replies[OffsetFetch] = said
+        world.groups.replies[OffsetFetch] = group_reply
         group = await fetch(world, version, topics)
         if version == 1:
-            (told,) = group.topics[0].partitions
-            assert (told.committed_offset, told.error_code) == (-1, error)
+            (row,) = group.topics[0].partitions
+            assert (row.committed_offset, row.error_code) == (-1, error)
         else:
             assert (group.error_code, group.topics) == (error, ())

@@ -22,7 +22,7 @@ VERSIONS = range(APIS[ApiKey.PRODUCE].accepted_from, APIS[ApiKey.PRODUCE].max_ve
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_offsets_follow_each_other(version: int) -> None:
+async def test_offsets_are_consecutive(version: int) -> None:
     async with replicated() as world:
         first = produced(produce(leader(world), (0, batch(b"a", b"b")), version=version), version)
         second = produced(produce(leader(world), (0, batch(b"c")), version=version), version)
@@ -63,7 +63,7 @@ async def test_internal_topics_cannot_be_written_to() -> None:
 
 
 @pytest.mark.parametrize("acks", [2, -2, 127])
-async def test_only_three_kinds_of_acks_exist(acks: int) -> None:
+async def test_other_values_of_acks_are_refused(acks: int) -> None:
     async with replicated() as world:
         reply = reply_of("produce", 12, produce(leader(world), (0, batch()), (1, batch()), acks=acks))
         rows = reply.responses[0].partition_responses
@@ -102,7 +102,7 @@ async def test_a_batch_is_checked_before_it_is_written(records: bytes | None, ve
         assert leader(world).partition.log.end_offset == (0 if error else 1)
 
 
-async def test_a_batch_that_is_sent_again_has_its_first_offset_and_a_gap_is_refused() -> None:
+async def test_a_duplicate_batch_gets_its_first_offset_and_a_gap_is_refused() -> None:
     async with replicated() as world:
         sent = [batch(producer_id=5, producer_epoch=0, base_sequence=each) for each in (0, 1, 0, 3)]
         rows = [produced(produce(leader(world), (0, each))) for each in sent]
@@ -114,14 +114,14 @@ async def test_a_batch_that_is_sent_again_has_its_first_offset_and_a_gap_is_refu
         ]
 
 
-async def test_one_bad_partition_does_not_spoil_the_others() -> None:
+async def test_an_invalid_partition_does_not_affect_the_others() -> None:
     async with replicated() as world:
         reply = reply_of("produce", 12, produce(leader(world), (9, batch()), (0, batch())))
         rows = reply.responses[0].partition_responses
         assert [(row.index, int(row.error_code)) for row in rows] == [(9, UNKNOWN_TOPIC_OR_PARTITION), (0, 0)]
 
 
-async def test_an_unexpected_error_is_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_error_is_an_unknown_server_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async with replicated() as world:
 
         def fail(*_: Any, **__: Any) -> None:
@@ -179,7 +179,7 @@ async def test_acks_all_is_refused_when_leadership_moves() -> None:
         assert row.current_leader.leader_id == 2
 
 
-async def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_written() -> None:
+async def test_acks_all_is_refused_before_the_append_with_too_few_in_sync_replicas() -> None:
     async with replicated(min_isr=2) as world:
         world.elect(1, isr=(1,))
         world.hear()
@@ -189,11 +189,11 @@ async def test_too_few_in_sync_replicas_refuse_acks_all_before_anything_is_writt
         assert int(produced(produce(leader(world), (0, batch()), acks=1)).error_code) == 0
 
 
-# -- elsewhere -------------------------------------------------------------------------------
+# -- on another node ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", [9, 10, 12, 13])
-async def test_a_producer_at_the_wrong_node_is_told_who_leads_and_where(version: int) -> None:
+async def test_a_producer_at_the_wrong_node_gets_the_leader_and_its_address(version: int) -> None:
     async with replicated() as world:
         reply = reply_of("produce", version, produce(world.nodes[NodeId(3)], (0, batch()), version=version))
         (row,) = reply.responses[0].partition_responses

@@ -1,4 +1,4 @@
-"""RenewDelegationToken, for clients that have not authenticated."""
+"""RenewDelegationToken, for clients that are not authenticated."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""SaslAuthenticate on listeners that do not speak SASL."""
+"""SaslAuthenticate on listeners without SASL."""
 
 from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 

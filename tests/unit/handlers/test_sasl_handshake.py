@@ -1,4 +1,4 @@
-"""SaslHandshake on listeners that do not speak SASL."""
+"""SaslHandshake on listeners without SASL."""
 
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 

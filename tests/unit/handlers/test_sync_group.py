@@ -21,7 +21,7 @@ async def test_a_sync_must_name_its_protocol_from_version_five_on() -> None:
     world.groups.replies[SyncGroup] = SyncReply(assignment=b"a")
     body = SyncGroupRequest(group_id="g", generation_id=1, member_id="m", assignments=())  # type: ignore[arg-type]
     reply = await world.ask(sync_group.handle, ApiKey.SYNC_GROUP, body)
-    assert reply.error_code == INCONSISTENT_GROUP_PROTOCOL and not world.groups.asked
+    assert reply.error_code == INCONSISTENT_GROUP_PROTOCOL and not world.groups.commands
     reply = await world.ask(sync_group.handle, ApiKey.SYNC_GROUP, body, version=4)
     assert (reply.error_code, reply.assignment) == (0, b"a")
     world.groups.replies[SyncGroup] = CoordinatorLoadInProgress()

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit between the wire and the two coordinators, and OffsetFetch of what is not stable."""
+"""TxnOffsetCommit between the wire and the two coordinators, and OffsetFetch of unstable offsets."""
 
 from typing import Any
 from uuid import UUID
@@ -43,7 +43,7 @@ UNKNOWN_TOPIC_OR_PARTITION, INVALID_GROUP_ID, UNSTABLE_OFFSET_COMMIT = 3, 24, 88
 
 
 class Groups(FakeGroups):
-    """Knows one group, whose partition is the fourth."""
+    """One group, whose partition is the fourth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,10 +87,10 @@ def node(groups: Groups) -> FakeNode:
 
 
 async def commit(
-    node: FakeNode, *places: tuple[str, int], version: int = 5, group_id: str = "g", **more: Any
+    node: FakeNode, *committed: tuple[str, int], version: int = 5, group_id: str = "g", **more: Any
 ) -> dict[str, dict[int, int]]:
     partitions: dict[str, list[Any]] = {}
-    for name, index in places or (("orders", 1),):
+    for name, index in committed or (("orders", 1),):
         partition: Any = TxnOffsetCommitRequestPartition
         partitions.setdefault(name, []).append(
             partition(partition_index=index, committed_offset=40, committed_leader_epoch=2, committed_metadata="note")
@@ -110,10 +110,10 @@ async def commit(
 
 async def test_version_5_adds_the_partition_of_the_group_and_then_commits(node: FakeNode, groups: Groups) -> None:
     assert await commit(node) == {"orders": {1: 0}}
-    assert node.transactions.asked == [
+    assert node.transactions.commands == [
         AddPartitions(transactional_id="t", producer_id=9, epoch=3, partitions=frozenset({PLACE}), client_version=2)
     ]
-    assert groups.asked == [
+    assert groups.commands == [
         TxnOffsetCommit(
             group_id="g",
             transaction=InTransaction(9, 3, VERIFICATION),
@@ -130,12 +130,14 @@ async def test_version_5_adds_the_partition_of_the_group_and_then_commits(node: 
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_before_that_it_is_verified_that_it_was_added(node: FakeNode, groups: Groups, version: int) -> None:
+async def test_earlier_versions_verify_that_the_partition_was_added(
+    node: FakeNode, groups: Groups, version: int
+) -> None:
     assert await commit(node, version=version) == {"orders": {1: 0}}
-    assert node.transactions.asked == [
+    assert node.transactions.commands == [
         VerifyPartitions(transactional_id="t", producer_id=9, epoch=3, partitions=(PLACE,))
     ]
-    (command,) = groups.asked
+    (command,) = groups.commands
     assert command.transaction == InTransaction(9, 3, VERIFICATION)
     assert command.offsets[0].leader_epoch == (2 if version >= 2 else -1)
     expected = (5, "m", "i") if version >= 3 else (-1, "", None)
@@ -143,25 +145,25 @@ async def test_before_that_it_is_verified_that_it_was_added(node: FakeNode, grou
 
 
 @pytest.mark.parametrize("version", [0, 4, 5])
-async def test_nobody_is_asked_about_a_transaction_that_is_open_in_the_partition(
+async def test_a_transaction_that_is_open_in_the_partition_is_not_verified(
     node: FakeNode, groups: Groups, version: int
 ) -> None:
     groups.verification = None
     assert await commit(node, version=version) == {"orders": {1: 0}}
-    assert node.transactions.asked == []
-    assert groups.asked[0].transaction == InTransaction(9, 3, False)
+    assert node.transactions.commands == []
+    assert groups.commands[0].transaction == InTransaction(9, 3, False)
 
 
-async def test_verification_can_be_switched_off_for_the_old_protocol(groups: Groups, node: FakeNode) -> None:
+async def test_verification_can_be_disabled_for_the_old_protocol(groups: Groups, node: FakeNode) -> None:
     node.context.settings = FakeNode({"transaction.partition.verification.enable": "false"}).context.settings
     assert await commit(node, version=4) == {"orders": {1: 0}}
-    assert node.transactions.asked == []
+    assert node.transactions.commands == []
     await commit(node, version=5)
-    assert len(node.transactions.asked) == 1
+    assert len(node.transactions.commands) == 1
 
 
 @pytest.mark.parametrize(
-    ("version", "error", "shown"),
+    ("version", "error", "returned"),
     [
         (3, TransactionAbortable.code, InvalidTxnState.code),
         (4, TransactionAbortable.code, TransactionAbortable.code),
@@ -170,55 +172,55 @@ async def test_verification_can_be_switched_off_for_the_old_protocol(groups: Gro
         (5, ConcurrentTransactions.code, ConcurrentTransactions.code),
     ],
 )
-async def test_what_the_coordinator_of_the_transaction_refuses_is_not_written(
-    node: FakeNode, groups: Groups, version: int, error: int, shown: int
+async def test_offsets_are_not_written_if_the_transaction_coordinator_refuses(
+    node: FakeNode, groups: Groups, version: int, error: int, returned: int
 ) -> None:
     node.transactions.replies = {AddPartitions: error, VerifyPartitions: (error,)}
-    assert await commit(node, ("orders", 0), ("orders", 1), version=version) == {"orders": {0: shown, 1: shown}}
-    assert groups.asked == []
+    assert await commit(node, ("orders", 0), ("orders", 1), version=version) == {"orders": {0: returned, 1: returned}}
+    assert groups.commands == []
 
 
-async def test_a_coordinator_of_the_transaction_that_is_not_here_is_told(node: FakeNode, groups: Groups) -> None:
+async def test_a_transaction_coordinator_on_another_node_is_an_error(node: FakeNode, groups: Groups) -> None:
     node.transactions.replies = {AddPartitions: NotCoordinator()}
     assert await commit(node) == {"orders": {1: NotCoordinator.code}}
-    assert groups.asked == []
+    assert groups.commands == []
 
 
-@pytest.mark.parametrize(("version", "shown"), [(1, 15), (2, 14), (5, 14)])
-async def test_old_producers_do_not_hear_of_loading(node: FakeNode, groups: Groups, version: int, shown: int) -> None:
+@pytest.mark.parametrize(("version", "returned"), [(1, 15), (2, 14), (5, 14)])
+async def test_old_producers_do_not_get_the_loading_error(
+    node: FakeNode, groups: Groups, version: int, returned: int
+) -> None:
     groups.refusal = CoordinatorLoadInProgress()
-    assert await commit(node, version=version) == {"orders": {1: shown}}
-    assert node.transactions.asked == []
+    assert await commit(node, version=version) == {"orders": {1: returned}}
+    assert node.transactions.commands == []
 
 
-async def test_a_batch_that_came_too_late_is_refused_by_the_log(node: FakeNode, groups: Groups) -> None:
+async def test_the_log_refuses_a_batch_that_arrives_too_late(node: FakeNode, groups: Groups) -> None:
     groups.replies[TxnOffsetCommit] = InvalidTxnState()
     assert await commit(node) == {"orders": {1: InvalidTxnState.code}}
 
 
-async def test_the_empty_group_id_is_none(node: FakeNode, groups: Groups) -> None:
+async def test_the_empty_group_id_is_invalid(node: FakeNode, groups: Groups) -> None:
     assert await commit(node, group_id="") == {"orders": {1: INVALID_GROUP_ID}}
-    assert node.transactions.asked == groups.asked == []
+    assert node.transactions.commands == groups.commands == []
 
 
-async def test_partitions_that_do_not_exist_are_refused_alone(node: FakeNode, groups: Groups) -> None:
+async def test_only_partitions_that_do_not_exist_are_refused(node: FakeNode, groups: Groups) -> None:
     unknown = UNKNOWN_TOPIC_OR_PARTITION
     assert await commit(node, ("orders", 2), ("orders", 0), ("nope", 0)) == {
         "orders": {2: unknown, 0: 0},
         "nope": {0: unknown},
     }
-    groups.asked.clear()
+    groups.commands.clear()
     assert await commit(node, ("nope", 0)) == {"nope": {0: unknown}}
-    assert groups.asked == []
+    assert groups.commands == []
 
 
 # -- OffsetFetch ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("require_stable", [True, False])
-async def test_offsets_that_are_not_stable_are_refused_one_by_one(
-    node: FakeNode, groups: Groups, require_stable: bool
-) -> None:
+async def test_unstable_offsets_are_refused_one_by_one(node: FakeNode, groups: Groups, require_stable: bool) -> None:
     value = OffsetCommitValue(offset=4, metadata="note", commit_timestamp=0, topic_id=ORDERS_ID)
     groups.replies[OffsetFetch] = OffsetFetchReply(
         topics=(("orders", ((0, value), (1, value))),), unstable=frozenset({("orders", 1)})
@@ -230,7 +232,7 @@ async def test_offsets_that_are_not_stable_are_refused_one_by_one(
         require_stable=require_stable,
     )
     reply = await node.ask(offset_fetch.handle, ApiKey.OFFSET_FETCH, body)
-    assert groups.asked[0].require_stable is require_stable
+    assert groups.commands[0].require_stable is require_stable
     assert [
         (each.partition_index, int(each.error_code), each.committed_offset, each.metadata)
         for each in reply.groups[0].topics[0].partitions

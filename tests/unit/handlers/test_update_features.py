@@ -33,7 +33,7 @@ async def update(node: FakeNode, *updates: tuple[str, int, int], version: int = 
     return entity_reader(layout)(written, 0)[0]
 
 
-async def test_a_refused_update_names_the_feature_that_spoiled_it() -> None:
+async def test_a_refused_update_names_the_feature_at_fault() -> None:
     reply = await update(FakeNode(), ("metadata.version", 31, 1))
     assert reply.error_code == 95
     assert reply.error_message == (
@@ -42,7 +42,7 @@ async def test_a_refused_update_names_the_feature_that_spoiled_it() -> None:
     )
 
 
-async def test_an_update_is_finalised_unless_it_is_only_validated() -> None:
+async def test_an_update_is_finalized_unless_it_is_only_validated() -> None:
     node = FakeNode()
     node.quorum.put([FeatureLevelRecord(name="metadata.version", feature_level=25)])
     assert (await update(node, ("metadata.version", 30, 1), validate_only=True)).error_code == 0
@@ -52,7 +52,7 @@ async def test_an_update_is_finalised_unless_it_is_only_validated() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_older_versions_are_told_of_each_feature_that_was_updated(version: int) -> None:
+async def test_older_versions_list_each_updated_feature(version: int) -> None:
     reply = await update(FakeNode(), ("metadata.version", 30, 1), version=version)
     assert [(each.feature, each.error_code, each.error_message) for each in reply.results] == [
         ("metadata.version", 0, "NONE")
@@ -61,7 +61,7 @@ async def test_older_versions_are_told_of_each_feature_that_was_updated(version:
     assert (reply.error_code, reply.results) == (95, ())
 
 
-async def test_no_time_to_wait_is_a_time_out() -> None:
+async def test_a_timeout_of_zero_times_out() -> None:
     reply = await update(FakeNode(), ("metadata.version", 30, 1), timeout=timedelta(0))
     assert (reply.error_code, reply.error_message) == (7, None)
 

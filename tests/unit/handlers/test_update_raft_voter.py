@@ -17,7 +17,7 @@ async def update(world: Many, voter: int, *, node: int = 1, **changes: Any) -> A
     return await ask(world, ApiKey.UPDATE_RAFT_VOTER, node=node, **{**fields, **changes})
 
 
-async def test_a_voter_moves() -> None:
+async def test_a_voter_changes_its_address() -> None:
     async with nodes(1) as world:
         quorum = world.quorums[1]
         reply = await update(world, 1)

@@ -35,7 +35,7 @@ async def test_a_candidate_of_an_older_epoch_is_fenced() -> None:
         assert await vote(world, 3, replica_epoch=4) == (ErrorCode.fenced_leader_epoch, False, 5, -1)
 
 
-async def test_a_pre_vote_binds_nobody() -> None:
+async def test_a_pre_vote_changes_no_state() -> None:
     async with nodes(3) as world:
         error, granted, epoch, _ = await vote(world, 2, pre_vote=True, replica_epoch=0)
         assert (error, granted, epoch) == (ErrorCode.none, True, 0)
@@ -56,5 +56,5 @@ async def test_the_leader_is_named_with_its_address() -> None:
         ]
 
 
-async def test_what_is_no_request_of_another_voter_is_refused() -> None:
+async def test_a_request_that_is_not_from_another_voter_is_refused() -> None:
     await check_refusals(ApiKey.VOTE, "replica_id", **CANDIDATE)

@@ -14,7 +14,7 @@ from tests.unit.handlers.fakes import FakeNode
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_markers_are_written_where_they_can_be(version: int) -> None:
+async def test_markers_are_written_to_the_partitions_that_accept_them(version: int) -> None:
     node = FakeNode()
     node.marker_writer.refusals["u"] = InvalidProducerEpoch()
     marker: Any = WritableTxnMarker(

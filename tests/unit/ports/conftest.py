@@ -1,4 +1,4 @@
-"""The real network is tested on asyncio's own loop, as in somebody else's program, and on that of a node."""
+"""The real network is tested on asyncio's own loop, as in another program, and on that of a node."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""A clock that stands still until a test lets time pass, and then rings every timer in its turn."""
+"""A clock that stands still until a test advances it, and then runs every timer in order."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Buckets: what passes in any span, and how long a debt lasts."""
+"""Buckets: how much passes in any span, and how long a debt lasts."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ RATE = 1000.0
 SPAN_S = 10.0
 
 
-def test_what_was_saved_up_passes_at_once_and_the_rest_is_waited_for() -> None:
+def test_the_saved_amount_passes_immediately_and_the_rest_must_wait() -> None:
     bucket = Bucket(RATE, capacity=500, now=0)
     assert bucket.take(500, now=0) == 0
     assert bucket.take(250, now=0) == 0.25
@@ -25,8 +25,8 @@ def test_nothing_is_saved_up_beyond_the_capacity() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 3)), max_size=80))
-def test_no_span_sees_more_than_1_1_of_the_quota(requests: list[tuple[float, float]]) -> None:
-    """A client that waits as it is told, idle for a while now and then, with requests up to half a second's worth."""
+def test_no_span_exceeds_1_1_times_the_quota(requests: list[tuple[float, float]]) -> None:
+    """Simulate a client that obeys its throttle times, sometimes pauses, and requests up to half a second's worth."""
     bucket = Bucket(RATE, capacity=RATE * SPAN_S * 0.05, now=0)
     now = 0.0
     passed: list[tuple[float, float]] = []

@@ -1,4 +1,4 @@
-"""Which quota holds for a client, who shares it, and what stays when quotas change."""
+"""Limits: which quota applies to a client, which clients share it, and which buckets survive a change of quotas."""
 
 import pytest
 
@@ -27,19 +27,19 @@ BY_PRECEDENCE: list[tuple[Entity, tuple[str | None, str | None]]] = [
 
 
 @pytest.mark.parametrize("first", range(len(BY_PRECEDENCE)))
-def test_the_closest_entity_wins_and_says_who_share(first: int) -> None:
-    quotas: QuotaMap = {entity: {PRODUCER_BYTE_RATE: float(place)} for place, (entity, _) in enumerate(BY_PRECEDENCE)}
+def test_the_most_specific_entity_wins_and_determines_who_shares_it(first: int) -> None:
+    quotas: QuotaMap = {entity: {PRODUCER_BYTE_RATE: float(rate)} for rate, (entity, _) in enumerate(BY_PRECEDENCE)}
     left = dict(list(quotas.items())[first:])
     assert find_quota(left, PRODUCER_BYTE_RATE, "u", "c") == (float(first), BY_PRECEDENCE[first][1])
 
 
-def test_each_quota_is_looked_for_by_itself() -> None:
+def test_each_quota_is_resolved_separately() -> None:
     quotas: QuotaMap = {(("user", "u"),): {PRODUCER_BYTE_RATE: 1.0}, (("user", None),): {REQUEST_PERCENTAGE: 2.0}}
     assert find_quota(quotas, REQUEST_PERCENTAGE, "u", "c") == (2.0, ("u", None))
     assert find_quota(quotas, PRODUCER_BYTE_RATE, "someone else", "c") is None
 
 
-def test_an_address_goes_before_the_default_of_addresses() -> None:
+def test_the_quota_of_an_address_overrides_the_default() -> None:
     quotas: QuotaMap = {
         (("ip", "10.0.0.1"),): {CONNECTION_CREATION_RATE: 1.0},
         (("ip", None),): {CONNECTION_CREATION_RATE: 2.0},
@@ -64,7 +64,7 @@ def test_clients_of_a_user_share_the_users_bucket_and_default_clients_have_their
     assert client(own, "a", user="u").produce is client(own, "a", user="v").produce
 
 
-def test_a_change_for_one_client_does_not_forgive_another() -> None:
+def test_a_change_for_one_client_does_not_forgive_the_debt_of_another() -> None:
     before = Table({(("client-id", "a"),): {PRODUCER_BYTE_RATE: 10.0}}, Spans())
     kept = client(before, "a").produce
     quotas: QuotaMap = {(("client-id", name),): {PRODUCER_BYTE_RATE: rate} for name, rate in (("a", 10.0), ("b", 5.0))}
@@ -73,7 +73,7 @@ def test_a_change_for_one_client_does_not_forgive_another() -> None:
     assert changed is not None and changed is not kept and changed.rate == 20
 
 
-def test_buckets_of_quiet_clients_are_dropped_once_there_are_many() -> None:
+def test_full_buckets_are_dropped_when_there_are_many() -> None:
     table = Table({(("client-id", None),): {PRODUCER_BYTE_RATE: 10.0}}, Spans())
     in_debt = client(table, "in debt").produce
     assert in_debt is not None

@@ -1,4 +1,4 @@
-"""Who is muted and until when."""
+"""Throttling: which channels are muted, and until when."""
 
 from penstock.quotas.entity import PRODUCER_BYTE_RATE
 from penstock.quotas.limits import Spans
@@ -7,7 +7,7 @@ from tests.unit.ports.ticking import TickingClock
 
 
 class Line:
-    """Notes what it is told."""
+    """Records calls of mute and unmute."""
 
     def __init__(self) -> None:
         self.is_muted = False
@@ -24,7 +24,7 @@ def world() -> tuple[TickingClock, Throttle, Line]:
     return clock, Throttle(clock, Spans), Line()
 
 
-def test_a_channel_is_heard_again_when_the_longest_of_its_times_is_over() -> None:
+def test_a_channel_is_unmuted_when_the_longest_of_its_waits_is_over() -> None:
     clock, throttle, line = world()
     throttle.mute(line, 0, 1.0)
     throttle.mute(line, 0, 3.0)
@@ -36,7 +36,7 @@ def test_a_channel_is_heard_again_when_the_longest_of_its_times_is_over() -> Non
     assert (throttle.muted_count_total, throttle.muted_s_total) == (3, 6.0)
 
 
-def test_when_a_quota_changes_everybody_is_heard_again() -> None:
+def test_a_change_of_quotas_unmutes_every_channel() -> None:
     clock, throttle, line = world()
     throttle.mute(line, 0, 1_000_000)
     throttle.quotas_changed({(("user", None),): {PRODUCER_BYTE_RATE: 1.0}})
@@ -45,7 +45,7 @@ def test_when_a_quota_changes_everybody_is_heard_again() -> None:
     assert (throttle.table, clock.waiting) == (None, [])
 
 
-def test_a_lost_channel_is_not_told_of_anything() -> None:
+def test_a_lost_channel_is_not_called() -> None:
     clock, throttle, line = world()
     throttle.mute(line, 0, 1.0)
     throttle.forget(line)

@@ -1,4 +1,4 @@
-"""Jobs run in turns that are short by the clock, whatever they are made of."""
+"""Jobs run in short turns, whatever their steps cost."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,11 +23,11 @@ STEP_S = TURN_S_MAX / 4
 
 
 class WorkClock:
-    """Time passes as work is done; what is asked for is run by `turn`."""
+    """A clock that advances as work is done; `turn` runs the callbacks that were scheduled."""
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.asked: list[Callable[[], None]] = []
+        self.scheduled: list[Callable[[], None]] = []
 
     def monotonic(self) -> float:
         return self.now
@@ -36,13 +36,13 @@ class WorkClock:
         return 0
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Any:
-        self.asked.append(callback)
+        self.scheduled.append(callback)
 
     def turn(self) -> float:
-        """Run what was asked for; returns how long that kept the loop."""
+        """Run the scheduled callbacks; return how long they blocked the loop."""
         began = self.now
-        asked, self.asked = self.asked, []
-        for callback in asked:
+        scheduled, self.scheduled = self.scheduled, []
+        for callback in scheduled:
             callback()
         return self.now - began
 
@@ -80,7 +80,7 @@ class World:
         self.scheduler.run(job, done, is_wanted=is_wanted, memory=memory)
 
 
-def test_a_turn_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
+def test_a_turn_ends_when_its_time_is_over_and_the_next_one_continues() -> None:
     world = World()
     world.run(world.job("a", 10), "a")
     held = []
@@ -88,10 +88,10 @@ def test_a_turn_ends_when_its_time_is_over_and_the_next_one_goes_on() -> None:
         held.append(world.clock.turn())
     assert max(held) <= TURN_S_MAX + STEP_S
     assert len(held) > 2
-    assert not world.clock.asked, "nothing is left to do"
+    assert not world.clock.scheduled, "nothing is left to do"
 
 
-def test_jobs_take_turns_so_that_a_short_one_is_not_kept_by_a_long_one() -> None:
+def test_jobs_take_turns_so_that_a_short_one_does_not_wait_for_a_long_one() -> None:
     world = World()
     world.run(world.job("long", 1000), "long")
     world.run(world.job("short", 2), "short")
@@ -103,21 +103,21 @@ def test_jobs_take_turns_so_that_a_short_one_is_not_kept_by_a_long_one() -> None
     assert world.log[:4] == ["long", "short", "long", "short"]
 
 
-def test_without_time_passing_steps_are_counted() -> None:
+def test_steps_are_counted_while_the_clock_stands_still() -> None:
     world = World()
     world.run(world.job("a", STEPS_PER_TURN_MAX + 5, cost=0.0), "a")
     world.clock.turn()
     assert len(world.log) == STEPS_PER_TURN_MAX
 
 
-def test_a_short_job_is_run_at_once_and_a_long_one_is_not() -> None:
+def test_a_short_job_runs_immediately_and_a_long_one_does_not() -> None:
     world = World()
     assert world.scheduler.now(world.job("a", INLINE_STEPS_MAX - 1, cost=0.0)) == "a"
     with pytest.raises(TakesLonger):
         world.scheduler.now(world.job("b", INLINE_STEPS_MAX + 1, cost=0.0))
 
 
-def test_many_short_jobs_in_a_row_are_too_long_together() -> None:
+def test_many_short_jobs_in_a_row_no_longer_run_immediately() -> None:
     world = World()
     with pytest.raises(TakesLonger):
         for _ in range(20):
@@ -127,7 +127,7 @@ def test_many_short_jobs_in_a_row_are_too_long_together() -> None:
     assert world.scheduler.now(world.job("a", 1)) == "a"
 
 
-def test_an_error_reaches_whoever_waits_for_the_job() -> None:
+def test_an_error_reaches_the_caller_that_waits_for_the_job() -> None:
     world = World()
 
     def failing() -> Job[None]:
@@ -139,7 +139,7 @@ def test_an_error_reaches_whoever_waits_for_the_job() -> None:
     assert isinstance(world.done["a"], ValueError)
 
 
-def test_a_job_that_nobody_wants_any_more_is_given_up() -> None:
+def test_a_job_that_is_no_longer_wanted_is_abandoned() -> None:
     world = World()
     wanted = [True]
     world.run(world.job("a", 100), "a", is_wanted=lambda: wanted[0])
@@ -150,7 +150,7 @@ def test_a_job_that_nobody_wants_any_more_is_given_up() -> None:
     assert world.scheduler.unfinished_count == 0
 
 
-def test_calls_are_made_elsewhere_and_their_results_come_back() -> None:
+def test_calls_are_offloaded_and_their_results_come_back() -> None:
     offload = Offload()
     world = World(offload)
 
@@ -175,7 +175,7 @@ def test_calls_are_made_elsewhere_and_their_results_come_back() -> None:
     assert world.done["a"] == [7, "refused"]
 
 
-def test_few_jobs_with_much_memory_run_at_a_time_and_small_ones_pass_them() -> None:
+def test_few_large_jobs_run_at_a_time_and_small_ones_overtake_them() -> None:
     world = World()
     for number in range(LARGE_ACTIVE_MAX + 3):
         world.run(world.job(f"large{number}", 3, cost=0.0), f"large{number}", memory=LARGE_MEMORY_MIN)
@@ -184,20 +184,20 @@ def test_few_jobs_with_much_memory_run_at_a_time_and_small_ones_pass_them() -> N
     assert "small" in world.done
     begun = world.log[: LARGE_ACTIVE_MAX + 1]
     assert begun == [*(f"large{number}" for number in range(LARGE_ACTIVE_MAX)), "small"]
-    while world.clock.asked:
+    while world.clock.scheduled:
         world.clock.turn()
     assert len(world.done) == LARGE_ACTIVE_MAX + 4
 
 
-async def test_coroutines_that_rest_go_on_one_per_turn() -> None:
+async def test_resting_coroutines_resume_one_per_turn() -> None:
     world = World()
     seen: list[int] = []
 
-    async def walk() -> None:
+    async def iterate() -> None:
         async for number in Pace(world.scheduler, lambda: True).each(range(1000)):
             seen.insert(0, number)
 
-    tasks = [asyncio.ensure_future(walk()) for _ in range(3)]
+    tasks = [asyncio.ensure_future(iterate()) for _ in range(3)]
     await asyncio.sleep(0)
     before = len(seen)
     world.clock.turn()
@@ -210,7 +210,7 @@ async def test_coroutines_that_rest_go_on_one_per_turn() -> None:
     assert len(seen) == 3000
 
 
-async def test_who_rests_for_a_client_that_left_is_told() -> None:
+async def test_a_resting_coroutine_gets_an_error_when_its_client_is_gone() -> None:
     world = World()
     gone = [False]
     pace = Pace(world.scheduler, lambda: not gone[0])
@@ -222,7 +222,7 @@ async def test_who_rests_for_a_client_that_left_is_told() -> None:
         await task
 
 
-async def test_a_long_job_of_a_request_is_started_again_in_slices() -> None:
+async def test_a_long_job_of_a_request_is_restarted_in_slices() -> None:
     world = World()
     pace = Pace(world.scheduler, lambda: True)
     task = asyncio.ensure_future(pace.finish(lambda: world.job("a", 50)))

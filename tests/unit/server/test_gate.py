@@ -1,4 +1,4 @@
-"""Other nodes pass while clients wait; then everybody is answered, in order."""
+"""Requests of other nodes pass while clients wait; then all held requests are answered, in order."""
 
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ def held(gate: Gate, number: int) -> Parked:
     return parked
 
 
-def test_the_quorum_is_answered_at_once_and_clients_when_the_gate_opens() -> None:
+def test_the_quorum_is_answered_immediately_and_clients_when_the_gate_opens() -> None:
     answers = Answers()
     gate = Gate(answers)
     first, second = held(gate, 1), held(gate, 2)
@@ -43,7 +43,7 @@ def test_the_quorum_is_answered_at_once_and_clients_when_the_gate_opens() -> Non
     assert gate.dispatch(frame(ApiKey.METADATA, 4), SESSION) == (b"reply",)
 
 
-def test_an_answer_that_has_to_wait_is_passed_on_when_it_is_ready() -> None:
+def test_a_reply_that_has_to_wait_is_passed_on_when_it_is_ready() -> None:
     answers = Answers()
     gate = Gate(answers)
     parked = held(gate, 1)
@@ -54,7 +54,7 @@ def test_an_answer_that_has_to_wait_is_passed_on_when_it_is_ready() -> None:
     assert parked.parts == (b"late",)
 
 
-def test_who_has_left_is_not_answered_and_what_cannot_be_read_ends_its_connection() -> None:
+def test_a_client_that_left_is_not_answered_and_a_malformed_request_closes_its_connection() -> None:
     answers = Answers()
     gate = Gate(answers)
     gone, bad = held(gate, 1), held(gate, 2)

@@ -1,4 +1,4 @@
-"""What health and readiness say, what is counted when leaders and in-sync sets change, and how late the loop is."""
+"""Health and readiness, the counters of elections and ISR changes, and the lag of the event loop."""
 
 import errno
 import json
@@ -57,9 +57,7 @@ def node(
     ],
     ids=["serving", "starting", "disk failed", "no quorum", "fenced", "unregistered"],
 )
-async def test_health_is_about_the_process_and_readiness_about_its_clients(
-    context: Any, health: int, ready: int
-) -> None:
+async def test_health_describes_the_process_and_readiness_its_clients(context: Any, health: int, ready: int) -> None:
     monitor = HttpEndpoint(Metrics({}), lambda: context)
     status, body = await ask(monitor, "/health")
     assert (status, json.loads(body)["status"]) == (health, "ok" if health == 200 else "failed")
@@ -68,7 +66,7 @@ async def test_health_is_about_the_process_and_readiness_about_its_clients(
     assert ("reason" in json.loads(body)) is (ready == 503)
 
 
-async def test_a_read_only_folder_is_a_warning_and_no_reason_to_restart_the_node_or_to_send_clients_away() -> None:
+async def test_a_read_only_folder_is_a_warning_and_the_node_stays_healthy_and_ready() -> None:
     context = node(refusal=OSError(errno.ENOSPC, "No space left on device"))
     monitor = HttpEndpoint(Metrics({}), lambda: context)
     for path in ("/health", "/ready"):
@@ -96,7 +94,7 @@ async def test_a_node_that_is_not_ready_warns_too() -> None:
     assert json.loads(body)["warnings"] == ["the data folder /data is read-only: full"]
 
 
-async def test_unknown_paths_say_what_there_is() -> None:
+async def test_the_response_to_an_unknown_path_lists_the_known_ones() -> None:
     assert (await ask(HttpEndpoint(Metrics({}), lambda: None), "/nothing"))[0] == 404
     assert "/metrics" in (await ask(HttpEndpoint(Metrics({}), lambda: None), "/"))[1]
 
@@ -112,7 +110,7 @@ async def test_unknown_paths_say_what_there_is() -> None:
         ({"leader": -1}, {}),
     ],
 )
-def test_changes_of_leaders_and_in_sync_sets_are_counted(change: dict[str, Any], counted: dict[str, int]) -> None:
+def test_elections_and_isr_changes_are_counted(change: dict[str, Any], counted: dict[str, int]) -> None:
     metrics = Metrics({})
     quorum: Any = SimpleNamespace(leader=1)
     counter = ChangeCounter(metrics, quorum, NodeId(1))
@@ -123,13 +121,13 @@ def test_changes_of_leaders_and_in_sync_sets_are_counted(change: dict[str, Any],
     assert {name: getattr(metrics, name).value for name in names if getattr(metrics, name).value} == counted
 
 
-def test_a_timer_that_comes_late_shows_as_lag() -> None:
+def test_a_late_timer_shows_as_lag() -> None:
     clock, lag = TickingClock(), Histogram()
     watch = LoopWatch(clock, lag)
     watch.start()
     clock.tick(LOOP_CHECK_S)
     assert (sum(lag.counts), lag.total_ns) == (1, 0)
-    # The loop was busy: the timer is due, and rings half a second later.
+    # The loop was busy: the timer is due, and runs half a second late.
     [ringer] = clock.waiting
     clock.now += LOOP_CHECK_S + 0.5
     ringer.cancel()

@@ -1,4 +1,4 @@
-"""Connections that come too fast for the quota of their address."""
+"""Connections that exceed the connection rate quota of their address."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from penstock.config.settings import BrokerSettings
 from penstock.metrics.metrics import Metrics
 from penstock.quotas.limits import Spans
 from penstock.quotas.throttle import Throttle
-from penstock.server.listener import HELD_S_MAX, Admission, Held, Server
+from penstock.server.listener import HELD_S_MAX, Admission, HeldConnection, Server
 from penstock.server.session import ClientSession
 from tests.unit.ports.ticking import TickingClock
 
@@ -38,7 +38,7 @@ class Listening:
 
 class NoDispatcher:
     def dispatch(self, *frame: Any) -> Any:
-        raise AssertionError("nothing is read")
+        raise AssertionError("a held connection is not read")
 
 
 def test_connections_over_the_quota_of_their_address_are_held_then_closed() -> None:
@@ -53,7 +53,7 @@ def test_connections_over_the_quota_of_their_address_are_held_then_closed() -> N
     for _ in range(4):
         session = listening.accept(last := Peer("10.0.0.1"))
         kinds.append(type(session))
-    assert kinds == [ClientSession, ClientSession, ClientSession, Held]
+    assert kinds == [ClientSession, ClientSession, ClientSession, HeldConnection]
     assert isinstance(listening.accept(Peer("10.0.0.2")), ClientSession)
     assert (last.is_paused, last.is_closed) == (True, False)
     clock.tick(HELD_S_MAX)

@@ -1,4 +1,4 @@
-"""Which replies hold up the requests behind them, and the order in which all of them leave."""
+"""Sessions: which replies hold up the requests behind them, and the order in which replies are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def commit() -> ParkedCommit:
 
 
 class Peer:
-    """A connection and a dispatcher in one: hands out prepared replies and notes what was sent."""
+    """A connection and a dispatcher in one: returns prepared replies and records what was sent."""
 
     peer_host, peer_port = "peer", 1
 
@@ -51,14 +51,14 @@ class Peer:
 
 
 @pytest.mark.parametrize(("parked", "holds_up"), [(Parked(), True), (commit(), False)])
-def test_a_commit_lets_the_requests_behind_it_go_on(parked: Parked, holds_up: bool) -> None:
+def test_a_commit_does_not_hold_up_the_requests_behind_it(parked: Parked, holds_up: bool) -> None:
     peer = Peer(parked)
     assert peer.is_paused is holds_up
     parked.ready((b"done",))
     assert (peer.sent, peer.is_paused) == ([b"done"], False)
 
 
-def test_replies_leave_in_the_order_of_their_requests() -> None:
+def test_replies_are_sent_in_the_order_of_their_requests() -> None:
     first, second = commit(), commit()
     peer = Peer(first, second, (b"third",))
     second.ready((b"second",))
@@ -67,7 +67,7 @@ def test_replies_leave_in_the_order_of_their_requests() -> None:
     assert peer.sent == [b"first", b"second", b"third"]
 
 
-def test_replies_that_become_ready_one_after_the_other_leave_with_the_last() -> None:
+def test_replies_that_become_ready_one_after_the_other_are_sent_with_the_last() -> None:
     first, second = commit(), commit()
     peer = Peer(first, second)
     first.ready((b"first",))
@@ -76,12 +76,12 @@ def test_replies_that_become_ready_one_after_the_other_leave_with_the_last() -> 
     assert (peer.sent, peer.flushed_at) == ([b"first", b"second"], [2])
 
 
-def test_replies_that_are_ready_at_once_wait_for_those_of_the_same_read() -> None:
+def test_replies_that_are_ready_immediately_wait_for_those_of_the_same_read() -> None:
     peer = Peer(Parked((b"first",)), Parked((b"second",)))
     assert (peer.sent, peer.flushed_at) == ([b"first", b"second"], [])
 
 
-def test_even_commits_are_bounded() -> None:
+def test_the_number_of_waiting_commits_is_bounded() -> None:
     waiting = [commit() for _ in range(PIPELINED_MAX)]
     peer = Peer(*waiting)
     assert peer.is_paused
@@ -90,7 +90,7 @@ def test_even_commits_are_bounded() -> None:
     assert (peer.is_paused, len(peer.sent)) == (False, PIPELINED_MAX)
 
 
-def test_a_muted_connection_is_not_read_before_its_time_is_over_and_its_replies_are_out() -> None:
+def test_a_muted_connection_is_read_only_after_its_wait_is_over_and_its_replies_are_sent() -> None:
     parked = Parked()
     peer = Peer(parked)
     peer.session.mute()
@@ -100,7 +100,7 @@ def test_a_muted_connection_is_not_read_before_its_time_is_over_and_its_replies_
     assert (peer.sent, peer.is_paused) == ([b"done"], False)
 
 
-def test_a_connection_that_is_heard_again_still_waits_for_the_reply_that_held_it_up() -> None:
+def test_an_unmuted_connection_still_waits_for_the_reply_that_held_it_up() -> None:
     parked = Parked()
     peer = Peer(parked)
     peer.session.mute()

@@ -1,4 +1,4 @@
-"""What keeps the event loop is counted, and said once."""
+"""The watchdog counts what blocks the event loop, and logs it once a minute."""
 
 import logging
 from typing import Any
@@ -17,7 +17,7 @@ def metrics() -> Metrics:
     return Metrics({api.key: api.name for api in APIS.values()})
 
 
-def test_a_request_is_counted_under_its_api_and_said_once_a_minute(
+def test_a_request_is_counted_under_its_api_and_logged_once_a_minute(
     metrics: Metrics, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = TickingClock()
@@ -36,7 +36,7 @@ def test_a_request_is_counted_under_its_api_and_said_once_a_minute(
     assert len(caplog.records) == 2
 
 
-def test_turns_and_steps_are_noted(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
+def test_turns_and_steps_are_recorded(metrics: Metrics, caplog: pytest.LogCaptureFixture) -> None:
     watchdog = LoopWatchdog(metrics, TickingClock())
     watchdog.turn_held(3 * NS_PER_MS)
     watchdog.turn_held(2 * NS_PER_MS)
@@ -48,7 +48,7 @@ def test_turns_and_steps_are_noted(metrics: Metrics, caplog: pytest.LogCaptureFi
     assert "job" in caplog.records[0].getMessage()
 
 
-def test_what_is_no_request_is_not_counted(metrics: Metrics) -> None:
+def test_a_malformed_frame_is_not_counted(metrics: Metrics) -> None:
     session: Any = None
     LoopWatchdog(metrics, TickingClock()).request_held(session, memoryview(b"\x7f\x7f"), 1 << 40)
     assert not any(meter.held_long for meter in metrics.requests.values())

@@ -1,4 +1,4 @@
-"""The table of APIs is Kafka 4.3's, cut to what is served."""
+"""The table of APIs is that of Kafka 4.3, restricted to the supported ones."""
 
 from kio.index import load_request_schema, load_response_schema
 
@@ -27,12 +27,12 @@ def test_flexible_versions_and_names_are_those_of_the_schemas() -> None:
             assert load_response_schema(api.key, version).__name__ == f"{api.name}Response"
 
 
-def test_only_what_is_asked_most_is_hot() -> None:
+def test_only_the_most_frequent_apis_are_hot() -> None:
     assert {api.key for api in APIS.values() if api.hot} == {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.OFFSET_COMMIT}
 
 
-def test_what_is_asked_all_the_time_is_read_by_hand() -> None:
-    assert {api.key for api in APIS.values() if api.hand_read} == {
+def test_frequent_requests_have_a_hand_written_reader() -> None:
+    assert {api.key for api in APIS.values() if api.hand_written} == {
         ApiKey.CONSUMER_GROUP_HEARTBEAT,
         ApiKey.HEARTBEAT,
         ApiKey.OFFSET_COMMIT,

@@ -1,4 +1,4 @@
-"""The batch header is read, patched and sealed where it lies."""
+"""The batch header is read, patched and resealed in place."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def sealed(count: int = 3, **options: int | bool) -> bytearray:
     return bytearray(encode_batch(records, **options))  # type: ignore[arg-type]
 
 
-def test_every_field_lies_where_its_constant_says() -> None:
+def test_every_field_is_at_the_position_of_its_constant() -> None:
     data = sealed(base_offset=7, leader_epoch=3, producer_id=11, producer_epoch=2, base_sequence=5)
     header = BatchHeader.at(data)
     for name in batch.FIELDS:
@@ -25,7 +25,7 @@ def test_every_field_lies_where_its_constant_says() -> None:
         assert value == getattr(header, name), name
 
 
-def test_the_tuple_and_the_object_say_the_same() -> None:
+def test_the_tuple_and_the_object_agree() -> None:
     data = b"before" + bytes(sealed(base_offset=99))
     header = BatchHeader.at(data, 6)
     assert batch.unpack_header(data, 6) == tuple(getattr(header, name) for name in batch.FIELDS)
@@ -51,7 +51,7 @@ def test_derived_values_follow_from_the_header() -> None:
         ({"is_control": True}, batch.CONTROL),
     ],
 )
-def test_attributes_can_be_asked_one_by_one(options: dict[str, int], attributes: int) -> None:
+def test_attributes_are_read_one_by_one(options: dict[str, int], attributes: int) -> None:
     header = BatchHeader.at(sealed(**options))
     assert header.attributes == attributes
     assert header.codec == batch.codec_of(attributes) == attributes & 7
@@ -62,7 +62,7 @@ def test_attributes_can_be_asked_one_by_one(options: dict[str, int], attributes:
     assert not batch.has_delete_horizon(attributes)
 
 
-def test_a_delete_horizon_stands_in_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     header = BatchHeader.at(sealed())
     header.attributes |= batch.DELETE_HORIZON
     assert header.delete_horizon_ms == 1000
@@ -90,7 +90,7 @@ def test_a_batch_is_patched_at_its_position_in_a_larger_buffer() -> None:
     assert BatchHeader.at(data, 3).max_timestamp == 777
 
 
-def test_log_append_time_is_stamped_and_sealed_again() -> None:
+def test_log_append_time_is_set_and_the_checksum_recomputed() -> None:
     data = sealed()
     batch.set_log_append_time(data, 5_000)
     assert batch.crc_ok(data)
@@ -131,13 +131,13 @@ def test_another_message_format_is_invalid() -> None:
         batch.check_magic(data)
 
 
-def test_a_run_of_batches_is_cut_into_whole_ones() -> None:
+def test_consecutive_batches_are_split() -> None:
     run = [sealed(count) for count in (1, 2, 3)]
     assert list(batch.iter_batches(b"".join(run))) == run
     assert list(batch.iter_batches(b"")) == []
 
 
-def test_a_partial_batch_at_the_end_is_only_let_pass_when_asked() -> None:
+def test_a_partial_batch_at_the_end_is_ignored_only_if_allowed() -> None:
     whole, cut = sealed(1), sealed(2)
     for left in range(1, len(cut)):
         data = whole + cut[:left]

@@ -1,4 +1,4 @@
-"""Handlers see one version of each API; clients speak any."""
+"""Handlers see one version of each API; clients use any version."""
 
 import contextlib
 import struct
@@ -40,8 +40,8 @@ TRANSACTION_FIELDS = ("transactional_id", "producer_id", "producer_epoch", "topi
 
 
 def has_own_codec(api_key: int) -> bool:
-    """Bodies of these are in their own version, whatever it is."""
-    return APIS[api_key].hot or APIS[api_key].hand_read
+    """Return whether bodies of the API stay in their own version."""
+    return APIS[api_key].hot or APIS[api_key].hand_written
 
 
 def latest_response(api_key: int) -> type[Any]:
@@ -64,7 +64,7 @@ def field_paths(entity: type[Any], prefix: str = "") -> set[str]:
     return paths
 
 
-def test_old_metadata_means_all_topics_by_an_empty_list_and_new_by_null() -> None:
+def test_an_empty_list_means_all_topics_in_old_metadata_requests_and_null_in_new_ones() -> None:
     assert read_request(ApiKey.METADATA, 0, struct.pack(">i", 0)).topics is None
     assert read_request(ApiKey.METADATA, 1, struct.pack(">i", 0)).topics == ()
     assert read_request(ApiKey.METADATA, 1, struct.pack(">i", -1)).topics is None
@@ -82,9 +82,7 @@ def test_names_to_delete_become_topics_to_delete() -> None:
 
 
 @pytest.mark.parametrize(("allow_downgrade", "upgrade_type"), [(False, 1), (True, 2)])
-def test_an_old_feature_update_says_by_a_flag_what_the_new_one_says_by_a_type(
-    allow_downgrade: bool, upgrade_type: int
-) -> None:
+def test_the_flag_of_an_old_feature_update_becomes_a_type(allow_downgrade: bool, upgrade_type: int) -> None:
     old_class = request_class(ApiKey.UPDATE_FEATURES, 0)
     update = element(old_class, "feature_updates")(
         feature="metadata.version", max_version_level=7, allow_downgrade=allow_downgrade
@@ -94,7 +92,7 @@ def test_an_old_feature_update_says_by_a_flag_what_the_new_one_says_by_a_type(
     assert [update.upgrade_type for update in request.feature_updates] == [upgrade_type]
 
 
-def test_old_feature_updates_are_answered_by_an_entity_of_their_own_version() -> None:
+def test_old_feature_updates_are_answered_with_an_entity_of_their_own_version() -> None:
     old_class = response_class(ApiKey.UPDATE_FEATURES, 1)
     result = element(old_class, "results")(feature="f", error_code=ErrorCode.none, error_message=None)
     answer = old_class(throttle_time=timedelta(0), error_code=ErrorCode.none, error_message=None, results=(result,))
@@ -103,18 +101,18 @@ def test_old_feature_updates_are_answered_by_an_entity_of_their_own_version() ->
     assert len(write_response(ApiKey.UPDATE_FEATURES, 2, answer)) < len(with_results)
 
 
-def test_listing_config_resources_was_about_client_metrics_once() -> None:
+def test_list_config_resources_version_0_lists_client_metrics() -> None:
     assert read_request(ApiKey.LIST_CONFIG_RESOURCES, 0, b"\x00").resource_types == (16,)
     assert read_request(ApiKey.LIST_CONFIG_RESOURCES, 1, b"\x01\x00").resource_types == ()
 
 
-def test_the_one_key_of_an_old_find_coordinator_becomes_many() -> None:
+def test_the_single_key_of_an_old_find_coordinator_becomes_a_list() -> None:
     request = read_request(ApiKey.FIND_COORDINATOR, 0, b"\x00\x01g")
     assert request.coordinator_keys == ("g",)
     assert request.key_type == 0
 
 
-def test_the_one_member_that_leaves_in_an_old_version_becomes_many() -> None:
+def test_the_single_member_of_an_old_leave_group_becomes_a_list() -> None:
     for version in range(3):
         request = read_request(ApiKey.LEAVE_GROUP, version, b"\x00\x01g\x00\x01m")
         assert [(member.member_id, member.group_instance_id) for member in request.members] == [("m", None)]
@@ -133,8 +131,8 @@ def test_old_clients_add_partitions_to_one_transaction(version: int) -> None:
     assert [(each.name, each.partitions) for each in only.topics] == [("t", (0, 2))]
 
 
-def test_what_the_requests_that_handlers_see_cannot_say_is_known() -> None:
-    """A new name in here needs an upgrade in codec.py, or a reason why it may be forgotten."""
+def test_the_fields_that_request_classes_of_handlers_lack_are_known() -> None:
+    """List the fields that are lost. A new one needs an upgrade in codec.py, or a reason why it may be dropped."""
     lost = {
         (api_key, path)
         for api_key, version in VERSIONS
@@ -152,7 +150,7 @@ def test_what_the_requests_that_handlers_see_cannot_say_is_known() -> None:
     }
 
 
-def test_what_the_latest_responses_cannot_say_is_known() -> None:
+def test_the_fields_that_the_latest_responses_lack_are_known() -> None:
     lost = {
         (api_key, path)
         for api_key, version in VERSIONS
@@ -163,19 +161,19 @@ def test_what_the_latest_responses_cannot_say_is_known() -> None:
         (ApiKey.METADATA, "cluster_authorized_operations"),
         (ApiKey.UPDATE_FEATURES, "results"),
         (ApiKey.ADD_PARTITIONS_TO_TXN, "results_by_topic_v3_and_below"),
-        # A single answer: the handler gives an entity of the version asked for.
+        # A single result: the handler returns an entity of the version of the request.
         *((ApiKey.FIND_COORDINATOR, name) for name in ("error_code", "error_message", "node_id", "host", "port")),
     }
 
 
-def test_fields_an_old_request_lacks_take_the_schemas_defaults() -> None:
+def test_fields_that_an_old_request_lacks_take_the_schemas_defaults() -> None:
     request = read_request(ApiKey.INIT_PRODUCER_ID, 0, struct.pack(">hi", -1, 60_000))
     assert (request.producer_id, request.producer_epoch) == (-1, -1)
     assert request.transactional_id is None
     assert request.transaction_timeout == timedelta(minutes=1)
 
 
-def test_fields_an_old_response_lacks_are_dropped() -> None:
+def test_fields_that_an_old_response_lacks_are_dropped() -> None:
     topic_class = element(latest_response(ApiKey.METADATA), "topics")
     topic = topic_class(error_code=ErrorCode.none, name="t", topic_id=UUID(int=1), partitions=())
     answer = latest_response(ApiKey.METADATA)(
@@ -184,7 +182,7 @@ def test_fields_an_old_response_lacks_are_dropped() -> None:
     assert write_response(ApiKey.METADATA, 0, answer) == struct.pack(">iihh1si", 0, 1, 0, 1, b"t", 0)
 
 
-def test_a_null_that_an_old_version_cannot_say_is_not_written() -> None:
+def test_a_null_that_an_old_version_forbids_is_not_written() -> None:
     topic_class = element(latest_response(ApiKey.METADATA), "topics")
     topic = topic_class(error_code=ErrorCode.unknown_topic_id, name=None, topic_id=UUID(int=1), partitions=())
     answer = latest_response(ApiKey.METADATA)(
@@ -214,7 +212,7 @@ def test_a_name_too_long_for_the_old_string_is_not_written() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(3, 14), (3, -1), (0, 2), (0, 14), (1, 3), (8, 1), (999, 0)])
-def test_what_is_not_served_is_neither_read_nor_written(api_key: int, version: int) -> None:
+def test_unsupported_versions_are_neither_read_nor_written(api_key: int, version: int) -> None:
     for call in (read_request, read_response, write_request, write_response):
         with pytest.raises(UnsupportedVersion):
             call(api_key, version, b"")
@@ -222,7 +220,7 @@ def test_what_is_not_served_is_neither_read_nor_written(api_key: int, version: i
 
 def test_produce_and_fetch_stay_in_their_own_version() -> None:
     for api_key, version in VERSIONS:
-        if APIS[api_key].hot and not APIS[api_key].hand_read:
+        if APIS[api_key].hot and not APIS[api_key].hand_written:
             entity = default_entity(request_class(api_key, version))
             assert read_request(api_key, version, write_request(api_key, version, entity)) == entity
 
@@ -234,7 +232,7 @@ def test_every_version_of_every_api_is_read_and_written(api_key: int, version: i
     request_type = request_class(api_key, version) if has_own_codec(api_key) else seen_request_class(api_key)
     request = read_request(api_key, version, write_request(api_key, version, default_entity(request_type)))
     assert type(request).__name__ == request_type.__name__
-    assert isinstance(request, request_type) or api.hand_read
+    assert isinstance(request, request_type) or api.hand_written
     response = default_entity(response_class(api_key, target))
     assert isinstance(read_response(api_key, version, write_response(api_key, version, response)), type(response))
 
@@ -252,14 +250,14 @@ COMPACT_COUNT_MOST = b"\xff\xff\xff\xff\x0f"
         (ApiKey.ALTER_CONFIGS, 0, COUNT_MOST),
         (ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, COMPACT_COUNT_MOST),
         (ApiKey.LIST_CONFIG_RESOURCES, 1, COMPACT_COUNT_MOST),
-        # One topic whose partitions lie.
+        # One topic with a wrong count of partitions.
         (ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, struct.pack(">i", 1) + b"\x02\x02t" + COMPACT_COUNT_MOST),
-        # A tagged field that lies about its size, and a lying count of them.
+        # A tagged field with a wrong size, and a wrong count of them.
         (ApiKey.METADATA, 12, b"\x00\x01\x01\x01\x63" + COMPACT_COUNT_MOST),
         (ApiKey.METADATA, 12, b"\x00\x01\x01" + COMPACT_COUNT_MOST),
     ],
 )
-def test_lying_counts_are_malformed_and_nothing_is_reserved(api_key: int, version: int, body: bytes) -> None:
+def test_wrong_counts_are_malformed_and_nothing_is_allocated(api_key: int, version: int, body: bytes) -> None:
     with pytest.raises(MalformedRequest):
         read_request(api_key, version, memoryview(bytearray(body)))
 
@@ -287,15 +285,15 @@ def test_a_structure_may_be_null_where_the_schema_allows_it() -> None:
     assert (cursor.topic_name, cursor.partition_index) == ("t", 5)
 
 
-def test_unknown_tagged_fields_are_skipped_and_bytes_behind_the_body_left_alone() -> None:
+def test_unknown_tagged_fields_and_bytes_behind_the_body_are_ignored() -> None:
     body = b"\x00\x01\x01\x02\x63\x03abc\x64\x00"
     assert read_request(ApiKey.METADATA, 12, body + b"trailing") == read_request(
         ApiKey.METADATA, 12, b"\x00\x01\x01\x00"
     )
 
 
-def test_a_tagged_field_that_is_not_as_long_as_it_says_is_malformed() -> None:
-    # Tag 0 of ApiVersionsResponse v3 is an array: empty in one byte, here said to take two.
+def test_a_tagged_field_of_the_wrong_size_is_malformed() -> None:
+    # Tag 0 of ApiVersionsResponse v3 is an array: empty in one byte, with a size of two here.
     body = struct.pack(">h", 0) + b"\x01" + struct.pack(">i", 0) + b"\x01\x00\x02\x01\x00"
     with pytest.raises(MalformedRequest, match="supported_features"):
         read_response(ApiKey.API_VERSIONS, 3, body)
@@ -308,7 +306,7 @@ def test_invalid_utf8_is_replaced_so_that_the_name_can_be_refused() -> None:
 
 @pytest.mark.parametrize("letter", [b"x", b"\xff"])
 @pytest.mark.parametrize("key", [ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.OFFSET_COMMIT])
-def test_a_string_that_no_record_has_room_for_is_malformed(key: int, letter: bytes) -> None:
+def test_a_string_too_long_for_any_record_is_malformed(key: int, letter: bytes) -> None:
     version = 1 if key == ApiKey.CONSUMER_GROUP_HEARTBEAT else 9
     body = write_request(key, version, default_entity(request_class(key, version)))
     assert body[0] == 1, "the body begins with an empty group id"
@@ -318,12 +316,12 @@ def test_a_string_that_no_record_has_room_for_is_malformed(key: int, letter: byt
             read_request(key, version, name + body[1:])
 
 
-def test_a_huge_cold_request_is_not_read() -> None:
-    with pytest.raises(MalformedRequest, match="not read"):
+def test_a_huge_cold_request_is_rejected() -> None:
+    with pytest.raises(MalformedRequest, match="too large"):
         read_request(ApiKey.METADATA, 1, bytes(REQUEST_SIZE_MAX + 1))
 
 
-def test_a_request_of_too_many_elements_is_not_read() -> None:
+def test_a_request_with_too_many_elements_is_rejected() -> None:
     def resources(count: int) -> bytes:
         return struct.pack(">i", count) + b"\x02\x00\x00\x00\x00\x00\x00" * count + b"\x00"
 
@@ -337,7 +335,7 @@ def test_a_request_of_too_many_elements_is_not_read() -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-def test_every_cut_of_a_request_is_malformed(api_key: int, version: int) -> None:
+def test_a_request_cut_at_any_position_is_malformed(api_key: int, version: int) -> None:
     body = write_request(api_key, version, default_entity(request_class(api_key, version)))
     for cut in range(len(body)):
         with pytest.raises(MalformedRequest):
@@ -348,13 +346,13 @@ def test_every_cut_of_a_request_is_malformed(api_key: int, version: int) -> None
     key_and_version=st.sampled_from(VERSIONS),
     pieces=st.lists(st.binary(max_size=12) | st.sampled_from([COUNT_MOST, COMPACT_COUNT_MOST, bytes(8)]), max_size=8),
 )
-def test_no_other_error_ever_escapes_from_random_bytes(key_and_version: tuple[int, int], pieces: list[bytes]) -> None:
+def test_random_bytes_raise_no_other_error(key_and_version: tuple[int, int], pieces: list[bytes]) -> None:
     with contextlib.suppress(MalformedRequest):
         assert read_request(*key_and_version, b"".join(pieces)) is not None
 
 
-def test_successors_without_folders_become_candidates() -> None:
-    """EndQuorumEpoch v0 knows nodes by their ids alone."""
+def test_successors_without_directories_become_candidates() -> None:
+    """EndQuorumEpoch v0 names nodes only by their ids."""
     layout = request_class(ApiKey.END_QUORUM_EPOCH, 0)
     module = sys.modules[layout.__module__]
     partition = module.PartitionData(partition_index=0, leader_id=1, leader_epoch=3, preferred_successors=(2, 3))

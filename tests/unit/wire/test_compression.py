@@ -1,4 +1,4 @@
-"""Every codec round trips, stops at its limit and refuses what is not its own."""
+"""Every codec round-trips, stops at its limit and rejects data of other formats."""
 
 import contextlib
 import zlib
@@ -18,19 +18,19 @@ TEXT = b"the water runs through the penstock to the wheel, " * 40
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.one_of(st.binary(max_size=300), st.binary(max_size=20).map(lambda piece: piece * 9000)))
-def test_what_is_compressed_comes_back(codec: int, data: bytes) -> None:
+def test_compressed_data_decompresses_to_the_original(codec: int, data: bytes) -> None:
     assert decompress(codec, compress(codec, data)) == data
 
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
-def test_any_kind_of_buffer_will_do(codec: int, buffer: type) -> None:
+def test_any_kind_of_buffer_is_accepted(codec: int, buffer: type) -> None:
     packed = compress(codec, buffer(TEXT))
     assert decompress(codec, buffer(packed)) == TEXT
 
 
 @pytest.mark.parametrize(("codec", "level"), [(1, 1), (1, 9), (3, 1), (3, 9), (3, 17), (4, -5), (4, 1), (4, 22)])
-def test_levels_that_kafka_allows_are_taken(codec: int, level: int) -> None:
+def test_levels_that_kafka_allows_are_accepted(codec: int, level: int) -> None:
     assert decompress(codec, compress(codec, TEXT, level)) == TEXT
 
 
@@ -43,7 +43,7 @@ def test_output_of_exactly_the_limit_is_allowed_and_one_more_is_not(codec: int) 
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_a_bomb_is_refused_as_invalid(codec: int) -> None:
+def test_a_decompression_bomb_is_invalid(codec: int) -> None:
     bomb = compress(codec, bytes(3_000_000))
     with pytest.raises(InvalidRecord, match="more than 100000 bytes"):
         decompress(codec, bomb, limit=100_000)
@@ -59,7 +59,7 @@ def test_garbage_is_corrupt(codec: int) -> None:
 @pytest.mark.parametrize("codec", REAL_CODECS)
 def test_a_stream_that_is_cut_short_is_corrupt(codec: int) -> None:
     packed = compress(codec, TEXT)
-    # The bare header of framed snappy is a whole stream of nothing.
+    # The bare header of framed snappy is a complete, empty stream.
     cuts = [cut for cut in range(len(packed)) if not (codec == Codec.SNAPPY and cut == 16)]
     for cut in cuts:
         with pytest.raises(CorruptMessage):
@@ -68,7 +68,7 @@ def test_a_stream_that_is_cut_short_is_corrupt(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
 @given(data=st.data())
-def test_damage_never_escapes_as_another_error(codec: int, data: st.DataObject) -> None:
+def test_damage_raises_no_other_error(codec: int, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, TEXT))
     for _ in range(data.draw(st.integers(1, 4))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
@@ -77,12 +77,12 @@ def test_damage_never_escapes_as_another_error(codec: int, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("codec", REAL_CODECS)
-def test_frames_may_follow_each_other(codec: int) -> None:
+def test_frames_may_be_concatenated(codec: int) -> None:
     assert decompress(codec, compress(codec, TEXT) * 3) == TEXT * 3
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
-def test_thousands_of_empty_frames_are_refused(codec: int) -> None:
+def test_thousands_of_empty_frames_are_rejected(codec: int) -> None:
     with pytest.raises(InvalidRecord, match="frames"):
         decompress(codec, compress(codec, b"") * 5000)
 
@@ -100,9 +100,9 @@ def test_snappy_is_written_framed_and_read_framed_or_raw() -> None:
     assert decompress(Codec.SNAPPY, raw) == TEXT
 
 
-def test_raw_snappy_that_promises_more_than_it_can_hold_is_corrupt() -> None:
-    # Announces 64 MiB in six bytes: nothing of that size may be reserved.
-    with pytest.raises(CorruptMessage, match="cannot hold"):
+def test_raw_snappy_that_announces_an_impossible_size_is_corrupt() -> None:
+    # Announces 64 MiB in six bytes: nothing of that size may be allocated.
+    with pytest.raises(CorruptMessage, match="cannot decompress"):
         decompress(Codec.SNAPPY, b"\x80\x80\x80\x20\x00a")
 
 
@@ -121,7 +121,7 @@ def test_gzip_bytes_do_not_depend_on_the_time() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_payload_is_known_by_its_first_bytes(codec: int) -> None:
+def test_a_payload_is_recognized_by_its_first_bytes(codec: int) -> None:
     assert check_codec_frame(codec, memoryview(compress(codec, TEXT)))
 
 

@@ -1,4 +1,4 @@
-"""Request headers of both kinds are read, and nothing but MalformedRequest comes out of a bad one."""
+"""Request headers of both kinds are decoded, and a bad one raises nothing but MalformedRequest."""
 
 import contextlib
 import struct
@@ -43,7 +43,7 @@ def test_a_flexible_header_has_tagged_fields_that_are_skipped() -> None:
     assert header_of(fixed(ApiKey.METADATA, 9) + tags + b"body").body_position == 12 + len(tags)
 
 
-def test_a_null_client_id_is_an_empty_one() -> None:
+def test_a_null_client_id_becomes_an_empty_one() -> None:
     assert header_of(fixed(ApiKey.FETCH, 11, None)).client_id == ""
     assert header_of(fixed(ApiKey.FETCH, 11, b"")).client_id == ""
     assert header_of(fixed(ApiKey.FETCH, 11, None)).body_position == 10
@@ -53,7 +53,7 @@ def test_invalid_utf8_in_a_client_id_is_replaced() -> None:
     assert header_of(fixed(ApiKey.FETCH, 11, b"a\xff\xfeb")).client_id == "a��b"
 
 
-def test_a_version_nobody_knows_is_left_to_the_dispatcher() -> None:
+def test_an_unknown_version_is_left_to_the_dispatcher() -> None:
     assert header_of(fixed(ApiKey.API_VERSIONS, 99) + b"\x00").version == 99
     assert header_of(fixed(ApiKey.METADATA, -1)).version == -1
 
@@ -67,7 +67,7 @@ def test_a_frame_too_short_for_a_header_is_malformed(size: int) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        fixed(4, 0),  # LeaderAndIsr is no more.
+        fixed(4, 0),  # LeaderAndIsr was removed.
         fixed(-1, 0),
         fixed(999, 0),
         struct.pack(">hhih", 3, 1, 0, -2),
@@ -83,7 +83,7 @@ def test_a_frame_too_short_for_a_header_is_malformed(size: int) -> None:
         fixed(ApiKey.METADATA, 9) + b"\x02\x00\x00",
     ],
 )
-def test_a_header_that_lies_is_malformed(frame: bytes) -> None:
+def test_a_contradictory_header_is_malformed(frame: bytes) -> None:
     with pytest.raises(MalformedRequest):
         header_of(frame)
 
@@ -99,14 +99,14 @@ def test_more_tagged_fields_than_any_client_sends_are_malformed() -> None:
 
 
 @given(frame=st.binary(max_size=60), api_key=st.sampled_from(sorted(APIS)), version=st.integers(-2, 20))
-def test_no_other_error_ever_escapes(frame: bytes, api_key: int, version: int) -> None:
+def test_random_frames_raise_no_other_error(frame: bytes, api_key: int, version: int) -> None:
     for data in (frame, struct.pack(">hh", api_key, version) + frame):
         with contextlib.suppress(MalformedRequest):
             header = header_of(data)
             assert header.body_position <= len(data)
 
 
-def test_requests_that_we_write_are_read_back() -> None:
+def test_request_headers_are_read_back() -> None:
     for api in APIS.values():
         for version in range(api.min_version, api.max_version + 1):
             for client_id in (None, "", "añb"):
@@ -118,12 +118,12 @@ def test_requests_that_we_write_are_read_back() -> None:
                 assert header.body_position == len(head) - 4
 
 
-def test_responses_carry_their_size_and_the_header_their_version_asks_for() -> None:
+def test_responses_have_their_size_and_the_header_of_their_version() -> None:
     assert response_head(ApiKey.METADATA, 8, 7, body_size=10) == struct.pack(">ii", 14, 7)
     assert response_head(ApiKey.METADATA, 9, 7, body_size=10) == struct.pack(">iiB", 15, 7, 0)
 
 
-def test_api_versions_answers_with_the_old_header_for_ever() -> None:
+def test_api_versions_responses_always_have_the_old_header() -> None:
     for version in (0, 3, 4, 99):
         assert not has_flexible_response_header(ApiKey.API_VERSIONS, version)
         assert response_head(ApiKey.API_VERSIONS, version, 7, body_size=1) == struct.pack(">ii", 5, 7)
@@ -145,5 +145,5 @@ def test_varints_are_read_up_to_32_bits() -> None:
     assert skip_tagged_fields(b"\x00", 0) == 1
 
 
-def test_a_header_prints_what_a_log_line_needs() -> None:
+def test_the_repr_of_a_header_has_what_a_log_line_needs() -> None:
     assert repr(header_of(fixed(ApiKey.FETCH, 11))) == "Header(Fetch v11, correlation_id=42, client_id='me')"

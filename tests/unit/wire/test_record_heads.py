@@ -1,4 +1,4 @@
-"""Following records agrees with reading them, whatever the chunks and the damage."""
+"""Scanning records agrees with decoding them, whatever the chunks and the damage."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ SHAPES = st.lists(
     min_size=1,
     max_size=4,
 )
-"""Of each record: time, sizes of key and value, and those of the headers' keys and values."""
+"""Of each record: timestamp, sizes of key and value, and those of the headers' keys and values."""
 
 
 def filled(size: int | None) -> bytes | None:
@@ -67,12 +67,12 @@ def test_every_record_is_found(shapes: Any, codec: int) -> None:
 
 
 @settings(deadline=None, max_examples=150)
-@given(shapes=SHAPES, place=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
-def test_damage_is_refused_by_both_or_by_neither(shapes: Any, place: float, byte: int) -> None:
+@given(shapes=SHAPES, where=st.floats(0, 1, exclude_max=True), byte=st.integers(0, 255))
+def test_damage_is_rejected_by_both_or_by_neither(shapes: Any, where: float, byte: int) -> None:
     sealed = bytearray(encode_batch(records_of(shapes)))
-    # Most bytes are in the middle of a value: rather take one of the first.
+    # Most bytes are in the middle of a value: prefer one of the first.
     reach = min(len(sealed) - HEADER_SIZE, 60)
-    sealed[HEADER_SIZE + int(place * reach)] = byte
+    sealed[HEADER_SIZE + int(where * reach)] = byte
     patch_crc(sealed)
     try:
         expected: list[Head] | None = as_heads(bytes(sealed))

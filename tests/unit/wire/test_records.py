@@ -1,4 +1,4 @@
-"""Records are written as clients write them and read strictly."""
+"""Records are encoded as clients encode them and decoded strictly."""
 
 import base64
 import contextlib
@@ -41,13 +41,13 @@ some_records = st.lists(
 
 
 @given(st.lists(st.tuples(st.binary(max_size=9000), maybe_bytes), min_size=1, max_size=200), st.integers(0, 2**50))
-def test_a_plain_batch_is_what_any_other_would_be(pairs: list[tuple[bytes, bytes | None]], timestamp: int) -> None:
+def test_a_plain_batch_has_the_bytes_of_encode_batch(pairs: list[tuple[bytes, bytes | None]], timestamp: int) -> None:
     records = [Record(timestamp=timestamp, key=key, value=value) for key, value in pairs]
     assert encode_plain_batch(pairs, timestamp=timestamp) == encode_batch(records)
 
 
 def batch_of(payload: bytes, *, count: int, last_delta: int | None = None, attributes: int = 0) -> bytes:
-    """A batch with a true checksum around whatever records are given."""
+    """Return a batch with a correct checksum around the given records."""
     header = BatchHeader((0, 49 + len(payload), 0, 2, 0, attributes, 0, 1000, 1000, -1, -1, -1, count))
     header.last_offset_delta = count - 1 if last_delta is None else last_delta
     data = bytearray(header.pack() + payload)
@@ -60,7 +60,7 @@ LEAST = bytes([12, 0, 0, 0, 1, 1, 0])
 
 
 @given(records=some_records, codec=st.integers(0, 4), base_offset=st.integers(0, 2**62))
-def test_records_come_back_as_they_were_with_their_offsets(records: list[Record], codec: int, base_offset: int) -> None:
+def test_records_and_their_offsets_round_trip(records: list[Record], codec: int, base_offset: int) -> None:
     data = encode_batch(records, base_offset=base_offset, codec=codec)
     header = BatchHeader.at(data)
     assert batch.crc_ok(data)
@@ -73,7 +73,7 @@ def test_records_come_back_as_they_were_with_their_offsets(records: list[Record]
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("client", ["librdkafka", "java"])
-def test_what_clients_send_is_read(client: str, codec: str) -> None:
+def test_batches_of_clients_are_decoded(client: str, codec: str) -> None:
     data = base64.b64decode(VECTORS[client][codec])
     assert check_codec_frame(BatchHeader.at(data).codec, data[batch.HEADER_SIZE :])
     assert decode_batch(data) == [
@@ -84,12 +84,12 @@ def test_what_clients_send_is_read(client: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "java"])
-def test_what_clients_send_uncompressed_is_what_we_write(client: str) -> None:
+def test_uncompressed_batches_of_clients_equal_ours(client: str) -> None:
     data = base64.b64decode(VECTORS[client]["none"])
     assert encode_batch(decode_batch(data), leader_epoch=BatchHeader.at(data).leader_epoch) == data
 
 
-def test_offsets_with_holes_are_kept() -> None:
+def test_offsets_with_gaps_are_kept() -> None:
     records = [Record(offset=offset, timestamp=0, value=b"x") for offset in (10, 13, 400)]
     data = encode_batch(records, base_offset=10)
     assert BatchHeader.at(data).last_offset == 400
@@ -107,13 +107,13 @@ def test_a_batch_that_compaction_emptied_has_no_records() -> None:
     assert decode_batch(batch_of(b"", count=0, last_delta=9, attributes=4)) == []
 
 
-def test_bytes_behind_the_batch_are_left_alone() -> None:
+def test_bytes_behind_the_batch_are_ignored() -> None:
     data = encode_batch([Record(timestamp=1, value=b"x")])
     assert decode_batch(data + b"more") == decode_batch(data)
 
 
 @given(records=some_records, codec=st.integers(0, 4), other=st.integers(0, 4))
-def test_another_codec_changes_nothing_but_the_payload(records: list[Record], codec: int, other: int) -> None:
+def test_another_codec_changes_only_the_payload(records: list[Record], codec: int, other: int) -> None:
     data = encode_batch(records, base_offset=5, codec=codec, producer_id=9, producer_epoch=1, base_sequence=3)
     repacked = recompress_batch(data, other)
     before, after = BatchHeader.at(data), BatchHeader.at(repacked)
@@ -124,7 +124,7 @@ def test_another_codec_changes_nothing_but_the_payload(records: list[Record], co
     assert decode_payload(repacked)[1] == decode_payload(data)[1]
 
 
-def test_a_failed_checksum_is_corrupt_unless_it_was_checked_before() -> None:
+def test_a_failed_checksum_is_corrupt_unless_the_check_is_disabled() -> None:
     data = bytearray(encode_batch([Record(timestamp=1, value=b"x")]))
     data[batch.CRC_AT] ^= 1
     with pytest.raises(CorruptMessage, match="checksum"):
@@ -137,7 +137,7 @@ def test_an_unknown_codec_is_unsupported() -> None:
         decode_batch(batch_of(LEAST, count=1, attributes=6))
 
 
-def test_the_limit_holds_for_the_records_of_a_batch() -> None:
+def test_the_limit_applies_to_the_records_of_a_batch() -> None:
     data = encode_batch([Record(timestamp=0, value=bytes(100_000))], codec=1)
     with pytest.raises(InvalidRecord, match="more than 50000"):
         decode_batch(data, limit=50_000)
@@ -154,7 +154,7 @@ def test_the_smallest_record_is_read() -> None:
         (bytes([10, 0, 0, 0, 1, 1, 0]), 1, 0),  # A size below the least.
         (bytes([13, 0, 0, 0, 1, 1, 0]), 1, 0),  # A negative size.
         (bytes([14, 0, 0, 0, 1, 1, 0, 0]), 1, 0),  # A byte too many inside the record.
-        (bytes([12, 0, 0, 0, 20, 1, 0]), 1, 0),  # A key that runs over the end.
+        (bytes([12, 0, 0, 0, 20, 1, 0]), 1, 0),  # A key that ends after the record.
         (bytes([12, 0, 0, 0, 3, 1, 0]), 1, 0),  # A key of -2 bytes.
         (bytes([12, 0, 0, 0, 1, 5, 0]), 1, 0),  # A value of -3 bytes.
         (bytes([12, 0, 0, 0, 1, 1, 1]), 1, 0),  # -1 headers.
@@ -167,7 +167,7 @@ def test_the_smallest_record_is_read() -> None:
         (bytes([34, 0, *[0xFF] * 10, 1, 0, 1, 1, 0, 0, 0, 0]), 1, 0),  # A timestamp of eleven bytes.
     ],
 )
-def test_a_record_that_is_not_what_it_claims_is_named(payload: bytes, count: int, index: int) -> None:
+def test_the_error_names_the_invalid_record(payload: bytes, count: int, index: int) -> None:
     with pytest.raises(InvalidRecord) as refusal:
         decode_batch(batch_of(payload, count=count))
     assert [at for at, _ in refusal.value.record_errors] == [index]
@@ -180,7 +180,7 @@ def test_a_count_that_does_not_fit_the_records_is_invalid(payload: bytes, count:
 
 
 @given(records=some_records, data=st.data())
-def test_damaged_records_never_escape_as_another_error(records: list[Record], data: st.DataObject) -> None:
+def test_damaged_records_raise_no_other_error(records: list[Record], data: st.DataObject) -> None:
     damaged = bytearray(encode_batch(records))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
@@ -188,6 +188,6 @@ def test_damaged_records_never_escape_as_another_error(records: list[Record], da
         decode_batch(damaged, check_crc=False, limit=100_000)
 
 
-def test_batches_of_a_run_are_decoded_one_by_one() -> None:
+def test_consecutive_batches_are_decoded_one_by_one() -> None:
     run = b"".join(encode_batch([Record(timestamp=0, value=b"%d" % n)], base_offset=n) for n in range(3))
     assert [decode_batch(view)[0].value for view in iter_batches(run)] == [b"0", b"1", b"2"]

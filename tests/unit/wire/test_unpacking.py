@@ -1,4 +1,4 @@
-"""Decompression in steps that are small whatever the stream holds."""
+"""Decompression runs in steps that are small whatever the stream contains."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def steps(codec: int, packed: bytes, **options: Any) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_no_step_makes_more_than_a_chunk(codec: int) -> None:
+def test_no_step_returns_more_than_a_chunk(codec: int) -> None:
     packed = compress(codec, bytes(BOMB_SIZE))
     size = 0
     for chunk in steps(codec, packed):
@@ -39,7 +39,7 @@ def test_no_step_makes_more_than_a_chunk(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", (GZIP, SNAPPY, LZ4))
-def test_a_bomb_is_never_held_whole(codec: int) -> None:
+def test_a_decompression_bomb_is_never_held_in_memory(codec: int) -> None:
     packed = compress(codec, bytes(BOMB_SIZE))
     tracemalloc.start()
     try:
@@ -51,7 +51,7 @@ def test_a_bomb_is_never_held_whole(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_limit_ends_it(codec: int) -> None:
+def test_decompression_stops_at_the_limit(codec: int) -> None:
     packed = compress(codec, bytes(1_000_000))
     made = 0
     with pytest.raises(InvalidRecord):
@@ -70,13 +70,13 @@ def test_a_stream_that_is_cut_short_is_damaged(codec: int) -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(codec=st.sampled_from(CODECS), parts=st.lists(st.binary(max_size=60_000), max_size=4))
-def test_the_chunks_are_what_was_compressed(codec: int, parts: list[bytes]) -> None:
+def test_the_chunks_join_to_the_original(codec: int, parts: list[bytes]) -> None:
     data = b"".join(parts) * 3
     assert b"".join(steps(codec, compress(codec, data))) == data
     assert decompress(codec, compress(codec, data)) == data
 
 
-def test_a_large_raw_block_of_snappy_is_left_to_somebody_else() -> None:
+def test_a_large_raw_snappy_block_is_yielded_as_a_call() -> None:
     import cramjam
 
     raw = bytes(cramjam.snappy.compress_raw(bytes(range(256)) * 100 + bytes(5_000_000)))
@@ -85,7 +85,7 @@ def test_a_large_raw_block_of_snappy_is_left_to_somebody_else() -> None:
     assert callable(first)
 
 
-def test_large_windows_are_known_before_anything_is_read() -> None:
+def test_large_windows_are_known_before_decompression() -> None:
     small = compress(ZSTD, bytes(1_000))
     large = compress(ZSTD, bytes(1_000), 22)
     assert memory_needed(ZSTD, memoryview(small)) < 4_000_000

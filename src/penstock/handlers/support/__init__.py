@@ -1,1 +1,1 @@
-"""What several handlers share: their context, replies, relaying to the controller, views of the metadata."""
+"""Code that several handlers share: their context, replies, forwarding to the controller, views of the metadata."""

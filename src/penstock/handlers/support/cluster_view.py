@@ -1,7 +1,7 @@
-"""The cluster as a client on one listener sees it: who is there, who leads, what is offline.
+"""The cluster as seen by a client of one listener: its brokers, leaders and offline replicas.
 
-Pure reading of the image, shared by the APIs that describe brokers and partitions. A broker
-without the client's listener is out of its reach and counts as absent.
+Pure functions of the image, shared by the APIs that describe brokers and partitions. A broker
+without the client's listener is unreachable and counts as absent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def reachable_brokers(
     image: "Image", listener: str, *, with_fenced: bool = False
 ) -> "Iterator[tuple[BrokerImage, BrokerEndpoint]]":
-    """The brokers that a client can connect to, each with the address it is told."""
+    """Yield the brokers that a client can connect to, each with the endpoint for that client."""
     for broker in image.brokers.values():
         end_point = broker.end_point(listener)
         if end_point is not None and (with_fenced or not broker.fenced):
@@ -44,14 +44,14 @@ def offline_replicas(image: "Image", partition: "PartitionImage", listener: str)
 
 
 def controller_for_clients(image: "Image", node_id: NodeId, listener: str) -> NodeId:
-    """Every broker takes a client's changes and passes them on, so any live one will do: this one first."""
+    """Return a live broker, preferably this one: every broker forwards a client's changes to the controller."""
     if is_reachable(image, node_id, listener):
         return node_id
     return next((broker.node_id for broker, _ in reachable_brokers(image, listener)), NO_NODE)
 
 
 def find_partition(context: "Context", topic: str, index: int) -> "Partition":
-    """Return the partition as this node holds it; refuse if it holds none."""
+    """Return this node's replica of the partition; raise a refusal if it has none."""
     name = TopicName(topic)
     partition = context.replicas.find(name, index)
     if partition is not None:
@@ -60,24 +60,24 @@ def find_partition(context: "Context", topic: str, index: int) -> "Partition":
     if known is None:
         raise UnknownTopicOrPartition
     if context.node_id in known.replicas:
-        raise StorageError  # It should be here, and its log could not be opened.
+        raise StorageError  # It belongs here, but its log could not be opened.
     raise NotLeaderOrFollower
 
 
 def voter_endpoints(context: "Context", voter: Voter) -> tuple[VoterEndpoint, ...]:
-    """Where a voter is. Nobody had to be told where the only one is: it is this node."""
+    """Return the endpoints of a voter; those of a single node are not in the voters' record."""
     if voter.endpoints or voter.id != context.node_id:
         return voter.endpoints
     return own_voter_endpoints(context.settings, context.endpoints)
 
 
 def own_voter_endpoints(settings: "BrokerSettings", endpoints: "Sequence[Endpoint]") -> tuple[VoterEndpoint, ...]:
-    """Where the other nodes of the quorum reach this one: where controllers listen, or anywhere."""
+    """Return the endpoints that other nodes of the quorum use: the controller listeners, or all listeners."""
     named = controller_listeners(settings)
-    shown = [each for each in endpoints if each.listener in named] or endpoints
-    return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in shown)
+    chosen = [each for each in endpoints if each.listener in named] or endpoints
+    return tuple(VoterEndpoint(name=each.listener, host=each.host, port=each.port) for each in chosen)
 
 
 def controller_listeners(settings: "BrokerSettings") -> list[str]:
-    """The listeners for controllers alone, by the names that connections have."""
+    """Return the names of the listeners that are only for controllers."""
     return [name.upper() for name in settings.words("controller.listener.names")]

@@ -1,8 +1,8 @@
-"""What a handler may reach: the node's services, and the request it answers.
+"""The context of a handler: the node's services, and its request.
 
-Everything is handed in, so a test builds a `Context` of fakes and a handler has no other way
-to the world. `settings` is replaced by the node whenever a dynamic broker setting changes:
-read it anew for each request, never keep it.
+Everything is passed in, so that a test can build a `Context` of fakes, and a handler has no other access
+to the outside. The node replaces `settings` whenever a dynamic broker setting changes:
+read it for each request, never keep it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One advertised listener: what clients are told to connect to."""
+    """One advertised listener: an address that clients connect to."""
 
     listener: str
     host: str
@@ -76,23 +76,23 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: its header as it came, its body as an entity of the API's latest version."""
+    """One request: its header, and its body as an entity of the API's latest version."""
 
     header: "Header"
     body: Any
     connection: "Connection"
     listener: str = "PLAINTEXT"
     pace: Pace = UNPACED
-    """How its long work is done (docs/internals/loop.md)."""
+    """How its long work is scheduled (docs/internals/loop.md)."""
 
     @property
     def client_host(self) -> str:
-        """The client's address as Kafka writes it into groups."""
+        """Return the client's address in the form that Kafka writes into groups."""
         return f"/{self.connection.peer_host}"
 
 
 ColdHandler = Callable[[Context, Request], Awaitable[Any]]
-"""Answers with an entity of the API's latest version, which the codec writes in the version asked for, or `Encoded`."""
+"""Returns an entity of the API's latest version, which the codec encodes in the request's version, or `Encoded`."""
 
 HotHandler = Callable[["memoryview", "Header", str, "Connection | None"], "Parts | Parked"]
-"""Answers a frame itself; the others are the name of the listener and the connection that it came on."""
+"""Answers a frame directly; the other arguments are the name of the listener and the connection."""

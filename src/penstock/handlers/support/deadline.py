@@ -1,7 +1,7 @@
-"""How long a client wants to wait for a change of the cluster.
+"""Timeouts of requests that change the cluster.
 
-A change that is under way when the time is up still happens; only the answer is REQUEST_TIMED_OUT.
-Goes by the clock port, so a simulator decides when the time is up. Refuses: RequestTimedOut.
+A change that is under way at the timeout still happens; only the response is REQUEST_TIMED_OUT.
+Uses the clock port, so that a simulator decides when the time is up. Refuses: RequestTimedOut.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 async def within(clock: "Clock", wait: timedelta, work: Coroutine[Any, Any, T]) -> T:
-    """Return what the work returns, or raise RequestTimedOut if that takes too long.
+    """Return the result of the work, or raise RequestTimedOut if it takes too long.
 
-    Without any time at all nothing is begun, as in Kafka.
+    With a timeout of zero or less nothing is started, as in Kafka.
     """
     seconds = wait.total_seconds()
     if seconds <= 0:

@@ -1,7 +1,7 @@
-"""Small change for building replies out of the schema's classes.
+"""Small functions for building responses from the schema's classes.
 
-The schema types its integers and names nominally although any int or str in range is one of
-them at run time; these functions say so to the type checker and cost next to nothing.
+The schema uses nominal types for integers and names, although at run time any int or str in range
+is valid; these functions satisfy the type checker and cost next to nothing.
 """
 
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ NO_THROTTLE: Final = i32Timedelta.parse(timedelta(0))
 NO_ERROR: Final = ErrorCode.none
 MILLISECOND: Final = timedelta(milliseconds=1)
 NO_TIME: Final = cast(TZAware, datetime.fromtimestamp(0, UTC) - MILLISECOND)
-"""What stands for a time that there is not: -1 on the wire."""
+"""The value of a missing time: -1 on the wire."""
 
-# Without an authorizer everybody may do everything that a resource knows. The bits are the
+# Without an authorizer every client may perform every operation of a resource. The bits are the
 # numbers of the ACL operations.
 TOPIC_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11)))
 GROUP_OPERATIONS: Final = i32(sum(1 << operation for operation in (3, 6, 8, 10, 11)))
@@ -35,7 +35,7 @@ ZERO_UUID: Final = UUID(int=0)
 
 
 def present(value: UUID | None) -> UUID:
-    """A UUID as Kafka knows it, to whom none is zero."""
+    """Return a UUID in Kafka's form, in which none is zero."""
     return ZERO_UUID if value is None else value
 
 

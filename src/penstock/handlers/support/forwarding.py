@@ -1,9 +1,9 @@
-"""Brings a client's request to the active controller, when that is another node, and its answer back.
+"""Forwarding of clients' requests to the active controller on another node.
 
-The frame travels whole in an envelope (KIP-590), so the controller sees the client's own version and id, and the
-answer comes back ready to send. Afterwards this node waits a little until it has seen what the controller had
-committed: a client finds here what it has just made. Goes to client/channel.py. Without a controller the local
-handler answers: NOT_CONTROLLER.
+The whole frame is sent in an envelope (KIP-590), so that the controller sees the client's version and id, and its
+response can be sent unchanged. Afterwards this node waits a little until it has applied the controller's committed
+changes, so that a client finds on this node what it has just created. Goes to client/channel.py. Without a controller
+the local handler answers: NOT_CONTROLLER.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 RELAY_S_MAX: Final = 30.0
 CATCH_UP_S_MAX: Final = 1.0
-LOOK_AGAIN_S: Final = 0.002
-LEADER_LOOK_S: Final = 0.1
-"""How often who waits for an answer looks whether it will come from there."""
+CATCH_UP_CHECK_S: Final = 0.002
+LEADER_CHECK_S: Final = 0.1
+"""How often a waiting request checks whether the controller has changed."""
 CONNECTIONS: Final = 4
-"""Answers come in order on each; one that takes long should not keep all the others."""
+"""The number of connections: responses on each arrive in order, and a slow one should not delay all others."""
 
 
 class Relay:
@@ -42,23 +42,23 @@ class Relay:
                 peers=quorum.peers,
                 clock=clock,
                 leader=self._other_leader,
-                local=_nobody_here,
+                local=_no_local_handler,
             )
         )
 
     def _other_leader(self) -> "Any":
-        """Between two looks this node may have become it: that is seen while the answer is awaited."""
+        """Return the active controller if it is another node. This node may become it while a response is awaited."""
         leader = self._quorum.leader
         return None if leader == self._quorum.node_id else leader
 
     @property
     def is_needed(self) -> bool:
-        """Whether the active controller is another node."""
+        """Return whether the active controller is another node."""
         return self._channel is not None and not self._quorum.is_active
 
     async def forward(self, frame: bytes, api_key: int, client_address: bytes) -> bytes | None:
-        """The answer's frame, without its size; None if there is no controller, or it is this node by now."""
-        from kio.schema.envelope.v0.request import EnvelopeRequest  # a node alone needs none
+        """Return the response frame without its size; None if there is no controller, or it is this node by now."""
+        from kio.schema.envelope.v0.request import EnvelopeRequest  # a single node needs none
 
         envelope = EnvelopeRequest(request_data=frame, request_principal=None, client_host_address=client_address)
         try:
@@ -69,50 +69,50 @@ class Relay:
         return data if not answer.error_code else None
 
     async def ask(self, api_key: int, request: Any, *, changes: bool = True, timeout_s: float = RELAY_S_MAX) -> Any:
-        """Ask the active controller elsewhere; after a change, return when this node has seen it too."""
-        assert self._channel is not None, "a node alone is its own controller"
+        """Send a request to the active controller on another node; wait until this node has applied its changes."""
+        assert self._channel is not None, "a single node is its own controller"
         self._turn = (self._turn + 1) % CONNECTIONS
         deadline = self._clock.monotonic() + timeout_s
         answer = None
         while answer is None:
-            answer = await self._ask_while_it_leads(api_key, request, deadline - self._clock.monotonic())
+            answer = await self._send_while_it_leads(api_key, request, deadline - self._clock.monotonic())
         if changes:
             await self._catch_up()
         return answer
 
-    async def _ask_while_it_leads(self, api_key: int, request: Any, left_s: float) -> Any:
-        """The answer; None if the controller is another node since: the one that was asked may be held still."""
+    async def _send_while_it_leads(self, api_key: int, request: Any, left_s: float) -> Any:
+        """Return the response, or None if the controller has changed: the old one may hang."""
         assert self._channel is not None
         purpose = f"relay-{self._turn}"
-        asked = self._quorum.leader
-        asking = asyncio.ensure_future(
+        recipient = self._quorum.leader
+        response = asyncio.ensure_future(
             self._channel.ask(api_key, request, timeout_s=left_s, attempt_s_max=left_s, purpose=purpose)
         )
         try:
             while True:
-                looking = asyncio.ensure_future(pause(self._clock, LEADER_LOOK_S))
-                await asyncio.wait((asking, looking), return_when=asyncio.FIRST_COMPLETED)
-                looking.cancel()
-                if asking.done():
-                    return asking.result()
+                checking = asyncio.ensure_future(pause(self._clock, LEADER_CHECK_S))
+                await asyncio.wait((response, checking), return_when=asyncio.FIRST_COMPLETED)
+                checking.cancel()
+                if response.done():
+                    return response.result()
                 if self._quorum.is_active:
                     raise PeerUnavailable("this node has become the active controller")
                 leader = self._quorum.leader
-                if asked is None:
-                    asked = leader
-                elif leader not in (None, asked):
+                if recipient is None:
+                    recipient = leader
+                elif leader not in (None, recipient):
                     return None
         finally:
-            asking.cancel()
+            response.cancel()
 
     async def _catch_up(self) -> None:
-        """Wait until all that the controller knows to be committed is applied here; bounded, for it is a courtesy."""
+        """Wait until this node has applied everything that the controller has committed; limited, as it is optional."""
         deadline = self._clock.monotonic() + CATCH_UP_S_MAX
         target = await self._committed()
         while target is not None and self._quorum.image.offset + 1 < target:
             if self._clock.monotonic() >= deadline:
                 return
-            await pause(self._clock, LOOK_AGAIN_S)
+            await pause(self._clock, CATCH_UP_CHECK_S)
 
     async def _committed(self) -> int | None:
         from kio.schema.describe_quorum.v2.request import DescribeQuorumRequest, PartitionData, TopicData
@@ -125,7 +125,7 @@ class Relay:
         request = DescribeQuorumRequest(topics=(topic,))
         try:
             answer = await self._channel.ask(
-                ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX, purpose="relay-look"
+                ApiKey.DESCRIBE_QUORUM, request, timeout_s=CATCH_UP_S_MAX, purpose="relay-offset"
             )
         except PeerUnavailable:
             return None
@@ -133,19 +133,19 @@ class Relay:
 
 
 def is_for_this_node(request: "Request") -> bool:
-    """Loggers are each node's own: they are changed where the client asks."""
+    """Return whether this node must answer: each node has its own loggers."""
     if request.header.api_key != ApiKey.INCREMENTAL_ALTER_CONFIGS:
         return False
     return any(resource.resource_type == BROKER_LOGGER for resource in request.body.resources)
 
 
 def address_bytes(host: str) -> bytes:
-    """An address as Java's InetAddress gives its bytes; none for what is no address."""
+    """Return an address in the bytes of Java's InetAddress; none for an invalid one."""
     try:
         return ip_address(host).packed
     except ValueError:
         return b""
 
 
-async def _nobody_here(api_key: int, request: Any) -> Any:
-    raise AssertionError("what this node can answer itself is not relayed")
+async def _no_local_handler(api_key: int, request: Any) -> Any:
+    raise AssertionError("a request that this node can answer is not forwarded")

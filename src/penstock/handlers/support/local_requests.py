@@ -1,6 +1,7 @@
-"""Answers a question of this node to itself: the handler is called as if a connection had brought the request.
+"""Requests of this node to itself: calls the handler as if the request had arrived on a connection.
 
-The active controller may be in the same process as the broker that asks it. Goes to table.py. Refuses nothing.
+The active controller may be in the same process as the broker that sends it a request. Goes to table.py.
+Refuses nothing.
 """
 
 from collections.abc import Sequence
@@ -18,19 +19,19 @@ CLIENT_ID: Final = "local"
 
 
 class _NoConnection:
-    """A connection to oneself: nothing is ever sent over it, and it never breaks."""
+    """A connection to this node itself: nothing is ever sent over it, and it never breaks."""
 
     peer_host = "localhost"
     peer_port = 0
     local_port = 0
 
     def send(self, parts: "Sequence[Part]") -> None:
-        raise AssertionError("the answer is returned")
+        raise AssertionError("the response is returned, not sent")
 
     send_now = send
 
     def keep_frame(self, frame: memoryview) -> "KeptFrame":
-        raise AssertionError("no frame is handed over")
+        raise AssertionError("local requests have no frame")
 
     def unsent_size(self) -> int:
         return 0
@@ -45,7 +46,7 @@ class _NoConnection:
 _HERE: Final = _NoConnection()
 
 
-async def ask_here(context: Context, api_key: int, request: Any) -> Any:
+async def answer_locally(context: Context, api_key: int, request: Any) -> Any:
     """Answer an entity of the API's latest version with another one."""
     header = Header(api_key, APIS[api_key].max_version, 0, CLIENT_ID, 0)
     return await COLD[api_key](context, Request(header, request, _HERE))

@@ -1,8 +1,9 @@
-"""Fetch of the cluster's own log by voters and observers; called by fetch.py, which serves every other topic.
+"""Fetch of the metadata log by voters and observers; called by fetch.py, which serves every other topic.
 
-Needs version 13 or later: this log goes by its id. The core decides what the fetch gets and when; it waits for
-news as any fetch does. Records leave as slices of the log's files. Goes to metadata/messenger.py.
-Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST; NOT_LEADER_OR_FOLLOWER and its kin are the core's.
+Needs version 13 or later, because this log is identified by its id. The raft core decides what to send and when; a
+fetch waits for new records like any other. Records are sent as slices of the log's files. Goes to
+metadata/messenger.py. Refuses: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST; NOT_LEADER_OR_FOLLOWER and similar errors
+come from the core.
 """
 
 from typing import Any
@@ -25,7 +26,7 @@ METADATA_TOPIC = voter_wire.METADATA_TOPIC_ID.bytes
 
 
 def handle(context: Context, frame: memoryview, header: Header) -> Parked:
-    """A fetch with a replica id whose first topic is the cluster's own log."""
+    """Answer a fetch with a replica id whose first topic is the metadata log."""
     parked = Parked()
     try:
         entity = codec.read_request(header.api_key, header.version, frame[header.body_position :])
@@ -47,7 +48,7 @@ def handle(context: Context, frame: memoryview, header: Header) -> Parked:
 
 def _read(entity: Any) -> tuple[NodeId, Any]:
     partition = voter_wire.only_partition(entity.topics)
-    # Before version 15 the replica stands in a field of its own.
+    # Before version 15 the replica id is an untagged field.
     source = entity.replica_state.replica_id if hasattr(entity, "replica_state") else entity.replica_id
 
     def make(request_id: int) -> FetchRequest:

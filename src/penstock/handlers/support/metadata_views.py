@@ -1,9 +1,9 @@
-"""Topics as the bytes of a Metadata answer, each made once for everybody who sees it alike.
+"""Topics encoded for Metadata responses, each once for all clients with the same view.
 
-What a client sees of a topic depends on its version, on the operations it is told of, and on the
-brokers its listener reaches. For each such view the pieces are kept by topic; a piece counts while
-the image still holds the very object it was made from, since images share what did not change.
-Reads images only. Bounded: views by count and size, pieces by the topics there are.
+What a client sees of a topic depends on its version, on the authorized operations it requests, and on the
+brokers that its listener reaches. Each such view caches the encoded topics; an entry is valid while
+the image still holds the same object it was encoded from, since images share unchanged objects.
+Reads images only. Bounded: views by count and size, entries by the number of topics.
 Goes to wire/hot/metadata.py. Refuses nothing.
 """
 
@@ -32,10 +32,10 @@ REPLICA_NOT_AVAILABLE: Final = 9
 
 VIEWS_MAX: Final = 8
 VIEWS_SIZE_MAX: Final = 128 * 1024 * 1024
-"""The least recently used views go when one is opened over this."""
+"""When a new view exceeds this, the least recently used ones are dropped."""
 
 LINGER_S: Final = 3.0
-_NOBODY: Final[frozenset[NodeId]] = frozenset()
+_NO_NODES: Final[frozenset[NodeId]] = frozenset()
 
 ASSIGNMENTS_MAX: Final = 4096
 FORGOTTEN_MAX: Final = 1000
@@ -44,22 +44,22 @@ _Assignment = tuple[NodeId, tuple[NodeId, ...], tuple[NodeId, ...], tuple["UUID"
 
 
 class Reach:
-    """The brokers of an image as the clients of one listener reach them."""
+    """The brokers of an image that the clients of one listener can reach."""
 
-    __slots__ = ("_clusters", "_listener", "brokers", "elsewhere", "lingering", "reachable")
+    __slots__ = ("_clusters", "_listener", "brokers", "lingering", "reachable", "without_listener")
 
-    def __init__(self, image: "Image", listener: str, lingering: frozenset[NodeId] = _NOBODY) -> None:
+    def __init__(self, image: "Image", listener: str, lingering: frozenset[NodeId] = _NO_NODES) -> None:
         self.brokers = image.brokers
         self.lingering = lingering
         self.reachable = frozenset(broker.node_id for broker, _ in reachable_brokers(image, listener))
-        self.elsewhere = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
-        """Alive, and without this listener."""
+        self.without_listener = frozenset(broker.node_id for broker in image.live_brokers()) - self.reachable
+        """Alive, but without this listener."""
         self._listener = listener
         self._clusters: dict[tuple[int, str, NodeId, bool], bytes] = {}
 
     def cluster(self, image: "Image", version: int, cluster_id: str, node_id: NodeId, *, lingers: bool = True) -> bytes:
-        """The part of an answer that tells of the cluster and its brokers; without those that linger if not wanted."""
-        assert image.brokers is self.brokers, "asked of another image's brokers"
+        """Encode the brokers and the cluster's fields; `lingers` includes brokers that were fenced just now."""
+        assert image.brokers is self.brokers, "the image has other brokers"
         key = version, cluster_id, node_id, lingers
         packed = self._clusters.get(key)
         if packed is None:
@@ -74,18 +74,18 @@ class Reach:
 
 
 class View:
-    """The pieces of all topics that were asked for, as the clients of one kind see them."""
+    """The encoded topics that were requested, for clients with the same view."""
 
     __slots__ = (
         "_all",
         "_assignments",
-        "_elsewhere",
-        "_made_from",
+        "_encoded_from",
         "_operations",
         "_pieces",
         "_reachable",
         "_version",
-        "making_all",
+        "_without_listener",
+        "encoding_all",
         "size",
     )
 
@@ -93,39 +93,39 @@ class View:
         self._version = version
         self._operations = operations
         self._reachable = reach.reachable
-        self._elsewhere = reach.elsewhere
-        # Two maps, since a pair for each of many topics would be one more object for the collector to visit.
+        self._without_listener = reach.without_listener
+        # Two dicts, since a pair for each of many topics would be one more object for the garbage collector.
         self._pieces: dict[TopicName, bytes] = {}
-        self._made_from: dict[TopicName, TopicImage] = {}
+        self._encoded_from: dict[TopicName, TopicImage] = {}
         self._assignments: dict[_Assignment, tuple[int, NodeId, bytes]] = {}
         self._all: tuple[Mapping[TopicName, TopicImage] | None, bytes] = None, b""
-        self.making_all = asyncio.Lock()
+        self.encoding_all = asyncio.Lock()
         self.size = 0
 
-    def known(self, topic: "TopicImage") -> bytes | None:
-        """The topic's piece if it is there already."""
-        return self._pieces[topic.name] if self._made_from.get(topic.name) is topic else None
+    def cached(self, topic: "TopicImage") -> bytes | None:
+        """Return the encoded topic if it is cached."""
+        return self._pieces[topic.name] if self._encoded_from.get(topic.name) is topic else None
 
-    def known_all(self, image: "Image") -> bytes | None:
-        """The pieces of all topics in a row, if they are there already."""
+    def cached_all(self, image: "Image") -> bytes | None:
+        """Return all encoded topics, joined, if they are cached."""
         return self._all[1] if self._all[0] is image.topics else None
 
-    def keep_all(self, image: "Image", pieces: bytes) -> None:
+    def cache_all(self, image: "Image", pieces: bytes) -> None:
         self.size += len(pieces) - len(self._all[1])
         self._all = image.topics, pieces
 
     def topic(self, topic: "TopicImage") -> bytes:
-        """Make the topic's piece, and keep it."""
+        """Encode the topic, and cache it."""
         assignments = self._assignments
         rows = []
         for partition in topic.partitions:
             key = partition.leader, partition.replicas, partition.isr, partition.directories
-            shown = assignments.get(key)
-            if shown is None:
-                shown = self._assignment(partition)
+            assignment = assignments.get(key)
+            if assignment is None:
+                assignment = self._assignment(partition)
                 if len(assignments) < ASSIGNMENTS_MAX:
-                    assignments[key] = shown
-            error, leader, lists = shown
+                    assignments[key] = assignment
+            error, leader, lists = assignment
             rows.append((error, leader, partition.leader_epoch, lists))
         piece = wire.pack_topic(
             self._version,
@@ -138,16 +138,16 @@ class View:
         )
         self.size += len(piece) - len(self._pieces.get(topic.name, b""))
         self._pieces[topic.name] = piece
-        self._made_from[topic.name] = topic
+        self._encoded_from[topic.name] = topic
         return piece
 
     def missing(self, name: TopicName) -> bytes:
-        """The piece for a name that no topic has. Not kept: anybody can ask for any name."""
+        """Encode the error for a name that no topic has. Not cached: clients can send any name."""
         error = UnknownTopicOrPartition if name_problem(name) is None else InvalidTopic
         return self._bare(error.code, name, None)
 
     def without_leader(self, topic: "TopicImage") -> bytes:
-        """The piece for a topic that was made a moment ago. Not kept: the next who asks is shown all of it."""
+        """Encode a topic that was just created. Not cached: the next request gets all of it."""
         return self._bare(LeaderNotAvailable.code, topic.name, topic.id)
 
     def _bare(self, error_code: int, name: TopicName, topic_id: "UUID | None") -> bytes:
@@ -162,15 +162,15 @@ class View:
         )
 
     def forget_deleted(self, image: "Image") -> None:
-        """Drop the pieces of topics that are gone, once they are the larger part."""
+        """Drop the entries of deleted topics when they are the majority."""
         if len(self._pieces) > 2 * len(image.topics) + FORGOTTEN_MAX:
             self._pieces = {name: piece for name, piece in self._pieces.items() if name in image.topics}
-            self._made_from = {name: topic for name, topic in self._made_from.items() if name in image.topics}
+            self._encoded_from = {name: topic for name, topic in self._encoded_from.items() if name in image.topics}
             self._all = None, b""
             self.size = sum(map(len, self._pieces.values()))
 
     def _assignment(self, partition: "PartitionImage") -> tuple[int, NodeId, bytes]:
-        """A partition's error, the leader that is shown, and its lists of nodes."""
+        """Return a partition's error, its visible leader, and its encoded lists of nodes."""
         reachable = self._reachable
         replicas, in_sync = partition.replicas, partition.isr
         if self._version == 0:
@@ -178,7 +178,7 @@ class View:
             in_sync = tuple(node_id for node_id in in_sync if node_id in reachable)
         leader, error = partition.leader, NO_ERROR
         if leader not in reachable:
-            is_elsewhere = leader in self._elsewhere and self._version >= LISTENER_NOT_FOUND_FROM
+            is_elsewhere = leader in self._without_listener and self._version >= LISTENER_NOT_FOUND_FROM
             leader, error = NO_NODE, LISTENER_NOT_FOUND if is_elsewhere else LeaderNotAvailable.code
         elif len(replicas) < len(partition.replicas) or len(in_sync) < len(partition.isr):
             error = REPLICA_NOT_AVAILABLE
@@ -203,16 +203,16 @@ class MetadataViews:
 
     def reach(self, image: "Image", listener: str) -> Reach:
         reach = self._reaches.get(listener)
-        lingering = self._still_lingering() if self._lingering else _NOBODY
+        lingering = self._still_lingering() if self._lingering else _NO_NODES
         if reach is None or reach.brokers is not image.brokers or reach.lingering != lingering:
             reach = self._reaches[listener] = Reach(image, listener, lingering)
         return reach
 
     def image_changed(self, delta: "Delta", image: "Image") -> None:
-        """Note who was fenced just now: such a broker is listed a little longer, though nothing is led by it.
+        """Note newly fenced brokers: they are listed a little longer, although they lead nothing.
 
-        librdkafka, told of another leader and of one broker fewer in the same answer, forgets the leader with the
-        broker, and asks again only a second later.
+        If one response names another leader and omits the old broker, librdkafka drops the leader together with the
+        broker, and sends the next request only a second later.
         """
         for node_id in sorted(delta.brokers_changed):
             before, after = delta.before.brokers.get(node_id), image.brokers.get(node_id)
@@ -228,11 +228,11 @@ class MetadataViews:
         return frozenset(self._lingering)
 
     def view(self, image: "Image", reach: Reach, version: int, *, operations: int) -> View:
-        """The view that clients of this version and reach have, who are told of these operations."""
+        """Return the view for clients of this version and listener that request these operations."""
         shape = wire.TOPICS_AS_IN[version]
         if version < wire.OPERATIONS_FROM:
             operations = wire.OPERATIONS_UNKNOWN
-        key = shape, operations, reach.reachable, reach.elsewhere
+        key = shape, operations, reach.reachable, reach.without_listener
         view = self._views.get(key)
         if view is None:
             self._make_room()

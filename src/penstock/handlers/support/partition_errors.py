@@ -1,4 +1,4 @@
-"""What Produce and Fetch say of partitions that are not led, or not held here, with the way to the leader (KIP-951)."""
+"""Errors of Produce and Fetch for partitions that this node does not lead or host, with the leader (KIP-951)."""
 
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -36,7 +36,7 @@ def _partition(context: "Context", key: bytes, index: int, *, by_id: bool) -> "P
 
 
 def not_hosted(context: "Context", key: bytes, index: int, *, by_id: bool) -> Refusal:
-    """Why a partition is not here: it is elsewhere, it could not be opened, or nobody has heard of it."""
+    """Return why a partition is not on this node: it is elsewhere, could not be opened, or does not exist."""
     topic = _topic(context, key, by_id=by_id)
     if topic is None:
         return UnknownTopicId() if by_id else UnknownTopicOrPartition()
@@ -48,13 +48,13 @@ def not_hosted(context: "Context", key: bytes, index: int, *, by_id: bool) -> Re
 
 
 def leader_hint(context: "Context", key: bytes, index: int, *, by_id: bool) -> tuple[int, int] | None:
-    """Who leads the partition, and in which epoch; None if nobody is known to."""
+    """Return the leader of the partition and its epoch; None if there is no known leader."""
     partition = _partition(context, key, index, by_id=by_id)
     return None if partition is None else (partition.leader, partition.leader_epoch)
 
 
 def endpoints_of(context: "Context", leaders: "Iterable[int]", listener: str) -> list[NodeEndpoint]:
-    """Where the hinted leaders are, for a client on that listener."""
+    """Return the endpoints of the hinted leaders, for a client of that listener."""
     found: list[NodeEndpoint] = []
     for node_id in sorted(set(leaders)):
         broker = context.quorum.image.brokers.get(NodeId(node_id))

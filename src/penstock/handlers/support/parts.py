@@ -1,9 +1,9 @@
-"""Requests about many things, answered part by part, so that none keeps the event loop for long.
+"""Long requests, answered part by part, so that none blocks the event loop for long.
 
-Most APIs take a list whose entries have nothing to do with each other. A long list is cut into parts of `PART_SIZE`
-entries; each is handled as a request of its own, and the answers are joined. Other requests are served in between: a
+Most APIs take a list of independent entries. A long list is split into parts of `PART_SIZE`
+entries; each is handled as a separate request, and the responses are joined. Other requests are served in between: a
 request of several parts is not one atomic change, which Kafka does not promise either. Lists within an entry that
-no honest client makes long are refused. Goes to the handlers of table.py. Refuses: MalformedRequest.
+no real client makes long are refused. Goes to the handlers of table.py. Refuses: MalformedRequest.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,17 +20,17 @@ FEW_MAX: Final = 1_000
 
 
 class Split(NamedTuple):
-    """How the list of a request is cut, and how the lists of the answers are joined."""
+    """The rules for splitting the list of a request and joining the lists of the responses."""
 
     entries: str
     """The field of the request with the list."""
     answers: str
-    """The field of the response with the answers."""
+    """The field of the response with the results."""
     inner: str = ""
-    """The list in each entry that is cut too: mostly the partitions of a topic."""
+    """The list in each entry that is split too: mostly the partitions of a topic."""
     inner_answers: str = ""
     key: str = "name"
-    """What tells the answers of two entries apart."""
+    """The fields that distinguish the results of two entries."""
     few: tuple[str, ...] = ()
     """Lists in each entry that may not have more than `FEW_MAX` elements."""
 
@@ -66,7 +66,7 @@ SPLITS: Final[Mapping[int, Split]] = {
 
 
 def is_long(request: Request) -> bool:
-    """Whether a request is better answered in parts. Raises MalformedRequest for lists that no client makes."""
+    """Return whether to answer a request in parts; raise MalformedRequest for lists that no real client sends."""
     split = SPLITS.get(request.header.api_key)
     if split is None:
         return False
@@ -116,7 +116,7 @@ def _parts(split: Split, entries: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
 
 
 def _join(split: Split, answers: list[Any], more: tuple[Any, ...]) -> None:
-    """Add answers to those of earlier parts; an entry that was cut has its first answers there already."""
+    """Add results to those of earlier parts; the first results of an entry that was split are already there."""
     if split.inner_answers and answers and more:
         first, last = more[0], answers[-1]
         if getattr(first, split.key) == getattr(last, split.key):

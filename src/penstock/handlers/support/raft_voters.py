@@ -1,4 +1,4 @@
-"""What AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter share. Goes to metadata/membership.py."""
+"""Code that AddRaftVoter, RemoveRaftVoter and UpdateRaftVoter share. Goes to metadata/membership.py."""
 
 from typing import Any, Final
 
@@ -6,7 +6,7 @@ from penstock.metadata.voters import Voter, VoterEndpoint
 from penstock.model.ids import NodeId
 
 CHANGE_S_MAX: Final = 30.0
-"""How long a change of the voters may take where the request does not say."""
+"""How long a change of the voters may take if the request has no timeout."""
 
 
 def voter_of(body: Any) -> Voter:

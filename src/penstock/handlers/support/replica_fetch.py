@@ -1,9 +1,9 @@
 """Fetch by other brokers: the leader's side of replication. Hot, called by fetch.py.
 
-What a follower asks for first counts as what it holds, which moves marks and wakes producers; then
-it is answered up to the end of the log, or told where its log parts from this one. Only partitions that
-the request names and those with news are looked at. Sessions in replication/feed.py. Goes to
-replication/partition.py. Refuses: per partition, stale and unknown epochs, replicas that are none.
+The fetch offset of a follower is what it holds, which moves the high watermark and completes produce requests; then
+the follower gets records up to the end of the log, or the offset where its log diverges. Only partitions that
+the request names and those with news are read. Sessions are in replication/feed.py. Goes to
+replication/partition.py. Refuses: per partition, stale and unknown epochs, nodes that are not replicas.
 """
 
 import logging
@@ -38,11 +38,11 @@ def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Pa
     except Refusal as refusal:
         return write_response(header.version, header.correlation_id, (), error_code=refusal.code)
     if feed.waiting is not None:
-        # The follower has more to ask: what it asked before is answered with what there is.
+        # The follower sends another request: the previous one is answered with what there is.
         feed.waiting.finish()
     fetch = ReplicaFetch(handler, header, request, feed)
     fetch.count()
-    # A new session is told the marks at once.
+    # A new session gets the high watermarks immediately.
     parts = fetch.attempt(final=request.session_epoch <= 0)
     if parts is not None:
         return parts
@@ -53,9 +53,9 @@ def handle(handler: "FetchHandler", request: FetchRequest, header: Header) -> Pa
 
 
 class ReplicaFetch(Parked):
-    """One fetch of a follower, from its first attempt to its answer."""
+    """One fetch of a follower, from its first attempt to its response."""
 
-    # The follower's next fetch tells the leader to answer this one.
+    # The follower's next fetch makes the leader answer this one.
     holds_next = False
     __slots__ = ("_by_id", "_feed", "_handler", "_header", "_request", "missing")
 
@@ -69,22 +69,22 @@ class ReplicaFetch(Parked):
         self.missing = 0
 
     def count(self) -> None:
-        """Take what the request asks for, and what that says about its sender."""
+        """Record the requested partitions, and the follower's progress that their offsets imply."""
         feed = self._feed
         node_id = feed.node_id
-        for asked in self._request.partitions:
-            fed = feed.take(asked)
+        for requested in self._request.partitions:
+            fed = feed.take(requested)
             partition = self._find(fed)
             lead = None if partition is None else partition.lead
-            if partition is None or lead is None or asked.current_leader_epoch != partition.leader_epoch:
+            if partition is None or lead is None or requested.current_leader_epoch != partition.leader_epoch:
                 feed.ready[fed] = None
                 continue
             progress = lead.followers.get(node_id)
-            offset = asked.offset
-            if progress is None or not partition.holds_prefix(offset, asked.last_fetched_epoch):
+            offset = requested.offset
+            if progress is None or not partition.holds_prefix(offset, requested.last_fetched_epoch):
                 feed.ready[fed] = None
                 continue
-            partition.follower_fetched(progress, offset, asked.log_start_offset, feed.broker_epoch)
+            partition.follower_fetched(progress, offset, requested.log_start_offset, feed.broker_epoch)
             if offset < partition.log.end_offset:
                 feed.ready[fed] = None
             else:
@@ -92,14 +92,14 @@ class ReplicaFetch(Parked):
                 feed.moved[fed] = None
 
     def attempt(self, *, final: bool = False) -> Parts | None:
-        """The answer, or None if it is better to wait for more."""
+        """Return the response, or None if the follower should wait for more records."""
         request, feed = self._request, self._feed
         urgent = final or feed.urgent or request.max_wait_ms <= 0
         if not feed.ready and not urgent and request.min_bytes > 0:
             self.missing = request.min_bytes
             return None
         answers: list[PartitionAnswer] = []
-        told: list[Fed] = []
+        answered: list[Fed] = []
         room = request.max_bytes
         size = 0
         quiet: list[Fed] = []
@@ -110,7 +110,7 @@ class ReplicaFetch(Parked):
                     quiet.append(fed)
                 continue
             answers.append(answer)
-            told.append(fed)
+            answered.append(fed)
             size += answer.size
             room = max(0, room - answer.size)
             if answer.error_code or answer.diverging is not None:
@@ -121,11 +121,11 @@ class ReplicaFetch(Parked):
             self.missing = request.min_bytes - size
             return None
         feed.urgent = False
-        for fed in told:
+        for fed in answered:
             del feed.ready[fed]
-        self._tell_marks(answers, told)
-        for fed, answer in zip(told, answers, strict=True):
-            # The recovery from an error is news as well.
+        self._add_marks(answers, answered)
+        for fed, answer in zip(answered, answers, strict=True):
+            # The end of an error is news as well.
             fed.sent_mark = -1 if answer.error_code else answer.high_watermark
             fed.sent_start = answer.log_start_offset
         self._handler.context.metrics.replication_bytes_out.add(size)
@@ -135,87 +135,93 @@ class ReplicaFetch(Parked):
             feed.close()
         return parts
 
-    def _tell_marks(self, answers: list[PartitionAnswer], told: list[Fed]) -> None:
-        """Add what is only worth a word because there is an answer anyway."""
+    def _add_marks(self, answers: list[PartitionAnswer], answered: list[Fed]) -> None:
+        """Add high watermarks that are worth sending only because there is a response anyway."""
         moved, self._feed.moved = self._feed.moved, {}
         for fed in moved:
             partition = fed.partition
-            if partition is None or partition.lead is None or fed in told:
+            if partition is None or partition.lead is None or fed in answered:
                 continue
             start, mark = partition.log.start_offset, partition.high_watermark
             if mark != fed.sent_mark or start != fed.sent_start:
-                asked = fed.asked
-                answers.append(PartitionAnswer(asked.topic, asked.index, 0, mark, partition.last_stable_offset, start))
-                told.append(fed)
+                requested = fed.asked
+                answers.append(
+                    PartitionAnswer(requested.topic, requested.index, 0, mark, partition.last_stable_offset, start)
+                )
+                answered.append(fed)
 
     def _find(self, fed: Fed) -> Partition | None:
         replicas = self._handler.replicas
-        asked = fed.asked
-        topic = (replicas.by_id if self._by_id else replicas.by_name).get(asked.topic)
-        partition = None if topic is None else topic.partitions.get(asked.index)
+        requested = fed.asked
+        topic = (replicas.by_id if self._by_id else replicas.by_name).get(requested.topic)
+        partition = None if topic is None else topic.partitions.get(requested.index)
         if fed.partition is not partition:
             fed.join(partition)
         return partition
 
     def _read(self, fed: Fed, room: int, *, at_least_one: bool) -> PartitionAnswer | None:
-        """What the follower is to be told of a partition; None if there is nothing that it may have yet."""
-        asked = fed.asked
+        """Read a partition for the follower; return None if there is nothing that it may have yet."""
+        requested = fed.asked
         partition = self._find(fed)
         try:
             if partition is None:
-                raise not_hosted(self._handler.context, asked.topic, asked.index, by_id=self._by_id)
+                raise not_hosted(self._handler.context, requested.topic, requested.index, by_id=self._by_id)
             return self._read_held(fed, partition, room, at_least_one=at_least_one)
         except OffsetOutOfRange as refusal:
-            answer = PartitionAnswer(asked.topic, asked.index, refusal.code)
+            answer = PartitionAnswer(requested.topic, requested.index, refusal.code)
             if partition is not None:
                 # So that the follower knows where to begin.
                 answer.log_start_offset = partition.log.start_offset
             return answer
         except Refusal as refusal:
-            answer = PartitionAnswer(asked.topic, asked.index, refusal.code)
+            answer = PartitionAnswer(requested.topic, requested.index, refusal.code)
             if partition is not None:
                 answer.current_leader = (partition.leader, partition.leader_epoch)
             return answer
         except (OSError, Corruption) as error:
-            log.error("replica fetch of %r-%d at %d failed: %s", asked.topic, asked.index, asked.offset, error)
-            return PartitionAnswer(asked.topic, asked.index, StorageError.code)
+            log.error(
+                "replica fetch of %r-%d at %d failed: %s", requested.topic, requested.index, requested.offset, error
+            )
+            return PartitionAnswer(requested.topic, requested.index, StorageError.code)
         except Exception:
-            log.exception("replica fetch of %r-%d at %d failed", asked.topic, asked.index, asked.offset)
-            return PartitionAnswer(asked.topic, asked.index, UNKNOWN_SERVER_ERROR)
+            log.exception("replica fetch of %r-%d at %d failed", requested.topic, requested.index, requested.offset)
+            return PartitionAnswer(requested.topic, requested.index, UNKNOWN_SERVER_ERROR)
 
     def _read_held(self, fed: Fed, partition: Partition, room: int, *, at_least_one: bool) -> PartitionAnswer | None:
-        asked = fed.asked
-        partition.check_epoch(asked.current_leader_epoch)
+        requested = fed.asked
+        partition.check_epoch(requested.current_leader_epoch)
         lead = partition.lead
         node_id = self._feed.node_id
         progress = None if lead is None else lead.followers.get(node_id)
         if lead is None or progress is None:
             raise NotLeaderOrFollower
         held = partition.log
-        if asked.last_fetched_epoch >= 0:
-            diverging = partition.diverging_epoch(asked.offset, asked.last_fetched_epoch)
+        if requested.last_fetched_epoch >= 0:
+            diverging = partition.diverging_epoch(requested.offset, requested.last_fetched_epoch)
             if diverging is not None:
-                answer = PartitionAnswer(asked.topic, asked.index, 0, partition.high_watermark, -1, held.start_offset)
+                answer = PartitionAnswer(
+                    requested.topic, requested.index, 0, partition.high_watermark, -1, held.start_offset
+                )
                 answer.diverging = diverging
                 return answer
         throttle = self._handler.replicas.leader_throttle
         held_back = throttle.holds_back(partition, node_id, is_member=lead.is_member(node_id))
         records = None
         if not held_back:
-            if asked.offset == progress.sent_offset:
-                # It was sent these records and did not take them: perhaps they fail their checksum.
-                held.distrust(asked.offset)
+            if requested.offset == progress.sent_offset:
+                # These records were sent before and not appended: perhaps they fail their checksum.
+                held.distrust(requested.offset)
                 progress.sent_offset = -1
             records = partition.read_for_replica(
-                asked.offset, max_bytes=min(asked.max_bytes, room), at_least_one=at_least_one
+                requested.offset, max_bytes=min(requested.max_bytes, room), at_least_one=at_least_one
             )
         if records is None:
-            # It may have no more now, or there is no room for it: it stays in line.
+            # The follower may have no more records now, or they do not fit: the partition stays in line.
             return None
-        progress.sent_offset = asked.offset
+        progress.sent_offset = requested.offset
         answer = PartitionAnswer(
-            asked.topic,
-            asked.index,
+            requested.topic,
+            requested.index,
             0,
             partition.high_watermark,
             partition.last_stable_offset,
@@ -229,12 +235,12 @@ class ReplicaFetch(Parked):
     # -- parked ----------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        self._look(final=False)
+        self._attempt_again(final=False)
 
     def finish(self) -> None:
-        self._look(final=True)
+        self._attempt_again(final=True)
 
-    def _look(self, *, final: bool) -> None:
+    def _attempt_again(self, *, final: bool) -> None:
         if self.parts is None and self.on_ready is not None:
             parts = self.attempt(final=final)
             if parts is None:

@@ -1,8 +1,8 @@
 """Replies that are not ready yet.
 
-A hot handler returns the reply's parts at once, `NO_REPLY` for a request that gets none, or
-a `Parked` that keeps the reply's place in the connection's order until it is ready. A cold
-handler that writes its reply itself returns it as `Encoded`.
+A hot handler returns the reply's parts, `NO_REPLY` for a request without a response, or
+a `Parked` that holds the reply's place in the connection's order until it is ready. A cold
+handler that encodes its reply itself returns it as `Encoded`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ NO_REPLY: Parts = ()
 
 
 class Encoded:
-    """A cold handler's reply as bytes: the whole frame, where others return an entity."""
+    """A cold handler's encoded reply: the whole frame, where other handlers return an entity."""
 
     __slots__ = ("parts",)
 
@@ -24,7 +24,7 @@ class Encoded:
 
 
 class Parked:
-    """A reply to come. The session sets `on_ready`; the handler calls `ready` once."""
+    """A reply that is not ready. The session sets `on_ready`; the handler calls `ready` once."""
 
     holds_next: ClassVar[bool] = True
     """The session handles no further request of the connection until this one is answered, as clients expect."""
@@ -34,10 +34,10 @@ class Parked:
     def __init__(self, parts: Parts | None = None) -> None:
         self.parts = parts
         self.failed = self.is_abandoned = False
-        """There is no shape for what went wrong: the connection is closed when the reply's turn comes."""
+        """No response can express the error: the connection is closed when it is the reply's turn."""
         self.on_ready: Callable[[], None] | None = None
         self.on_answered: Callable[[], None] | None = None
-        """Set by the dispatcher, which measures how long the answer takes."""
+        """Set by the dispatcher, which measures how long the response takes."""
 
     def ready(self, parts: Parts) -> None:
         self.parts = parts
@@ -51,23 +51,23 @@ class Parked:
         self.ready(NO_REPLY)
 
     def abandon(self) -> None:
-        """The connection is gone: nobody waits for this any more."""
+        """Discard the reply: the connection is closed."""
         self.on_ready = None
         self.is_abandoned = True
 
 
 class ParkedWrite(Parked):
-    """A produce that is not written yet: the requests behind it wait until it is."""
+    """A produce request that is not appended yet: the requests behind it wait until it is."""
 
     __slots__ = ("on_applied",)
 
     def __init__(self) -> None:
         super().__init__()
         self.on_applied: Callable[[], None] | None = None
-        """Set by the session; called when the batches are written, before they are durable."""
+        """Set by the session; called when the batches are appended, before they are durable."""
 
     def applied(self, reply: Parts | Parked) -> None:
-        """The batches are written; the reply may still wait for them to be durable."""
+        """Resume the connection: the batches are appended; the reply may still wait for them to be durable."""
         if isinstance(reply, ParkedWrite) and reply.parts is None:
             reply.on_applied = self.on_applied
         elif self.on_applied is not None:

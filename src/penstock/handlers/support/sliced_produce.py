@@ -1,8 +1,9 @@
-"""Produce requests that would keep the event loop for long: written batch by batch, with others in between.
+"""Produce requests that would block the event loop for long: appended batch by batch, with other work in between.
 
-Records that have to be opened (storage/validate.py) may take seconds, and a frame may hold a hundred megabytes
-of batches. The request is parked, and the connection is not read until all of its batches are written, so that none
-is overtaken and the client that asked is the one that waits. Goes to scheduling/ and back to produce.py for each batch.
+Records that must be parsed (storage/validate.py) may take seconds, and a frame may contain a hundred megabytes
+of batches. The request is parked, and the connection is not read until all of its batches are appended, so that no
+batch overtakes another and only the client that sent it waits. Goes to scheduling/ and back to produce.py for each
+batch.
 """
 
 import logging
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLICE_SIZE: Final = 1024 * 1024
-"""So many bytes are appended before others have their turn."""
+"""How many bytes are appended before other work may run."""
 BATCH_COST: Final = 8 * 1024
-"""What a batch costs besides its bytes, in bytes: a partition without records takes some time too."""
+"""The cost of a batch in addition to its bytes, in bytes: a partition without records takes some time too."""
 UNFINISHED_COUNT_MAX: Final = 128
-"""With more jobs than this, those of clients that have left are given up, whatever the client wanted."""
+"""With more jobs than this, those of clients that have disconnected are abandoned, whatever their acks."""
 
 
 class Writing:
-    """A produce request of which some batches are written."""
+    """A produce request of which some batches are appended."""
 
     __slots__ = ("acks", "failed", "header", "listener", "parked", "topics", "verdicts")
 
@@ -53,13 +54,13 @@ class Writing:
         self.acks = acks
         self.verdicts = verdicts
         self.topics = topics
-        """The results so far: the last topic's may go on."""
+        """The results so far; the last topic may be incomplete."""
         self.parked = parked
         self.failed = failed
 
 
 class Postponed(Exception):
-    """What is left of the request is to be written in slices."""
+    """The rest of the request must be appended in slices."""
 
     def __init__(self, writing: Writing) -> None:
         self.writing = writing
@@ -75,7 +76,7 @@ class SlicedProduce:
         self._scheduler = scheduler
 
     def write(self, writing: Writing, request: ProduceRequest, kept: KeptFrame) -> Parked:
-        """Write the rest of a request, whose frame is released in the end."""
+        """Append the rest of a request, and release its frame at the end."""
         outer = ParkedWrite()
         if writing.parked is not None:
             writing.parked.hold()
@@ -90,7 +91,7 @@ class SlicedProduce:
                 outer.fail()
 
         def is_wanted() -> bool:
-            # A client that wants no acknowledgement may have left, and counts on its last batches all the same.
+            # A client with acks=0 may have disconnected, and still relies on its last batches.
             return not outer.is_abandoned or (
                 writing.acks == 0 and self._scheduler.unfinished_count <= UNFINISHED_COUNT_MAX
             )
@@ -103,8 +104,8 @@ class SlicedProduce:
         handler = self._handler
         size_left = SLICE_SIZE
         topics = writing.topics
-        for place, key, index, records in _left(writing, request):
-            if place == len(topics):
+        for topic_index, key, index, records in _left(writing, request):
+            if topic_index == len(topics):
                 topics.append((key, []))
             result = PartitionResult(index)
             waits_for = yield from handler.write_in_turn(writing, key, records, result)
@@ -126,14 +127,14 @@ class SlicedProduce:
 
 
 def _left(writing: Writing, request: ProduceRequest) -> Iterator[tuple[int, bytes, int, memoryview | None]]:
-    """The batches that are not written yet: place of the topic, its name or id, partition, records."""
+    """Yield the batches that are not appended yet: index of the topic, its name or id, partition, records."""
     begun = len(writing.topics)
     first = max(begun - 1, 0)
     done = len(writing.topics[-1][1]) if begun else 0
-    for place in range(first, len(request.topics)):
-        key, partitions = request.topics[place]
-        for index, records in partitions[done:] if place == first else partitions:
-            yield place, key, index, records
+    for topic_index in range(first, len(request.topics)):
+        key, partitions = request.topics[topic_index]
+        for index, records in partitions[done:] if topic_index == first else partitions:
+            yield topic_index, key, index, records
 
 
 def _memory(records: memoryview | None) -> int:

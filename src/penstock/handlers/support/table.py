@@ -16,7 +16,7 @@ from penstock.wire.api import APIS
 
 
 class _ColdHandlers(dict[int, ColdHandler]):
-    """Imports the module that an API's declaration names (wire/api.py) when it is first looked up."""
+    """Handlers by API key; imports the module of an API (wire/api.py) when it is first looked up."""
 
     def __missing__(self, api_key: int) -> ColdHandler:
         module = import_module(f"penstock.handlers.{APIS[api_key].module}")
@@ -29,12 +29,12 @@ _loaded: Final[set[tuple[int, int]]] = set()
 
 
 def is_loaded(api_key: int, version: int) -> bool:
-    """Whether a request of this version can be answered without importing anything."""
+    """Return whether a request of this version can be answered without an import."""
     return (api_key, version) in _loaded
 
 
 def loading(api_key: int, version: int) -> Job[None]:
-    """Import what answers a request, off the event loop: that may take a tenth of a second."""
+    """Import the modules that answer a request, off the event loop: that may take a tenth of a second."""
     if not is_loaded(api_key, version):
         yield partial(_load, api_key, version)
         _loaded.add((api_key, version))

@@ -1,8 +1,8 @@
-"""What a quota does to an answer: the time to wait that it tells, and what a fetch or a change costs.
+"""Quotas in responses: the throttle time, and the cost of a fetch or a change.
 
-Answers that are entities are written again with the time; those that are bytes already have it as the
+Responses that are entities are rebuilt with the throttle time; encoded ones have it as the
 first field of their body, in the versions that have it. Goes to quotas/. Refuses: ThrottlingQuotaExceeded
-for a change to topics, where the version of the request knows that error (KIP-599).
+for a change to topics, if the version of the request supports that error (KIP-599).
 """
 
 from dataclasses import replace
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from penstock.quotas.limits import Client
     from penstock.wire.frame import Header
 
-_TOLD_FROM: Final = {
+_THROTTLE_TIME_FROM: Final = {
     ApiKey.METADATA: 3,
     ApiKey.OFFSET_FETCH: 3,
     ApiKey.HEARTBEAT: 1,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: 0,
 }
-"""Since when the answers that handlers write by hand begin with the time to wait."""
+"""The first version whose hand-written responses begin with the throttle time."""
 _CHARGED: Final = {ApiKey.CREATE_TOPICS: 2, ApiKey.DELETE_TOPICS: 1, ApiKey.CREATE_PARTITIONS: 0}
-"""Changes that a quota counts, and since when their answers begin with the time to wait."""
+"""Changes that a quota counts, and the first version whose responses begin with the throttle time."""
 _HEAD_SIZE: Final = 8
 _SIZE_PREFIX: Final = 4
 _pack_time: Final = Struct(">i").pack
@@ -45,11 +45,11 @@ def throttle_ms(wait_s: float) -> int:
 
 
 def throttled(header: "Header", answer: Any) -> Any:
-    """The answer of a cold handler, with the time that the client has to wait."""
+    """Return the response of a cold handler with the throttle time set."""
     if not isinstance(answer, Encoded):
         return replace(answer, throttle_time=milliseconds(header.throttle_ms))
-    told_from = _TOLD_FROM.get(header.api_key)
-    if told_from is None or header.version < told_from:
+    first_version = _THROTTLE_TIME_FROM.get(header.api_key)
+    if first_version is None or header.version < first_version:
         return answer
     first = bytearray(answer.parts[0])  # type: ignore[arg-type]
     position = _HEAD_SIZE + has_flexible_response_header(header.api_key, header.version)
@@ -57,8 +57,8 @@ def throttled(header: "Header", answer: Any) -> Any:
     return Encoded((first, *answer.parts[1:]))
 
 
-def told_by(header: "Header", frame: bytes) -> int:
-    """For how long the active controller tells the client of a relayed request to wait, in ms."""
+def controller_throttle_ms(header: "Header", frame: bytes) -> int:
+    """Return the throttle time in ms that the active controller has set in the response to a forwarded request."""
     if header.api_key not in _CHARGED or header.version < _CHARGED[header.api_key]:
         return 0
     position = _HEAD_SIZE - _SIZE_PREFIX + has_flexible_response_header(header.api_key, header.version)
@@ -66,7 +66,7 @@ def told_by(header: "Header", frame: bytes) -> int:
 
 
 def charge_fetch(client: "Client", size: int, clock: "Clock") -> float:
-    """Take the bytes from the client's quota; mute it for the seconds that are returned."""
+    """Charge the bytes to the client's quota; mute the client, and return for how many seconds."""
     assert client.fetch is not None, "only a client with a quota is charged"
     wait = client.fetch.take(size, clock.monotonic())
     if wait:
@@ -75,7 +75,7 @@ def charge_fetch(client: "Client", size: int, clock: "Clock") -> float:
 
 
 class Mutations:
-    """What one request may change in topics: each partition made or removed counts as one."""
+    """The topic changes of one request: each partition created or deleted counts as one."""
 
     def __init__(self, context: "Context", request: "Request", *, strict_from: int) -> None:
         header = request.header
@@ -85,7 +85,7 @@ class Mutations:
         self._strict = header.version >= strict_from
 
     def charge(self, count: int) -> None:
-        """Take so many changes from the client's quota; an old request is only slowed down."""
+        """Charge changes to the client's quota; requests of old versions are only slowed down."""
         if self._bucket is None:
             return
         now = self._clock.monotonic()

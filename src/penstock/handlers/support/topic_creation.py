@@ -1,7 +1,7 @@
-"""What this broker brings to the creation of topics, asked for or by themselves.
+"""Creation of topics by this broker: by request, automatically, and of internal topics.
 
-Goes to controller/topics.py. Topics that come into being because somebody asked about them get
-the broker's defaults; the cluster's own topics get what their coordinators are configured for.
+Goes to controller/topics.py. Topics that are created automatically because a client asks for them get
+the broker's defaults; internal topics get the settings of their coordinators.
 """
 
 from collections.abc import Sequence
@@ -36,8 +36,8 @@ def creation_rules(context: "Context") -> CreationRules:
     )
 
 
-async def create_by_themselves(context: "Context", names: Sequence[TopicName]) -> None:
-    """Create topics that were only asked about; what cannot be created is not there afterwards."""
+async def create_automatically(context: "Context", names: Sequence[TopicName]) -> None:
+    """Create topics that a Metadata request names; those that cannot be created stay missing."""
     topics = [_as_configured(context.settings, name) for name in names]
     if context.relay.is_needed:
         with suppress(PeerUnavailable):
@@ -49,7 +49,7 @@ async def create_by_themselves(context: "Context", names: Sequence[TopicName]) -
 
 
 def _request(topics: Sequence[NewTopic]) -> "CreateTopicsRequest":
-    """The topics as the controller of another node is asked for them."""
+    """Return the CreateTopics request for a controller on another node."""
     from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
     return CreateTopicsRequest(
@@ -66,12 +66,12 @@ def _request(topics: Sequence[NewTopic]) -> "CreateTopicsRequest":
     )
 
 
-async def make_sure_of(context: "Context", name: TopicName) -> "TopicImage | None":
-    """One of the cluster's own topics, made now if it is not there yet; None if it cannot be made."""
+async def ensure_topic(context: "Context", name: TopicName) -> "TopicImage | None":
+    """Return an internal topic, and create it if it does not exist; None if it cannot be created."""
     if name not in context.quorum.image.topics:
-        # What is refused is not there afterwards, and that is what the answer says.
+        # A topic that is refused does not exist afterwards, and the result shows that.
         with suppress(Refusal):
-            await create_by_themselves(context, [name])
+            await create_automatically(context, [name])
     return context.quorum.image.topics.get(name)
 
 

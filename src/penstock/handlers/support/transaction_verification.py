@@ -1,10 +1,10 @@
-"""Transactional writes, which the coordinator is asked about before they are written (KIP-890).
+"""Verification of transactional writes with the coordinator before they are appended (KIP-890).
 
-Only the first batch of a transaction in a partition pays: from then on the partition knows that the
-transaction is open. Produce 12 and later has the partition added to the transaction, earlier versions had it
-added by the client and have that verified. While the answer is awaited the request is parked, and the requests
-behind it on its connection are not looked at, so that no batch overtakes it. Goes to
-transactions/service.py, and back to produce.py for the writing.
+Only the first batch of a transaction in a partition pays: after it the partition knows that the
+transaction is open. Produce 12 and later adds the partition to the transaction; with earlier versions the client
+has added it, and that is verified. While the response is awaited the request is parked, and the requests
+behind it on its connection are not read, so that no batch overtakes it. Goes to
+transactions/service.py, and back to produce.py for the append.
 """
 
 import asyncio
@@ -43,36 +43,36 @@ _read_producer: Final = Struct(">qhi").unpack_from
 
 
 class CloseConnection(PenstockError):
-    """An acks=0 request failed: closing is the only answer such a client can notice."""
+    """An acks=0 request failed: such a client notices only a closed connection."""
 
 
 class RefusedWrite(NamedTuple):
-    """What a client is told of a batch that its coordinator did not let pass."""
+    """The error for a batch that the coordinator has not accepted."""
 
     error_code: int
     error_message: str | None
 
 
 Verdicts = Mapping[Partition, Verification | RefusedWrite | bool]
-"""Of the partitions that the coordinator was asked about."""
+"""The results for the partitions that were verified."""
 
 Apply = Callable[[ProduceRequest, Header, Verdicts, str], Parts | Parked]
-"""Write the batches, for a client on the named listener."""
+"""Appends the batches of a client on the named listener."""
 ApplyKept = Callable[[ProduceRequest, Header, Verdicts, str, KeptFrame], Parts | Parked]
 
 
-class _Asked(NamedTuple):
-    """The batches of one request that the coordinator has to be asked about."""
+class _Unverified(NamedTuple):
+    """The batches of one request that must be verified."""
 
     producer_id: int
     epoch: int
     partitions: dict[Partition, Verification]
-    places: tuple[TopicPartition, ...]
+    topic_partitions: tuple[TopicPartition, ...]
 
 
 class Verifier:
     def __init__(self, context: Context, apply: Apply, apply_kept: ApplyKept) -> None:
-        """`apply` writes a request whose frame is at hand, `apply_kept` one whose frame was kept, and releases it."""
+        """Create a verifier; `apply` appends a request during the call, `apply_kept` one whose frame it releases."""
         self._context = context
         self._apply = apply
         self._apply_kept = apply_kept
@@ -86,41 +86,41 @@ class Verifier:
         listener: str,
         connection: Connection | None = None,
     ) -> Parts | Parked:
-        """Write now if nobody has to be asked or the answer is there, or else once it is."""
+        """Append now if no verification is needed or it is complete, otherwise when it completes."""
         write = of_produce(header.version)
-        asked = self._begin(request, header, write)
-        if asked is None:
+        unverified = self._begin(request, header, write)
+        if unverified is None:
             raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
-        if not asked.partitions:
+        if not unverified.partitions:
             return self._apply(request, header, {}, listener)
         if not write.adds and not self._context.settings["transaction.partition.verification.enable"]:
-            return self._apply(request, header, dict.fromkeys(asked.partitions, True), listener)
+            return self._apply(request, header, dict.fromkeys(unverified.partitions, True), listener)
         assert request.transactional_id is not None
-        command = _command(request.transactional_id, asked, write)
+        command = _command(request.transactional_id, unverified, write)
         try:
             answer = self._context.transaction_coordinators.submit(command)
         except Refusal as refusal:
-            return self._apply(request, header, _verdicts(asked, write, refusal), listener)
+            return self._apply(request, header, _verdicts(unverified, write, refusal), listener)
         if answer.done() and not _is_early(answer):
-            verdicts = _verdicts(asked, write, answer.exception() or answer.result())
+            verdicts = _verdicts(unverified, write, answer.exception() or answer.result())
             return self._apply(request, header, verdicts, listener)
-        # The frame is the port's again after this call.
+        # The frame belongs to the port again after this call.
         kept = copied(frame) if connection is None else connection.keep_frame(frame)
         request = read_request(kept.view, header.body_position, header.version)
         parked = ParkedWrite()
-        finishing = self._finish(parked, kept, request, header, listener, asked, write, command, answer)
+        finishing = self._finish(parked, kept, request, header, listener, unverified, write, command, answer)
         task = asyncio.ensure_future(finishing)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return parked
 
-    def _begin(self, request: ProduceRequest, header: Header, write: Write) -> _Asked | None:
-        """Which batches are to be asked about; None if they are of several producers."""
+    def _begin(self, request: ProduceRequest, header: Header, write: Write) -> _Unverified | None:
+        """Return the batches that must be verified; None if they are of several producers."""
         replicas = self._context.replicas
         hosted = replicas.by_id if header.version >= TOPIC_ID_FROM else replicas.by_name
         producers: set[tuple[int, int]] = set()
         partitions: dict[Partition, Verification] = {}
-        places: list[TopicPartition] = []
+        topic_partitions: list[TopicPartition] = []
         for key, batches in request.topics:
             topic = hosted.get(key)
             if topic is None or topic.internal:
@@ -136,10 +136,10 @@ class Verifier:
                 verification = partition.log.begin_verification(producer_id, epoch, sequence, starts_at_zero=write.adds)
                 if verification is not None:
                     partitions[partition] = verification
-                    places.append(TopicPartition(topic.name, PartitionIndex(index)))
+                    topic_partitions.append(TopicPartition(topic.name, PartitionIndex(index)))
         if len(producers) > 1:
             return None
-        return _Asked(*next(iter(producers), (-1, -1)), partitions, tuple(places))
+        return _Unverified(*next(iter(producers), (-1, -1)), partitions, tuple(topic_partitions))
 
     async def _finish(
         self,
@@ -148,7 +148,7 @@ class Verifier:
         request: ProduceRequest,
         header: Header,
         listener: str,
-        asked: _Asked,
+        unverified: _Unverified,
         write: Write,
         command: AddPartitions | VerifyPartitions,
         answer: "asyncio.Future[Any]",
@@ -161,11 +161,11 @@ class Verifier:
         except Exception as error:
             outcome = error
         if parked.on_ready is None:
-            # The client is gone, and will send it again.
+            # The client is gone, and will retry.
             kept.release()
             return
         try:
-            reply = self._apply_kept(request, header, _verdicts(asked, write, outcome), listener, kept)
+            reply = self._apply_kept(request, header, _verdicts(unverified, write, outcome), listener, kept)
         except CloseConnection:
             parked.fail()
             return
@@ -176,42 +176,45 @@ class Verifier:
         parked.applied(reply)
 
 
-def _command(transactional_id: str, asked: _Asked, write: Write) -> AddPartitions | VerifyPartitions:
+def _command(transactional_id: str, unverified: _Unverified, write: Write) -> AddPartitions | VerifyPartitions:
     if write.adds:
         return AddPartitions(
             transactional_id=transactional_id,
-            producer_id=asked.producer_id,
-            epoch=asked.epoch,
-            partitions=frozenset(asked.places),
+            producer_id=unverified.producer_id,
+            epoch=unverified.epoch,
+            partitions=frozenset(unverified.topic_partitions),
             client_version=VERSION_EPOCH_BUMP,
         )
     return VerifyPartitions(
-        transactional_id=transactional_id, producer_id=asked.producer_id, epoch=asked.epoch, partitions=asked.places
+        transactional_id=transactional_id,
+        producer_id=unverified.producer_id,
+        epoch=unverified.epoch,
+        partitions=unverified.topic_partitions,
     )
 
 
 def _is_early(answer: "asyncio.Future[Any]") -> bool:
-    """Whether the transaction before is still being ended, which will not take long."""
+    """Return whether the previous transaction is still being ended, which will not take long."""
     return answer.exception() is None and answer.result() == ConcurrentTransactions.code
 
 
-def _verdicts(asked: _Asked, write: Write, outcome: Any) -> Verdicts:
-    """What the coordinator's answer means for each partition: a code for all, or one for each."""
+def _verdicts(unverified: _Unverified, write: Write, outcome: Any) -> Verdicts:
+    """Return the result for each partition: the coordinator's response has a code for all, or one for each."""
     if isinstance(outcome, BaseException):
         outcome = outcome.code if isinstance(outcome, Refusal) else UNKNOWN_SERVER_ERROR
-    codes = outcome if isinstance(outcome, tuple) else (outcome,) * len(asked.partitions)
+    codes = outcome if isinstance(outcome, tuple) else (outcome,) * len(unverified.partitions)
     return {
         partition: verification if code == NO_ERROR else _refused(code, write)
-        for (partition, verification), code in zip(asked.partitions.items(), codes, strict=True)
+        for (partition, verification), code in zip(unverified.partitions.items(), codes, strict=True)
     }
 
 
 def _refused(code: int, write: Write) -> RefusedWrite:
-    shown = for_produce(code, write)
+    code_for_client = for_produce(code, write)
     message = None
-    if shown == NotEnoughReplicas.code:
+    if code_for_client == NotEnoughReplicas.code:
         underlying = ErrorCode(code).name.upper()
         message = f"Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
-    elif shown == InvalidTxnState.code:
+    elif code_for_client == InvalidTxnState.code:
         message = "Partition was not added to the transaction"
-    return RefusedWrite(shown, message)
+    return RefusedWrite(code_for_client, message)

@@ -1,6 +1,6 @@
-"""Child processes on the operating system, and the child's own end of the line.
+"""Child processes on the operating system, and the child's side of the connection.
 
-A child has a lower priority than its broker, and ends when the broker does, however that ends.
+A child has a lower priority than its broker, and ends with the broker, even if that crashes.
 """
 
 import asyncio
@@ -38,13 +38,13 @@ class RealChild:
                 self._process.kill()
 
     async def run(self) -> None:
-        """Live through the whole life of the process."""
+        """Run the process from its start to its end."""
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", self._module, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=_LINE_SIZE_MAX
             )
         except OSError as error:
-            self._ended(f"no child process could be started: {error}")
+            self._ended(f"cannot start a child process: {error}")
             return
         self._process = process
         if self._is_killed:
@@ -52,7 +52,7 @@ class RealChild:
         for line in self._unsent:
             self.send(line)
         self._unsent.clear()
-        assert process.stdout is not None, "it was asked for"
+        assert process.stdout is not None, "the process is started with a pipe"
         while line := await process.stdout.readline():
             if not self._is_killed:
                 self._on_line(line.rstrip(b"\n"))
@@ -91,7 +91,7 @@ class RealChildren:
 
 
 def lines_from_parent() -> Iterator[bytes]:
-    """Yield what the parent sends, until it is gone. Lowers the priority of this process."""
+    """Lower the priority of this process, then yield the lines that the parent sends, until it is gone."""
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
     for line in sys.stdin.buffer:
@@ -104,7 +104,7 @@ def send_to_parent(line: bytes) -> None:
 
 
 class ParentWatch:
-    """Ends this process when its parent has died: nobody wants the work any more, and files might be in the way."""
+    """Ends this process when its parent has died: the work is no longer wanted, and its files might be in the way."""
 
     def __init__(self) -> None:
         self._parent = os.getppid()
@@ -115,7 +115,7 @@ class ParentWatch:
 
 
 class Pace:
-    """Holds work to a number of bytes in a second, and to half of the time: the broker's syncs use the same disk."""
+    """Limit of work to a rate in bytes, and to half of the time: the broker's syncs use the same disk."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self._bytes_per_second = bytes_per_second
@@ -123,7 +123,7 @@ class Pace:
         self._done = 0
 
     def worked(self, size: int) -> None:
-        """Rest after a step of so many bytes for as long as it took, or longer if that was too fast."""
+        """Rest after a step of `size` bytes for as long as it took, or longer if that was too fast."""
         self._done += size
         now = time.monotonic()
         ahead_s = self._done / self._bytes_per_second - (now - self._begin)

@@ -8,7 +8,7 @@ from penstock.ports.clock import Timer
 
 
 class RealClock:
-    # Asked several times for every request: the function itself, without one of ours around it.
+    # Called several times for every request: the function itself, without a wrapper.
     monotonic = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:

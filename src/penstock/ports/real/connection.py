@@ -1,8 +1,8 @@
-"""One socket of the network port: cuts frames, queues replies, applies back-pressure.
+"""One socket of the network port: splits frames, queues replies, applies back-pressure.
 
-All replies to the frames of one read leave in one `sendmsg`. A frame that does not fit in one read moves to a buffer
-of frame_memory.py. A peer that does not take its replies is not read from. A slice of a file that cannot be read is
-reported to the slice's owner, and the connection closes: part of the response may have left. Driven by network.py.
+All replies to the frames of one read are sent with one `sendmsg`. A frame that does not fit in one read moves to a
+buffer of frame_memory.py. A peer that does not read its replies is not read. If a slice of a file cannot be read, its
+owner is notified and the connection is closed, because part of the response may have been sent. Driven by network.py.
 """
 
 import contextlib
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 KIB: Final = 1024
 # A partial frame up to this size is copied back to the front of the shared buffer.
 SMALL_FRAME_MAX: Final = 16 * KIB
-# So little of a large frame is no more than a promise and gets no buffer yet.
-PROMISE_MAX: Final = 4 * KIB
+# With so few bytes of a large frame it gets no buffer yet: the rest may never arrive.
+UNBUFFERED_MAX: Final = 4 * KIB
 # Measured: below this, one read and one sendmsg beat sendmsg + sendfile.
 COPIED_SLICE_MAX: Final = 64 * KIB
-# What is kept of a peer that goes on sending while its frames are paused.
+# How much is read ahead from a peer that sends while its frames are paused.
 UNREAD_SIZE_MAX: Final = 64 * KIB
 PARTS_PER_SEND_MAX: Final = 256
-# Replies to the frames of one read leave together, unless they are many: who does not read them gets no more.
+# Replies to the frames of one read are sent together, unless they are many: a peer that does not read gets no more.
 PARTS_UNSENT_MAX: Final = 128
-# Of thousands of small requests in one read, so many are handled before others have their turn.
+# How many of the small requests in one read are handled before other connections get a turn.
 FRAMES_PER_TURN_MAX: Final = 256
-# Of larger ones, as many as take this long.
+# How long the larger requests in one read may take before other connections get a turn.
 TURN_NS_MAX: Final = 3_000_000
-# A frame that takes longer than this is told to the watchdog.
+# A frame that takes longer than this is reported to the watchdog.
 HELD_NS_MIN: Final = 1_000_000
-# A peer that takes less than this of its replies is not making progress.
+# A peer that reads less than this of its replies makes no progress.
 SEND_STEP: Final = 16 * KIB
 
 now_ns = time.monotonic_ns
@@ -50,11 +50,11 @@ _size_of = Struct(">i").unpack_from
 
 
 REASONS: Final = {
-    "frame_timeout": "its request does not arrive",
+    "frame_timeout": "its request did not arrive in time",
     "send_timeout": "it does not read its replies",
     "idle": "it was idle for too long",
-    "request_memory": "memory for requests is short, and it holds %d bytes for a request that does not arrive",
-    "reply_memory": "memory for replies is short, and it does not take %d bytes of them",
+    "request_memory": "memory for requests is short, and it holds %d bytes for an incomplete request",
+    "reply_memory": "memory for replies is short, and it has %d unread bytes of them",
     "read_error": "a file cannot be read",
 }
 
@@ -64,12 +64,12 @@ class SocketConnection:
 
     __slots__ = (
         "_closed",
-        "_cut_asked",
-        "_flush_asked",
+        "_cut_scheduled",
+        "_flush_scheduled",
         "_frame",
         "_handed_over",
-        "_last_heard",
         "_last_progress",
+        "_last_received",
         "_network",
         "_out",
         "_partial_since",
@@ -100,9 +100,9 @@ class SocketConnection:
         self._out: deque[Part] = deque()
         self._last_progress = self._partial_since = 0.0
         self._sent_since = 0
-        self._last_heard = now_ns()
+        self._last_received = now_ns()
         self._closed = self._paused = self._reading = self._writing = self._starved = False
-        self._cut_asked = self._flush_asked = False
+        self._cut_scheduled = self._flush_scheduled = False
 
     def start(self, session: Session) -> None:
         self._session = session
@@ -125,7 +125,7 @@ class SocketConnection:
             if self._paused or self._writing:
                 self._read_ahead()
             elif self._frame is not None:
-                # Resumed, but not caught up yet: the large frame goes on with what was read ahead.
+                # Resumed, but not caught up yet: the large frame continues with the bytes that were read ahead.
                 if self._unread:
                     self._read_ahead()
                 else:
@@ -139,7 +139,7 @@ class SocketConnection:
                     self._drop(None)
                     return
                 self._unread = b""
-                self._last_heard = network.turn_began = now_ns()
+                self._last_received = network.turn_began = now_ns()
                 self._cut(network.received_view, kept + count)
         except (BlockingIOError, InterruptedError):
             return
@@ -151,8 +151,8 @@ class SocketConnection:
                 network.flush()
 
     def _read_ahead(self) -> None:
-        """Keep reading a little while paused: that is how a peer's departure shows."""
-        # The read that came before the pause may have brought more than this already.
+        """Keep reading a little while paused, to notice when the peer disconnects."""
+        # The read before the pause may have brought more than this already.
         room = UNREAD_SIZE_MAX - len(self._unread)
         if room > 0:
             data = self._socket.recv(room)
@@ -179,11 +179,11 @@ class SocketConnection:
     def _complete(self, buffer: FrameBuffer) -> None:
         self._frame = None
         self._partial_since = 0.0
-        self._last_heard = self._network.turn_began = now_ns()
+        self._last_received = self._network.turn_began = now_ns()
         session, frame = cast(Session, self._session), memoryview(buffer.data)[: buffer.size]
         self._handed_over = buffer
         session.frame(frame)
-        held = now_ns() - self._last_heard
+        held = now_ns() - self._last_received
         if held > HELD_NS_MIN:
             self._network.held(session, frame, held)
         if self._handed_over is not None:
@@ -203,7 +203,7 @@ class SocketConnection:
         self._network.starve(buffer)
 
     def _cut(self, view: memoryview, end: int) -> None:
-        """Hand over every whole frame in view[:end] and keep the rest for later."""
+        """Pass on every whole frame in view[:end] and keep the rest for later."""
         session = cast(Session, self._session)
         size_max = self._network.limits.frame_size_max
         position = 0
@@ -217,12 +217,12 @@ class SocketConnection:
             frames_left -= 1
             size: int = _size_of(view, position)[0]
             if size <= 0 or size > size_max:
-                self._network.say_once(self.peer_host, size)
+                self._network.log_once(self.peer_host, size)
                 self.close()
                 return
             after = position + 4 + size
             if after > end:
-                if size > SMALL_FRAME_MAX and end - position > PROMISE_MAX:
+                if size > SMALL_FRAME_MAX and end - position > UNBUFFERED_MAX:
                     self._frame = self._network.memory.take(self, size, view[position + 4 : end], self._network.now())
                     return
                 break
@@ -240,32 +240,32 @@ class SocketConnection:
             self._partial_since = 0.0
         elif not self._closed:
             self._unread = bytes(view[position:end])
-            # A byte now and then does not start the clock of the same frame anew.
+            # A byte now and then does not restart the timeout of the same frame.
             if position or not self._partial_since:
                 self._partial_since = self._network.now()
 
     def _cut_more_later(self) -> None:
-        """Let others have their turn; nothing more is read until what is here has been cut."""
+        """Let other connections have a turn; nothing more is read until the frames that have arrived are handled."""
         self._watch(False)
-        self._ask_cut()
+        self._schedule_cut()
 
-    def _ask_cut(self) -> None:
-        if not self._cut_asked:
-            self._cut_asked = True
+    def _schedule_cut(self) -> None:
+        if not self._cut_scheduled:
+            self._cut_scheduled = True
             self._network.loop.call_soon(self._catch_up)
 
     def feed_again(self) -> None:
-        """Read on: there is memory now."""
+        """Resume reading: memory is available."""
         self._starved = False
         if self._frame is not None:
-            self._frame.excuse(self._network.now())
+            self._frame.restart_timeout(self._network.now())
         if self._unread:
-            self._ask_cut()
+            self._schedule_cut()
         else:
             self._watch(True)
 
     def is_read(self) -> bool:
-        return not (self._paused or self._starved or self._cut_asked)
+        return not (self._paused or self._starved or self._cut_scheduled)
 
     def pause_frames(self) -> None:
         self._paused = True
@@ -273,26 +273,26 @@ class SocketConnection:
     def resume_frames(self) -> None:
         if self._paused:
             self._paused = False
-            self._ask_cut()
+            self._schedule_cut()
 
     def _catch_up(self) -> None:
-        self._cut_asked = False
+        self._cut_scheduled = False
         if self._closed or self._writing:
             return
-        # Nobody took what came meanwhile: the peer's time for the rest of a frame begins now.
+        # Nothing was read meanwhile: the timeout for the rest of a frame begins now.
         self._partial_since = 0.0
         if self._frame is not None:
-            self._frame.excuse(self._network.now())
+            self._frame.restart_timeout(self._network.now())
         if self._unread and not (self._paused or self._starved):
             self._network.turn_began = now_ns()
             self._cut_unread()
-        if not self._starved and not self._cut_asked and len(self._unread) < UNREAD_SIZE_MAX:
+        if not self._starved and not self._cut_scheduled and len(self._unread) < UNREAD_SIZE_MAX:
             self._watch(True)
         self._network.flush()
 
     def _cut_unread(self) -> None:
-        """Cut what was read ahead. The end of a large frame under way comes first in it."""
-        # Writable: the log puts offsets into the batches of a frame in place.
+        """Handle the frames that were read ahead. They begin with the rest of a large frame, if one is incomplete."""
+        # Writable: the log writes offsets into the batches of a frame in place.
         unread, self._unread = memoryview(bytearray(self._unread)), b""
         buffer = self._frame
         if buffer is not None:
@@ -307,7 +307,7 @@ class SocketConnection:
             self._cut(unread, len(unread))
 
     def _fill(self, buffer: FrameBuffer, unread: memoryview) -> int:
-        """Copy what belongs to a frame into its buffer, as far as there is memory; return how much that is."""
+        """Copy the bytes of a frame into its buffer, as far as there is memory; return how many."""
         taken = 0
         while taken < len(unread) and buffer.filled < buffer.size:
             if buffer.filled == buffer.end and not self._network.memory.grow(buffer):
@@ -325,9 +325,9 @@ class SocketConnection:
         if self._closed:
             return
         self._out.extend(parts)
-        if not self._flush_asked and not self._writing:
-            self._flush_asked = True
-            self._network.ask_flush(self)
+        if not self._flush_scheduled and not self._writing:
+            self._flush_scheduled = True
+            self._network.schedule_flush(self)
 
     def send_now(self, parts: Sequence[Part]) -> None:
         if self._closed:
@@ -337,7 +337,7 @@ class SocketConnection:
             if not self._writing:
                 self.flush()
             return
-        # Most replies that were waited for: one piece, with nothing before it.
+        # The most common reply: one part, with nothing queued before it.
         data = parts[0]
         try:
             sent = self._socket.send(data)
@@ -357,7 +357,7 @@ class SocketConnection:
         return sum(part.size if type(part) is FileSlice else len(cast(bytes, part)) for part in self._out)
 
     def flush(self) -> None:
-        self._flush_asked = False
+        self._flush_scheduled = False
         if self._closed:
             return
         try:
@@ -374,7 +374,7 @@ class SocketConnection:
                 self._writing = False
                 self._network.unsent.let_go(self)
                 self._network.loop.remove_writer(self._socket.fileno())
-                self._ask_cut()
+                self._schedule_cut()
 
     def _wait_writable(self) -> None:
         if not self._writing:
@@ -385,11 +385,11 @@ class SocketConnection:
             self._network.hold_unsent(self)
 
     def stalled_s(self, now: float) -> float:
-        """How long the peer has not taken anything worth mentioning of its replies."""
+        """Return how long the peer has read none, or next to none, of its replies."""
         return now - self._last_progress
 
     def _send_some(self) -> None:
-        """One system call's worth. Raises BlockingIOError when the peer is full."""
+        """Send as much as one system call takes. Raises BlockingIOError when the peer's buffer is full."""
         out = self._out
         first = out[0]
         if type(first) is FileSlice:
@@ -430,7 +430,7 @@ class SocketConnection:
             self._out[0] = FileSlice(piece.file, piece.position + sent, piece.size - sent, piece.owner)
 
     def _forget(self, sent: int, gathered: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Drop what has left; keep the unsent rest of the part that was cut."""
+        """Drop the parts that were sent; keep the unsent rest of a part that was sent incompletely."""
         out = self._out
         for buffer in gathered:
             size = len(buffer)
@@ -449,7 +449,7 @@ class SocketConnection:
                 self._last_progress = self._network.now()
 
     def _read_failed(self, failed: ReadFailed) -> None:
-        """Close: the size of the response is announced, and its bytes cannot be had. The owner of the file decides."""
+        """Close: the response's size was sent, but its bytes cannot be read. The owner of the file handles that."""
         piece, error = failed.piece, failed.error
         self._network.closed["read_error"] += 1
         log.warning(
@@ -468,7 +468,7 @@ class SocketConnection:
     # -- ending ----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close after sending what the socket takes at once."""
+        """Close after sending what the socket accepts without blocking."""
         if not self._closed:
             if self._out and not self._writing:
                 with contextlib.suppress(OSError, ReadFailed):
@@ -477,7 +477,7 @@ class SocketConnection:
             self._drop(None)
 
     def evict(self, reason: str, *about: object) -> None:
-        """Close without waiting for anything, and say why."""
+        """Close without waiting for anything, and log why."""
         if not self._closed:
             self._network.closed[reason] += 1
             log.warning("closing the connection from %s:%d: " + REASONS[reason], self.peer_host, self.peer_port, *about)
@@ -503,7 +503,7 @@ class SocketConnection:
             self._session.lost(error)
 
     def overdue(self, now: float) -> str | None:
-        """The reason to close this connection, if there is one; see `REASONS`."""
+        """Return the reason to close this connection, if there is one; see `REASONS`."""
         limits = self._network.limits
         if self._writing:
             return "send_timeout" if self.stalled_s(now) > limits.send_stall_s_max else None
@@ -514,4 +514,4 @@ class SocketConnection:
             return "frame_timeout" if is_late else None
         if self._unread:
             return "frame_timeout" if now - self._partial_since > limits.frame_s_max else None
-        return "idle" if now - self._last_heard / 1e9 > limits.idle_s_max else None
+        return "idle" if now - self._last_received / 1e9 > limits.idle_s_max else None

@@ -1,4 +1,4 @@
-"""Opens a socket to a peer without holding up the event loop. Called by network.py only."""
+"""Connections to peers, opened without blocking the event loop. Called by network.py only."""
 
 import asyncio
 import socket
@@ -7,7 +7,7 @@ CONNECT_S_MAX = 5.0
 
 
 async def dial(host: str, port: int) -> socket.socket:
-    """A connected socket. Raises OSError: ConnectionRefusedError if every address of the host refused."""
+    """Return a connected socket. Raises OSError: ConnectionRefusedError if every address of the host refused."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     errors: list[OSError] = []
@@ -24,5 +24,5 @@ async def dial(host: str, port: int) -> socket.socket:
         except BaseException:
             sock.close()
             raise
-    # Only if nobody listens on any of them is the peer's process known to be gone.
+    # The peer's process is known to be gone only if all addresses refuse the connection.
     raise next((error for error in errors if not isinstance(error, ConnectionRefusedError)), errors[0])

@@ -1,7 +1,8 @@
 """The disk port on the operating system.
 
-Everything but what is asked for later happens in the caller's thread, on the page cache. Files are synced by the
-kernel (ring.py) where it can, otherwise in a few threads, as folders are; removals have a thread of their own.
+Calls run in the caller's thread, on the page cache, except those whose names end in `_later`. The
+kernel (ring.py) syncs files where it can, otherwise a few threads do, which also sync folders; another thread removes
+files.
 """
 
 import asyncio
@@ -20,9 +21,9 @@ from penstock.ports.disk import Buffer, File
 from penstock.ports.real.folder_lock import RealFolderLock, lock_folder
 from penstock.ports.real.ring import Ring
 
-# Measured with 36 files: two leave the disk idle, sixteen cost more in wake-ups than they bring.
+# Measured with 36 files: two leave the disk idle, sixteen cost more in wake-ups than they gain.
 SYNC_THREADS = 4
-# How long a group may keep others from being synced.
+# How long a group may delay the syncs of others.
 GROUP_WAIT_S_MAX = 0.004
 Done = Callable[[OSError | None], None]
 
@@ -31,16 +32,16 @@ class Syncable(Protocol):
     def sync(self) -> None: ...
 
 
-Asked = tuple[Syncable, Done]
+SyncRequest = tuple[Syncable, Done]
 
 BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
-# pwritev refuses longer lists.
+# pwritev rejects longer lists.
 BUFFERS_PER_WRITE_MAX = 1024
 ZEROS_PER_WRITE = 1024 * 1024
 
 
 def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Linux writes out a range without a commit of the file system's journal, which others would wait for."""
+    """Return Linux's call that writes out a range without a journal commit, which would delay other syncs."""
     try:
         function = ctypes.CDLL(None).sync_file_range
     except (OSError, AttributeError):
@@ -51,7 +52,7 @@ def _find_sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 _sync_file_range = _find_sync_file_range()
-# Wait for what is under way, write the rest, wait for that.
+# Wait for writes under way, write the rest, wait for that.
 _WRITE_AND_WAIT = 1 | 2 | 4
 
 
@@ -76,7 +77,7 @@ class RealFile:
         return size
 
     def _write_rest(self, buffers: Sequence[Buffer], position: int, written: int, size: int) -> None:
-        """Finish a short write. A full disk shows here: the next attempt raises its errno."""
+        """Finish a short write. On a full disk the next attempt raises its errno."""
         rest = memoryview(b"".join(buffers))
         while written < size:
             count = os.pwrite(self.fd, rest[written:], position + written)
@@ -121,7 +122,7 @@ class RealFile:
 
 
 def _extend(fd: int, present: int, size: int) -> None:
-    """Give a file more bytes with a place on the volume; where the system cannot allocate them they are written."""
+    """Extend a file with allocated bytes; where the system cannot allocate them they are written."""
     if hasattr(os, "posix_fallocate"):
         try:
             os.posix_fallocate(fd, present, size - present)
@@ -134,7 +135,7 @@ def _extend(fd: int, present: int, size: int) -> None:
 
 
 class _OpenFolder:
-    """A folder whose names are to be synced; opened where that may take long, in the thread that syncs."""
+    """A folder whose names are to be synced; the sync thread opens it, because that may take long."""
 
     __slots__ = ("path",)
 
@@ -150,57 +151,57 @@ class _OpenFolder:
 
 
 class _SyncGroup:
-    """Files that are synced side by side and reported together, because every report disturbs the loop."""
+    """Files that are synced concurrently and reported together, because every report interrupts the loop."""
 
     __slots__ = ("finished", "left", "times", "waiting")
 
-    def __init__(self, asked: list[Asked]) -> None:
-        self.waiting = asked
-        self.left = len(asked)
+    def __init__(self, requests: list[SyncRequest]) -> None:
+        self.waiting = requests
+        self.left = len(requests)
         self.finished: list[tuple[Done, OSError | None]] = []
         self.times: list[int] = []
 
 
 class SyncThreads:
-    """fdatasync off the loop. What is asked for while a group of files is synced becomes the next group.
+    """fdatasync off the loop. Requests that arrive while a group of files is synced become the next group.
 
-    So the more is asked for, the more share a sync, a journal commit of the file system, and a wake-up of
-    the loop. A group that takes long, for there is much to write, does not hold up those behind it for long.
+    The more requests there are, the more of them share a sync, a journal commit of the file system, and a wake-up of
+    the loop. A group that takes long because there is much to write does not delay those behind it for long.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._asked: list[Asked] = []
+        self._requests: list[SyncRequest] = []
         self._groups: queue.SimpleQueue[_SyncGroup | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._under_way: _SyncGroup | None = None
-        self._is_lonely = True
+        self._was_single = True
         self.on_time: Callable[[int], None] | None = None
-        self._impatience: asyncio.TimerHandle | None = None
+        self._group_timer: asyncio.TimerHandle | None = None
 
     def ask(self, file: Syncable, done: Done) -> None:
-        self._asked.append((file, done))
-        if len(self._asked) > 1:
+        self._requests.append((file, done))
+        if len(self._requests) > 1:
             return
-        if self._under_way is None and self._is_lonely:
-            # The last one came alone too: waiting for the end of the turn would only cost time.
-            self._share_out()
+        if self._under_way is None and self._was_single:
+            # The last request came alone too: waiting for the end of the turn would only cost time.
+            self._start_group()
         elif self._under_way is None:
-            self._loop.call_soon(self._share_out)
+            self._loop.call_soon(self._start_group)
         else:
-            self._impatience = self._loop.call_later(GROUP_WAIT_S_MAX, self._share_out)
+            self._group_timer = self._loop.call_later(GROUP_WAIT_S_MAX, self._start_group)
 
-    def _share_out(self) -> None:
-        if self._impatience is not None:
-            self._impatience.cancel()
-            self._impatience = None
-        if not self._asked:
+    def _start_group(self) -> None:
+        if self._group_timer is not None:
+            self._group_timer.cancel()
+            self._group_timer = None
+        if not self._requests:
             return
-        group, self._asked = _SyncGroup(self._asked), []
-        self._is_lonely = group.left == 1
+        group, self._requests = _SyncGroup(self._requests), []
+        self._was_single = group.left == 1
         self._under_way = group
-        # All at once: a thread that is busy with a long sync must not be the only one.
+        # All threads at the same time: a thread that is busy with a long sync must not be the only one.
         while len(self._threads) < SYNC_THREADS:
             thread = threading.Thread(target=self._work, name=f"sync-{len(self._threads)}", daemon=True)
             self._threads.append(thread)
@@ -211,8 +212,8 @@ class SyncThreads:
     def _report(self, group: _SyncGroup) -> None:
         if group is self._under_way:
             self._under_way = None
-            # The next group runs while this one is acknowledged.
-            self._share_out()
+            # The next group runs while this one is reported.
+            self._start_group()
         if self.on_time is not None:
             for nanoseconds in group.times:
                 self.on_time(nanoseconds)
@@ -220,7 +221,7 @@ class SyncThreads:
             done(error)
 
     def stop(self) -> None:
-        self._share_out()
+        self._start_group()
         for _ in self._threads:
             self._groups.put(None)
         for thread in self._threads:
@@ -243,41 +244,41 @@ class SyncThreads:
                     group.left -= 1
                     is_last = group.left == 0
                 if is_last:
-                    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                    with contextlib.suppress(RuntimeError):  # the loop is closed
                         self._loop.call_soon_threadsafe(self._report, group)
 
-    def _next_of(self, group: _SyncGroup) -> Asked | None:
+    def _next_of(self, group: _SyncGroup) -> SyncRequest | None:
         with self._lock:
             return group.waiting.pop() if group.waiting else None
 
 
 class RemovalThread:
-    """Removes files off the loop: giving back the blocks of a large one can take longer than a sync."""
+    """Removes files off the loop: freeing the blocks of a large one can take longer than a sync."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._asked: queue.SimpleQueue[tuple[str, Done] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[tuple[str, Done] | None] = queue.SimpleQueue()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._work, name="removals", daemon=True)
         self._thread.start()
 
     def ask(self, path: str, done: Done) -> None:
-        self._asked.put((path, done))
+        self._requests.put((path, done))
 
     def stop(self) -> None:
         self._is_stopped = True
-        self._asked.put(None)
+        self._requests.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        while (job := self._asked.get()) is not None and not self._is_stopped:
+        while (job := self._requests.get()) is not None and not self._is_stopped:
             path, done = job
             error = None
             try:
                 _remove(path)
             except OSError as failure:
                 error = failure
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(done, error)
 
 
@@ -342,7 +343,7 @@ class RealDisk:
         return self._syncs
 
     def stop(self) -> None:
-        """Wait for the syncs under way and end their threads; what is left to remove, the next start removes."""
+        """Wait for the syncs under way and end their threads; the next start removes what is left to remove."""
         if self._ring is not None:
             self._ring.stop()
             self._ring = None

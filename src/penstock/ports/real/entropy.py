@@ -12,8 +12,8 @@ class RealEntropy:
     def uuid(self) -> UUID:
         while True:
             candidate = UUID(bytes=os.urandom(16), version=4)
-            # 62 in the first six bits is '-' in base64: tools would read such an id as an option.
-            # Kafka keeps the ids 0 and 1 for itself.
+            # 62 in the first six bits is '-' in base64: tools would parse such an id as an option.
+            # Kafka reserves the ids 0 and 1.
             if candidate.bytes[0] >> 2 != 62 and candidate.int > 1:
                 return candidate
 

@@ -15,7 +15,7 @@ import os
 import struct
 
 LOCK_FILE = ".lock"
-# struct flock of fcntl(2): type, whence, start, length (0: to the end), process. An OFD lock wants process 0.
+# struct flock of fcntl(2): type, whence, start, length (0: to the end), process, which is 0 for an OFD lock.
 _FLOCK = struct.Struct("hhqqi0q")
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 
@@ -47,7 +47,7 @@ def lock_folder(path: str) -> RealFolderLock:
 
 
 def is_folder_locked(path: str) -> bool:
-    """Say whether a process has locked the folder; creates no file."""
+    """Return whether a process has locked the folder; creates no file."""
     try:
         fd = os.open(os.path.join(path, LOCK_FILE), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Memory for requests that do not arrive in one read, and who loses it when it is short. Pure; fake clocks suffice.
+"""Memory for requests that do not arrive in one read, and which requests lose it when it is short. Pure.
 
-Every frame may hold `FREE_SIZE` bytes. One that needs more claims memory for all of itself, so a frame that got its
-claim can always be completed, and one that waits for it holds little. Claims stay within the budget:
+Every frame may hold `FREE_SIZE` bytes. One that needs more claims memory for its whole size, so that a frame with a
+claim can always be completed, and one that waits for a claim holds little. Claims stay within the budget:
 
 | frame                       | may claim                                                                |
 |-----------------------------|--------------------------------------------------------------------------|
@@ -10,10 +10,10 @@ claim can always be completed, and one that waits for it holds little. Claims st
 | larger than these quarters  | beyond the budget, one frame at a time                                   |
 | of a connection we opened   | always: clients cannot starve replication                                |
 
-Frames that wait are served in the order of what their address holds, then of what they need. While one has waited for
-`PATIENCE_S`, frames are evicted that make no useful progress: the most bytes held for the longest time go first.
-Progress is useful if the frame would be complete within the frame timeout at that pace. The time during which the
-connection was not read does not count.
+Waiting frames are served in the order of how much their address holds, then of how much they need. When one has
+waited for `PATIENCE_S`, frames without useful progress are evicted: those that hold the most bytes for the longest time
+go first. Progress is useful if the frame would be complete within the frame timeout at that pace. The time during which
+the connection was not read does not count.
 """
 
 from collections import Counter
@@ -24,24 +24,24 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 FIRST_SIZE_MIN: Final = 16 * KIB
 GROWTH: Final = 4
-# Fresh memory is zeroed on the event loop: so much takes about a millisecond.
+# New memory is zeroed on the event loop: this much takes about a millisecond.
 GROWTH_SIZE_MAX: Final = 4 * MIB
 FREE_SIZE: Final = 64 * KIB
 MEDIUM_SIZE_MAX: Final = 2 * MIB
 PATIENCE_S: Final = 2.0
-# Kept warm for the next frame: fresh memory costs page faults, used memory does not.
+# Kept for the next frame: new memory costs page faults, used memory does not.
 KEPT_SIZE_MAX: Final = 4 * MIB
 KEPT_COUNT_MAX: Final = 16
 
 
 class FrameOwner(Protocol):
-    """The connection that a frame arrives on."""
+    """The connection of a frame."""
 
     peer_host: str
     is_dialed: bool
 
     def is_read(self) -> bool:
-        """Whether this node reads what the peer sends. While it does not, the peer cannot make progress."""
+        """Return whether this node reads from the peer. While it does not, the peer cannot make progress."""
         ...
 
 
@@ -61,18 +61,18 @@ class FrameBuffer:
         self.is_large = is_large
         self.is_beyond = False
         self.step_at = now
-        """When it last made useful progress, as far as anybody looked, and how much of it was there."""
+        """When it last made useful progress, as of the last check, and how many bytes it had then."""
         self.step_filled = 0
 
-    def excuse(self, now: float) -> None:
-        """Start the clock again: its connection was not read until now."""
+    def restart_timeout(self, now: float) -> None:
+        """Restart the timeout: the connection was not read until now."""
         self.step_at = now
         self.step_filled = self.filled
 
     def stalled_s(self, now: float, step: int) -> float:
-        """How long it has not advanced by `step` bytes; looks, so call it at regular intervals."""
+        """Return how long it has not advanced by `step` bytes; call it regularly, as it updates the progress."""
         if self.filled - self.step_filled >= step or not self.owner.is_read():
-            self.excuse(now)
+            self.restart_timeout(now)
         return now - self.step_at
 
 
@@ -82,7 +82,7 @@ class FrameMemory:
         self.used = 0
         self.buffers: dict[FrameBuffer, None] = {}
         self.waiting: dict[FrameBuffer, float] = {}
-        """Frames that cannot be read on, with the time since when."""
+        """Frames that wait for memory, and since when."""
         self._used_large = 0
         self._beyond: FrameBuffer | None = None
         self._kept: list[bytearray] = []
@@ -100,7 +100,7 @@ class FrameMemory:
     # -- buffers ---------------------------------------------------------------------------
 
     def take(self, owner: FrameOwner, size: int, have: memoryview, now: float) -> FrameBuffer:
-        """Return a buffer for a frame of that size, of which the first bytes are there."""
+        """Return a buffer for a frame of that size whose first bytes have arrived."""
         for index, data in enumerate(self._kept):
             if len(data) >= size:
                 del self._kept[index]
@@ -118,7 +118,7 @@ class FrameMemory:
         return buffer
 
     def grow(self, buffer: FrameBuffer) -> bool:
-        """Make room for more bytes; False if there is no memory for it now."""
+        """Extend the buffer; return False if there is no memory for it now."""
         if buffer.end == buffer.claim and not self._claim_all(buffer):
             return False
         data = buffer.data
@@ -166,13 +166,13 @@ class FrameMemory:
     # -- shortage --------------------------------------------------------------------------
 
     def wait(self, buffer: FrameBuffer, now: float) -> None:
-        """Note that a frame needs more than it can get. From here on the progress of all others is watched."""
+        """Note that a frame needs more memory than is free. From now on the progress of all others is tracked."""
         if not self.waiting:
-            self._look(now)
+            self._update_progress(now)
         self.waiting[buffer] = now
 
     def feed(self) -> list[FrameBuffer]:
-        """Return the frames that waited and can be read on now, with room for more bytes."""
+        """Return the waiting frames that can be read on now, with extended buffers."""
         if not self.waiting:
             return []
         held: Counter[str] = Counter()
@@ -186,8 +186,8 @@ class FrameMemory:
         return fed
 
     def evicted(self, now: float) -> list[FrameBuffer]:
-        """Return the frames that have to go for those that have waited too long. Call every `PATIENCE_S`."""
-        self._look(now)
+        """Return the frames to evict for those that have waited too long. Call every `PATIENCE_S`."""
+        self._update_progress(now)
         late = [buffer for buffer, since in self.waiting.items() if now - since >= PATIENCE_S]
         if not late:
             return []
@@ -215,7 +215,7 @@ class FrameMemory:
         return list(victims)
 
     def _break_deadlock(self, late: list[FrameBuffer], victims: dict[FrameBuffer, None]) -> None:
-        """Where frames that wait hold all there is, close the largest of them for the smallest."""
+        """If waiting frames hold all the memory, evict the largest of them for the smallest."""
         smallest = min(late, key=lambda each: (each.size, self.waiting[each]))
         need = smallest.size - smallest.claim
         others = sorted((each for each in self.waiting if each is not smallest), key=lambda each: -each.size)
@@ -225,10 +225,10 @@ class FrameMemory:
             _choose(others, victims, sum(each.claim for each in others) + smallest.size - self._large_budget)
 
     def overdue(self, buffer: FrameBuffer, now: float, frame_s_max: float) -> bool:
-        """Whether a frame has made no useful progress for as long as a frame may take. Call now and then."""
+        """Return whether a frame has made no useful progress for the frame timeout. Call at intervals."""
         return buffer.stalled_s(now, self._step(buffer)) > frame_s_max
 
-    def _look(self, now: float) -> None:
+    def _update_progress(self, now: float) -> None:
         for buffer in self.buffers:
             buffer.stalled_s(now, self._step(buffer))
 
@@ -237,7 +237,7 @@ class FrameMemory:
 
 
 def _choose(candidates: Iterable[FrameBuffer], victims: dict[FrameBuffer, None], lacking: int) -> int:
-    """Add candidates to the victims until they free what is lacking; return what the added ones hold."""
+    """Add candidates to the victims until they free what is lacking; return how much the added ones hold."""
     freed = 0
     for buffer in candidates:
         if freed >= lacking:

@@ -1,8 +1,8 @@
 """A small HTTP server for a few readers: GET only, one request per connection, everything bounded.
 
-Runs on the broker's event loop and never holds it up: a reader that sends garbage, sends slowly or does not read
-is cut off. Connections that wait for a request and those that are answered are bounded apart, and a new one takes the
-place of the oldest: slow readers, however many, do not keep a health check out.
+Runs on the broker's event loop and never blocks it: a reader that sends garbage, sends slowly or does not read
+is disconnected. Connections that wait for a request and those that are being answered have separate limits, and a new
+one replaces the oldest: slow readers, however many, do not keep a health check out.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 HEAD_SIZE_MAX: Final = 8 * 1024
 HEAD_S_MAX: Final = 2.0
 SEND_S_MAX: Final = 10.0
-"""How long a reader may leave a piece of an answer in our memory."""
+"""How long a reader may leave a part of a response unread."""
 HEADS_MAX: Final = 128
 ANSWERS_MAX: Final = 32
 BACKLOG: Final = 512
@@ -35,7 +35,7 @@ Task = asyncio.Task[None]
 
 
 class ConnectionSlots:
-    """The connections of a listener, in the order in which they came, with the address of each."""
+    """The connections of a listener in the order of their arrival, with the address of each."""
 
     def __init__(self) -> None:
         self.heads: dict[Task, str] = {}
@@ -59,24 +59,24 @@ class ConnectionSlots:
         return [*self.heads, *self.answers]
 
 
-def _make_room(places: dict[Task, str], most: int) -> None:
-    """Close the oldest connection of the address that has most of them, if there are too many."""
-    if len(places) >= most:
-        ((busiest, _),) = Counter(places.values()).most_common(1)
-        oldest = next(task for task, host in places.items() if host == busiest)
-        del places[oldest]
+def _make_room(slots: dict[Task, str], most: int) -> None:
+    """Close the oldest connection of the address that has the most, if there are too many."""
+    if len(slots) >= most:
+        ((busiest, _),) = Counter(slots.values()).most_common(1)
+        oldest = next(task for task, host in slots.items() if host == busiest)
+        del slots[oldest]
         oldest.cancel()
 
 
 class RealHttpListener:
-    def __init__(self, server: asyncio.Server, places: ConnectionSlots) -> None:
+    def __init__(self, server: asyncio.Server, slots: ConnectionSlots) -> None:
         self._server = server
-        self._places = places
+        self._slots = slots
         self.port: int = server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         self._server.close()
-        tasks = self._places.all
+        tasks = self._slots.all
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -85,29 +85,29 @@ class RealHttpListener:
 
 class RealHttp:
     async def listen(self, host: str, port: int, answer: Answerer) -> RealHttpListener:
-        places = ConnectionSlots()
+        slots = ConnectionSlots()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
             peer = writer.get_extra_info("peername")
-            places.enter(task, peer[0] if peer else "")
+            slots.enter(task, peer[0] if peer else "")
             try:
                 head = await _head_of(reader)
-                places.answer(task)
+                slots.answer(task)
                 await _serve(head, writer, answer)
             except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                pass  # the reader is gone, too slow, or does not speak HTTP
+                pass  # the reader is gone, too slow, or does not use HTTP
             except Exception:
                 log.exception("an HTTP request failed")
             finally:
-                places.leave(task)
+                slots.leave(task)
                 writer.transport.abort() if task.cancelling() else writer.close()
                 with contextlib.suppress(OSError, asyncio.CancelledError):
                     await writer.wait_closed()
 
         server = await asyncio.start_server(serve, host or None, port, limit=HEAD_SIZE_MAX, backlog=BACKLOG)
-        return RealHttpListener(server, places)
+        return RealHttpListener(server, slots)
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:
@@ -130,7 +130,7 @@ async def _serve(head: bytes, writer: asyncio.StreamWriter, answer: Answerer) ->
     if method == b"GET":
         async for piece in found.body:
             await _send(writer, piece)
-            # `drain` returns at once as long as the buffer is not full: others want their turn too.
+            # `drain` returns immediately while the buffer is not full: let other work run too.
             await asyncio.sleep(0)
     async with asyncio.timeout(SEND_S_MAX):
         writer.write_eof()

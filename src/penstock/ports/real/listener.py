@@ -1,6 +1,6 @@
-"""The listening sockets of the network port: bound to every address of a host, accepting a few at a time.
+"""The listening sockets of the network port: bound to every address of a host, accepting a few connections at a time.
 
-An accepted socket goes to `RealNetwork.welcome`. Out of descriptors, it looks again a little later.
+An accepted socket goes to `RealNetwork.welcome`. Without free descriptors, it tries again a little later.
 """
 
 import logging
@@ -37,14 +37,14 @@ class ServerSocket:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Out of descriptors: the connection stays in the queue, so look again later.
+                # Out of descriptors: the connection stays in the queue, so try again later.
                 log.warning("cannot accept a connection: %s", error)
                 self._network.loop.remove_reader(sock.fileno())
-                self._network.loop.call_later(ACCEPT_RETRY_S, self._watch_again, sock, accept)
+                self._network.loop.call_later(ACCEPT_RETRY_S, self._resume_accepting, sock, accept)
                 return
             self._network.welcome(peer, address, accept)
 
-    def _watch_again(self, sock: socket.socket, accept: Accept) -> None:
+    def _resume_accepting(self, sock: socket.socket, accept: Accept) -> None:
         if sock.fileno() >= 0:
             self._network.loop.add_reader(sock.fileno(), self._acceptable, sock, accept)
 
@@ -56,10 +56,10 @@ class ServerSocket:
 
 
 def bound_sockets(host: str, port: int, limits: Limits) -> list[socket.socket]:
-    """One socket for each address family of the host, all on one port. Raises OSError if there is none."""
+    """Return one socket for each address family of the host, all on one port. Raises OSError if there is none."""
     sockets: list[socket.socket] = []
     addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # IPv4 first: with port 0 the other family takes the port that it was given.
+    # IPv4 first: with port 0 the other family uses the port that IPv4 was given.
     for family, _, _, _, address in sorted(set(addresses), key=lambda found: found[0]):
         wanted = sockets[0].getsockname()[1] if sockets else port
         try:
@@ -77,7 +77,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int, limits: Limits) -
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Accepted sockets take them over; set later, they would come too late for the window that is announced.
+        # Accepted sockets inherit the sizes; set later, they would not affect the window that is announced.
         if limits.receive_buffer_size > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_size)
         if limits.send_buffer_size > 0:

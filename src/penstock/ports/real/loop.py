@@ -1,9 +1,9 @@
-"""The event loop of a node: asyncio's, but for sockets that are watched with `add_reader` and `add_writer`.
+"""The event loop of a node: asyncio's, except for sockets that are watched with `add_reader` and `add_writer`.
 
-Their callbacks run as soon as the poll has found them ready, and it polls again unless they have asked asyncio
-for anything; asyncio makes each pass through a queue of handles, and looks after its timers and tasks each time:
-a fifth of what a small request costs. Tasks, timers and asyncio's own sockets are left to asyncio.
-A callback that raises goes to the loop's exception handler, as it would there. Linux only, like the network port.
+Their callbacks run as soon as the poll has found them ready, and it polls again unless they have used asyncio;
+asyncio itself passes each callback through a queue of handles, and checks its timers and tasks each time:
+a fifth of the cost of a small request. Tasks, timers and asyncio's own sockets are left to asyncio.
+An exception of a callback goes to the loop's exception handler, as in asyncio. Linux only, like the network port.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from time import monotonic, monotonic_ns
 from typing import Any
 
 LONG_TURN_NS = 1_000_000
-"""A turn that takes longer, from one poll to the next, is told to whoever watches."""
+"""A turn that takes longer, from one poll to the next, is reported to `watch_turns`."""
 
 Ready = list[tuple[SelectorKey, int]]
 
 
 class _Watched:
-    """Who wants to hear of one socket."""
+    """The reader and the writer of one socket."""
 
     __slots__ = ("reader", "writer")
 
@@ -36,9 +36,9 @@ class _Watched:
 
 
 class _NodeSelector(BaseSelector):
-    """Calls those who watch themselves, and returns when there is something for asyncio to do.
+    """Calls the readers and writers of watched sockets, and returns when asyncio has something to do.
 
-    What asyncio watches has a poll of its own, which is one of the descriptors that this one waits for.
+    The sockets of asyncio itself have their own poll, which is one of the descriptors that this one waits for.
     """
 
     def __init__(self, failed: Callable[[Exception], None]) -> None:
@@ -49,7 +49,7 @@ class _NodeSelector(BaseSelector):
         self._asyncio_fd = self._asyncio.fileno()
         self._epoll.register(self._asyncio_fd, EPOLLIN)
         self.loop_is_needed = False
-        """Whether asyncio was asked for something since it last looked."""
+        """Whether asyncio was used since it last ran."""
         self._turn_began = 0
         self.on_long_turn: Callable[[int], None] | None = None
 
@@ -77,22 +77,22 @@ class _NodeSelector(BaseSelector):
         for fd, events in ready:
             watched = self._watched.get(fd)
             if watched is None:
-                # Else it is a socket that was closed by the one before it.
+                # Otherwise it is a socket that the previous callback closed.
                 if fd == self._asyncio_fd:
                     others = self._asyncio.select(0)
                 continue
             try:
-                # An end or an error is told to whoever listens.
+                # The end of the connection or an error is reported to whichever callback is set.
                 if events & ~EPOLLOUT and watched.reader is not None:
                     watched.reader()
-                # The reader may have changed its mind about writing, or closed the socket.
+                # The reader may have removed the writer, or closed the socket.
                 if events & ~EPOLLIN and watched.writer is not None:
                     watched.writer()
             except Exception as error:
                 self._failed(error)
         return others
 
-    # -- sockets that watch themselves -----------------------------------------------------
+    # -- watched sockets -------------------------------------------------------------------
 
     def __contains__(self, fd: int) -> bool:
         return fd in self._watched
@@ -101,7 +101,7 @@ class _NodeSelector(BaseSelector):
         return self._watched.get(fd) or _Watched()
 
     def watch(self, fd: int, watched: _Watched) -> None:
-        """Poll for what is wanted of the socket now."""
+        """Poll for the events that the socket's callbacks want now."""
         events = watched.events
         is_known = fd in self._watched
         if events:
@@ -111,7 +111,7 @@ class _NodeSelector(BaseSelector):
             del self._watched[fd]
             self._epoll.unregister(fd)
 
-    # -- asyncio's own ---------------------------------------------------------------------
+    # -- asyncio's own sockets -------------------------------------------------------------
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         return self._asyncio.register(fileobj, events, data)
@@ -152,7 +152,7 @@ class NodeLoop(asyncio.SelectorEventLoop):
         super().stop()
 
     def _failed(self, error: Exception) -> None:
-        self.call_exception_handler({"message": "a callback of a socket failed", "exception": error})
+        self.call_exception_handler({"message": "a socket callback failed", "exception": error})
 
     def add_reader(self, fd: Any, callback: Callable[..., Any], *args: Any) -> None:  # type: ignore[override]
         watched = self._direct.of(fd)
@@ -161,7 +161,7 @@ class NodeLoop(asyncio.SelectorEventLoop):
 
     def remove_reader(self, fd: Any) -> bool:
         if fd not in self._direct:
-            return super().remove_reader(fd)  # asyncio removes its own by this name too
+            return super().remove_reader(fd)  # asyncio removes its own sockets with this method too
         watched = self._direct.of(fd)
         was_there, watched.reader = watched.reader is not None, None
         self._direct.watch(fd, watched)

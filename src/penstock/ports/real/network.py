@@ -1,8 +1,8 @@
 """The network port on raw sockets, `add_reader` and sendfile.
 
 Owns what the connections of one event loop share: the receive buffer, the memory for requests and replies, the timers
-that close connections which make no progress. Goes to connection.py, listener.py and dialing.py; who is
-closed when memory is short is decided in frame_memory.py and unsent.py.
+that close connections without progress. Goes to connection.py, listener.py and dialing.py; frame_memory.py and
+unsent.py decide which connections are closed when memory is short.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 READ_SIZE: Final = 256 * 1024
 SWEEP_INTERVAL_S: Final = 5.0
-# Many frames may wait for memory: they are sorted once for all that is given back meanwhile.
+# Many frames may wait for memory: they are sorted once for all memory that is released meanwhile.
 FEED_INTERVAL_S: Final = 0.002
 
 
@@ -41,7 +41,7 @@ class RealNetwork:
         self.unsent: UnsentBudget[SocketConnection] = UnsentBudget(self.limits.memory_budget)
         self.connections: set[SocketConnection] = set()
         self.closed: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        """How many connections were closed by this node, by reason."""
+        """How many connections this node has closed, by reason."""
         self.unflushed: list[SocketConnection] = []
         self.is_reading = False
         self._watchdog: Watchdog | None = None
@@ -49,9 +49,9 @@ class RealNetwork:
         self._feed_timer: asyncio.TimerHandle | None = None
         self._eviction_timer: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Task[None]] = set()
-        self._strangers: dict[str, float] = {}
+        self._logged_hosts: dict[str, float] = {}
         self.turn_began = 0
-        """When the frames that are handed over now were at hand, by `now_ns`."""
+        """When the frames of the present turn became available, by `now_ns`."""
 
     def limit(self, limits: Limits) -> None:
         self.limits = limits
@@ -59,7 +59,7 @@ class RealNetwork:
         self.unsent.budget = limits.memory_budget
 
     def watch(self, watchdog: Watchdog) -> None:
-        """Tell a watchdog what keeps the loop for long."""
+        """Report what blocks the loop for long to a watchdog."""
         self._watchdog = watchdog
         if isinstance(self.loop, NodeLoop):
             self.loop.watch_turns(watchdog.turn_held)
@@ -117,28 +117,28 @@ class RealNetwork:
         connection.start(session)
         return None
 
-    def ask_flush(self, connection: SocketConnection) -> None:
-        """Send at the end of the present read, or when the loop comes round: a turn of its own costs a system call."""
+    def schedule_flush(self, connection: SocketConnection) -> None:
+        """Send at the end of the present read, or in the loop's next turn: sending separately costs a system call."""
         if not self.unflushed and not self.is_reading:
             self.loop.call_soon(self.flush)
         self.unflushed.append(connection)
 
     def flush(self) -> None:
         while self.unflushed:
-            asked, self.unflushed = self.unflushed, []
-            for connection in asked:
+            waiting, self.unflushed = self.unflushed, []
+            for connection in waiting:
                 connection.flush()
 
     # -- memory ----------------------------------------------------------------------------
 
     def give_back(self, buffer: FrameBuffer, *, is_reusable: bool = True) -> None:
-        """Take the memory of a frame back; it is used again unless somebody may still hold a view of it."""
+        """Take back the memory of a frame; it is reused unless a view of it may still exist."""
         self.memory.give_back(buffer, is_reusable=is_reusable)
         if self.memory.waiting and self._feed_timer is None:
             self._feed_timer = self.loop.call_later(FEED_INTERVAL_S, self._feed)
 
     def starve(self, buffer: FrameBuffer) -> None:
-        """Wait for memory; who holds it without making use of it loses it."""
+        """Wait for memory; connections that hold it without using it lose it."""
         self.memory.wait(buffer, self.now())
         if self._eviction_timer is None:
             self._eviction_timer = self.loop.call_later(PATIENCE_S, self._evict)
@@ -161,14 +161,14 @@ class RealNetwork:
 
     # -- time ------------------------------------------------------------------------------
 
-    def say_once(self, host: str, size: int) -> None:
-        """Log a stranger on the port (HTTP, TLS, noise) once a minute per address."""
+    def log_once(self, host: str, size: int) -> None:
+        """Log a peer that does not use Kafka's protocol (HTTP, TLS, noise) once a minute per address."""
         now = self.now()
-        if now - self._strangers.get(host, -60.0) >= 60.0:
-            if len(self._strangers) > 1000:
-                self._strangers.clear()
-            self._strangers[host] = now
-            log.warning("closing a connection from %s: a frame of %d bytes is not possible", host, size)
+        if now - self._logged_hosts.get(host, -60.0) >= 60.0:
+            if len(self._logged_hosts) > 1000:
+                self._logged_hosts.clear()
+            self._logged_hosts[host] = now
+            log.warning("closing a connection from %s: a frame cannot have %d bytes", host, size)
 
     def _watch_time(self) -> None:
         if self._sweep_timer is None:
@@ -187,7 +187,7 @@ class RealNetwork:
         self._sweep_timer = self.loop.call_later(SWEEP_INTERVAL_S, self._sweep)
 
     def stop(self) -> None:
-        """Drop every connection."""
+        """Close every connection."""
         for task in self._dialing:
             task.cancel()
         self.flush()

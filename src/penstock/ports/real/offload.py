@@ -8,7 +8,7 @@ from typing import Any
 
 
 class ThreadOffload:
-    """Makes one call at a time: a second thread would take a second core from the other processes of the host."""
+    """Runs one call at a time: a second thread would take a second core from other processes of the host."""
 
     def __init__(self) -> None:
         self._executor: ThreadPoolExecutor | None = None

@@ -1,4 +1,4 @@
-"""What the operating system says of this process, by the names of the metrics that it is shown as."""
+"""Resource usage of this process, by metric name."""
 
 import gc
 import os
@@ -12,8 +12,8 @@ _BEGAN = time.time()
 def settle_memory() -> None:
     """Keep the cyclic garbage collector from long pauses, once the program is loaded.
 
-    What is there by now stays for good, and is not looked at again. A full collection follows only on millions of
-    new objects: until then reference counts and the young generations find what is gone.
+    The objects that exist now are permanent, and are not scanned again. A full collection runs only after millions of
+    new objects: until then reference counts and the young generations free what is unused.
     """
     gc.collect()
     gc.freeze()
@@ -21,7 +21,7 @@ def settle_memory() -> None:
 
 
 def process_usage() -> dict[str, float]:
-    """What can be had: outside Linux there is less."""
+    """Return the values that the system provides: outside Linux there are fewer."""
     spent = resource.getrusage(resource.RUSAGE_SELF)
     usage: dict[str, float] = {
         "process_cpu_seconds_total": spent.ru_utime + spent.ru_stime,

@@ -1,4 +1,4 @@
-"""Sends slices of files; tells a file that cannot be read from a peer that is gone. Called by connection.py."""
+"""Sending of file slices; distinguishes a file that cannot be read from a closed peer. Called by connection.py."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from typing import Final, cast
 from penstock.ports.network import FileSlice
 from penstock.ports.real.disk import RealFile
 
-# What sendfile raises for the file; anything else is the socket's.
+# Errors of sendfile that concern the file; any other is the socket's.
 FILE_ERRORS: Final = frozenset(
     {errno.EIO, errno.EINVAL, errno.ENXIO, errno.EBADMSG, errno.EUCLEAN, errno.EREMOTEIO, errno.ESTALE, errno.EOVERFLOW}
 )
@@ -33,7 +33,7 @@ def read_slice(piece: FileSlice) -> bytes:
 
 
 def send_slice(socket_fd: int, piece: FileSlice) -> int:
-    """Send what the socket takes of a slice; return how much that is. Raises BlockingIOError when the peer is full."""
+    """Send as much of a slice as the socket takes; return how much. Raises BlockingIOError when the peer is full."""
     try:
         sent = os.sendfile(socket_fd, cast(RealFile, piece.file).fd, piece.position, piece.size)
     except OSError as error:
@@ -46,5 +46,5 @@ def send_slice(socket_fd: int, piece: FileSlice) -> int:
 
 
 def _too_short(piece: FileSlice) -> ReadFailed:
-    """Fewer bytes than announced would shift all that follows."""
-    return ReadFailed(piece, OSError(errno.EIO, "the file is shorter than what was to be sent", piece.file.path))
+    """Return the error for a file that is too short: fewer bytes than announced would shift everything behind them."""
+    return ReadFailed(piece, OSError(errno.EIO, "the file is shorter than the slice to send", piece.file.path))

@@ -1,7 +1,7 @@
-"""Memory of replies that their readers do not take.
+"""Memory of replies that peers do not read.
 
-A connection whose peer does not take its replies is not read from, so what it holds hardly grows; but there may be
-many such connections. Together they may hold no more than the budget: beyond that, those that hold most for the
+A connection whose peer does not read its replies is not read, so that its memory hardly grows; but there may be
+many such connections. Together they may hold no more than the budget: beyond that, those that hold the most for the
 longest time without progress are closed. Pure; driven by network.py.
 """
 
@@ -15,7 +15,7 @@ class Unsent(Protocol):
 
 
 C = TypeVar("C", bound=Unsent)
-# What counts as stalled for a connection that has just begun to wait: with nothing else to tell them, sizes decide.
+# What counts as stalled for a connection that has just begun to wait: sizes then decide.
 JUST_BEGUN_S = 0.001
 
 
@@ -26,13 +26,13 @@ class UnsentBudget(Generic[C]):
         self._waiting: dict[C, int] = {}
 
     def hold(self, connection: C, now: float) -> list[C]:
-        """Note that a connection begins to wait; return those that have to go for it."""
+        """Note that a connection begins to wait; return those to close for it."""
         self.let_go(connection)
         self._waiting[connection] = size = connection.unsent_in_memory()
         self.held += size
         if self.held <= self.budget:
             return []
-        # Peers have taken some of it meanwhile.
+        # Peers have read some of it meanwhile.
         for each in self._waiting:
             self._waiting[each] = each.unsent_in_memory()
         left = self.held = sum(self._waiting.values())
@@ -46,5 +46,5 @@ class UnsentBudget(Generic[C]):
         return victims
 
     def let_go(self, connection: C) -> None:
-        """All that the connection held is sent, or it is gone."""
+        """Remove a connection that has sent everything, or is closed."""
         self.held -= self._waiting.pop(connection, 0)

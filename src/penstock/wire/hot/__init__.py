@@ -1,4 +1,4 @@
-"""Hand-written codecs for the APIs that carry the load: Produce and Fetch, and Metadata's answer.
+"""Hand-written codecs for the most frequent APIs: Produce, Fetch, Metadata responses, offsets and heartbeats.
 
-kio reads and writes all the others, and is the oracle for these in `tests/oracle/`.
+Schemas from kio describe all other APIs, and kio is the oracle for these in `tests/oracle/`.
 """

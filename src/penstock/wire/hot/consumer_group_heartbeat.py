@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat, versions 0-1: request reader and response writer.
 
-Every member of the consumer protocol sends one every few seconds, and nearly all of them say nothing new:
-this is what a node with many idle consumers does all day. Version notes: 1 adds the regular expression.
+Every member of the consumer protocol sends one every few seconds, and nearly all of them carry no change:
+they are the main load of a node with many idle consumers. Version notes: 1 adds the regular expression.
 """
 
 from collections.abc import Iterable, Mapping
@@ -90,7 +90,7 @@ def _read_owned(data: bytes, position: int) -> tuple[dict[UUID, frozenset[int]] 
         size, position = read_count(data, position + _UUID_SIZE, flexible=True, least_size=4)
         left -= size
         if left < 0:
-            raise MalformedRequest(f"the request has more array elements than {ELEMENT_COUNT_MAX}")
+            raise MalformedRequest(f"the request has more than {ELEMENT_COUNT_MAX} array elements")
         owned[topic_id] = frozenset(read_i32(data, position + 4 * index)[0] for index in range(size))
         position = skip_tags(data, position + 4 * size)
     return owned, position
@@ -107,7 +107,7 @@ def write_response(
     assignment: Mapping[UUID, Iterable[int]] | None,
     throttle_ms: int = 0,
 ) -> bytes:
-    """The whole response frame, size prefix and header included; the two versions are alike."""
+    """Return the whole response frame with size prefix and header; both versions are alike."""
     rest = b"".join(
         (
             NULL_TEXT if error_message is None else pack_compact_string(clipped(error_message)),

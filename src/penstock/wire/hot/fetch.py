@@ -35,18 +35,18 @@ _read_partition_v5 = Struct(">iqqi").unpack_from
 _read_partition_v9 = Struct(">iiqqi").unpack_from
 _read_partition_v12 = Struct(">iiqiqi").unpack_from
 _read_replica_state = Struct(">iq").unpack_from
-# What a follower asks in a session that one partition has news in, which is nearly always: limits, session, one
-# topic id with one partition, then nothing forgotten, no rack, and the replica state as the one tagged field.
-# replica_fetch.py writes what is read here, and reads what is written.
-ONE_ASKED = "iiibiiB16sBiiqiqi7siqB"
-ONE_ASKED_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
-_ONE = Struct(">" + ONE_ASKED)
+# The usual request of a follower, whose session has news for one partition: limits, session, one topic id
+# with one partition, no forgotten topics, no rack, and the replica state as the only tagged field.
+# replica_fetch.py writes what is read here, and reads what is written here.
+ONE_REQUEST_FORMAT = "iiibiiB16sBiiqiqi7siqB"
+ONE_REQUEST_TAIL = b"\x00\x00\x01\x01\x01\x01\x0d"
+_ONE = Struct(">" + ONE_REQUEST_FORMAT)
 _ONE_SIZE = _ONE.size
 _read_one = _ONE.unpack_from
 
 
 class FetchPartition:
-    """One partition as a fetch asks for it. `topic` is its name, or its id from version 13."""
+    """One partition of a fetch request. `topic` is its name, or its id from version 13."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -78,7 +78,7 @@ class FetchPartition:
 
 
 PARTITION_COUNT_MAX = 10_000
-"""Of one request. Reading so many takes some milliseconds; a session adds up several."""
+"""The most partitions of one request. Decoding them takes some milliseconds; a session can hold several times more."""
 
 
 class FetchRequest:
@@ -140,14 +140,14 @@ def read_request(frame: memoryview, position: int, version: int) -> FetchRequest
 
 
 def _read_one_row(request: FetchRequest, frame: memoryview, position: int) -> bool:
-    """Read what a follower asks nearly always; False if it is something else of the same length."""
+    """Decode the usual request of a follower; return False if it is another request of the same length."""
     (
         max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch,
         topics, topic, rows, index, leader_epoch, offset, fetched_epoch, start, size,
         tail, replica_id, replica_epoch, last,
     ) = _read_one(frame, position)  # fmt: skip
-    # Lengths are written with one more, so that 0 is free for null.
-    if topics != 2 or rows != 2 or tail != ONE_ASKED_TAIL or last:
+    # Compact lengths are one larger than the length, and 0 is null.
+    if topics != 2 or rows != 2 or tail != ONE_REQUEST_TAIL or last:
         return False
     request.max_wait_ms = max_wait_ms
     request.min_bytes = min_bytes
@@ -235,7 +235,7 @@ def _read_forgotten(request: FetchRequest, frame: memoryview, position: int, ver
 
 
 def _read_tags(request: FetchRequest, frame: memoryview, position: int) -> int:
-    """The replica state is the one tagged field of the request that matters here."""
+    """Read the replica state, the only tagged field of the request that matters here."""
     count, position = read_uvarint(frame, position)
     for _ in range(count):
         tag, position = read_uvarint(frame, position)
@@ -252,7 +252,7 @@ _pack_aborted = Struct(">qq").pack
 
 
 class PartitionAnswer:
-    """What a fetch brings for one partition. `records` is a slice of a file, bytes, or nothing."""
+    """The part of a fetch response for one partition. `records` is a slice of a file, bytes, or nothing."""
 
     __slots__ = (
         "aborted",
@@ -293,11 +293,11 @@ class PartitionAnswer:
         self.diverging: tuple[int, int] | None = None
         self.current_leader: tuple[int, int] | None = None
         self.snapshot: tuple[int, int] | None = None
-        """End offset and epoch of what must be loaded first; of the cluster's own log only."""
+        """End offset and epoch of a snapshot to load first; only for the metadata log."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing of variable length goes with it but records."""
+        """Return whether it has no field of variable length except records."""
         return self.aborted is None and self.diverging is None and self.current_leader is None
 
 
@@ -311,7 +311,7 @@ def write_response(
     throttle_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Part]:
-    """The whole response frame as parts; neighbouring answers of one topic share its heading."""
+    """Return the whole response frame as parts; consecutive answers of one topic share its header."""
     if len(answers) == 1 and version >= TOPIC_ID_FROM and not (error_code or endpoints) and answers[0].is_plain:
         return _write_one(correlation_id, answers[0], session_id, throttle_ms)
     flexible = version >= FLEXIBLE_FROM
@@ -357,25 +357,25 @@ def write_response(
     return parts
 
 
-ONE_ANSWERED = "iBihiB16sBihqqqBi"
-ONE_ANSWERED_END = b"\x00\x00\x00"  # no tags of the partition, of its topic, of the response
-_ONE_ANSWER = Struct(">i" + ONE_ANSWERED)
+ONE_RESPONSE_FORMAT = "iBihiB16sBihqqqBi"
+ONE_RESPONSE_END = b"\x00\x00\x00"  # no tags for the partition, its topic and the response
+_ONE_ANSWER = Struct(">i" + ONE_RESPONSE_FORMAT)
 _pack_one = _ONE_ANSWER.pack
 
 
 def _write_one(correlation_id: int, answer: PartitionAnswer, session_id: int, throttle_ms: int) -> list[Part]:
-    """The answer to nearly every fetch of one partition. The same bytes as the long way round."""
+    """Write the usual response, for one partition: the same bytes as the general path."""
     records, size = answer.records, pack_uvarint(answer.size + 1)
     head = _pack_one(
-        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_ANSWERED_END),
+        _ONE_ANSWER.size - 4 + len(size) + answer.size + len(ONE_RESPONSE_END),
         correlation_id, 0, throttle_ms, 0, session_id, 2, answer.topic, 2, answer.index, answer.error_code,
         answer.high_watermark, answer.last_stable_offset, answer.log_start_offset, 0, answer.preferred_read_replica,
     )  # fmt: skip
     if records is None:
-        return [head + size + ONE_ANSWERED_END]
+        return [head + size + ONE_RESPONSE_END]
     if type(records) is bytes:
-        return [head + size + records + ONE_ANSWERED_END]
-    return [head + size, records, ONE_ANSWERED_END]
+        return [head + size + records + ONE_RESPONSE_END]
+    return [head + size, records, ONE_RESPONSE_END]
 
 
 def _grouped(answers: Sequence[PartitionAnswer]) -> list[tuple[bytes, list[PartitionAnswer]]]:
@@ -412,7 +412,7 @@ def _write_partition(buffer: bytearray, answer: PartitionAnswer, version: int) -
                 buffer += NO_TAGS
     if version >= 11:
         buffer += pack_i32(answer.preferred_read_replica)
-    # No records are sent as an empty set, never as null: some clients do not expect null.
+    # No records are sent as an empty set, never as null: some clients do not support null.
     buffer += pack_uvarint(answer.size + 1) if flexible else pack_i32(answer.size)
 
 

@@ -1,7 +1,7 @@
 """Heartbeat, versions 0-4: request reader and response writer.
 
-Every member of a classic group sends one every few seconds, so this is what a node with many
-idle consumers does all day. Version notes: 1 adds throttling, 3 the instance id, 4 is flexible.
+Every member of a classic group sends one every few seconds: they are the main load of a node with
+many idle consumers. Version notes: 1 adds throttling, 3 the instance id, 4 is flexible.
 """
 
 from struct import Struct, error
@@ -45,7 +45,7 @@ def read_request(version: int, body: bytes | bytearray | memoryview) -> Heartbea
 
 
 def write_response(version: int, correlation_id: int, error_code: int, *, throttle_ms: int = 0) -> bytes:
-    """The whole response frame, size prefix and header included."""
+    """Return the whole response frame with size prefix and header."""
     if version >= FLEXIBLE_FROM:
         return _pack_v4(12, correlation_id, 0, throttle_ms, error_code, 0)
     if version >= THROTTLE_FROM:

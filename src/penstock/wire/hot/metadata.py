@@ -1,10 +1,10 @@
-"""Metadata's answer, versions 0-13: topics as pieces of bytes, and the frame around them.
+"""Metadata responses, versions 0-13: encoded topics, and the frame around them.
 
-A topic's piece depends on nothing but the topic, so a caller keeps it and puts answers together
-from pieces it has; what a topic looks like to whom is the caller's to say. The request is read by
-codec.py. Version notes: 1 racks, controller, internal topics; 2 cluster id; 3 throttling;
+The encoded bytes of a topic depend only on the topic, so a caller can cache them and build responses from
+them; the caller decides what each client sees of a topic. The request is decoded by codec.py.
+Version notes: 1 racks, controller, internal topics; 2 cluster id; 3 throttling;
 5 offline replicas; 7 leader epochs; 8 authorized operations (KIP-430), of the cluster until 10;
-9 flexible; 10 topic ids; 12 a topic that is known by its id alone has no name; 13 an error of the whole.
+9 flexible; 10 topic ids; 12 a topic that is known only by its id has no name; 13 a top-level error.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +34,7 @@ TOPIC_ID_FROM: Final = 10
 ERROR_FROM: Final = 13
 
 TOPICS_AS_IN: Final = (0, 1, 1, 1, 1, 5, 6, 7, 8, 9, 10, 10, 10, 10)
-"""For each version the oldest one with the same pieces. 6 has those of 5, with another error in them."""
+"""For each version the oldest one with the same encoding of topics. 6 has that of 5, but another error code."""
 
 OPERATIONS_UNKNOWN: Final = -(2**31)
 
@@ -44,12 +44,12 @@ _pack_partition_v0: Final = Struct(">hii").pack
 _pack_partition_v7: Final = Struct(">hiii").pack
 
 Row = tuple[int, int, int, bytes]
-"""A partition: error code, leader, leader epoch, and its lists of nodes as `pack_node_lists` makes them."""
+"""A partition: error code, leader, leader epoch, and its lists of nodes as returned by `pack_node_lists`."""
 BrokerRow = tuple[int, str, int, str | None]
 
 
 def pack_node_lists(version: int, replicas: Sequence[int], isr: Sequence[int], offline: Sequence[int]) -> bytes:
-    """All that follows the leader of a partition. Few partitions differ in it, so it is worth keeping."""
+    """Encode what follows the leader of a partition. Few partitions differ in it, so it is worth caching."""
     flexible = version >= FLEXIBLE_FROM
     lists = _pack_nodes(tuple(replicas), flexible) + _pack_nodes(tuple(isr), flexible)
     if version >= OFFLINE_REPLICAS_FROM:
@@ -72,7 +72,7 @@ def pack_topic(
     rows: Sequence[Row],
     operations: int = OPERATIONS_UNKNOWN,
 ) -> bytes:
-    """A topic's piece; the index of a partition is its place among the rows."""
+    """Encode a topic; the index of a partition is its index among the rows."""
     flexible = version >= FLEXIBLE_FROM
     parts = [pack_i16(error_code), _pack_name(name, flexible)]
     if version >= TOPIC_ID_FROM:
@@ -96,7 +96,7 @@ def pack_topic(
 
 
 def pack_cluster(version: int, brokers: Iterable[BrokerRow], cluster_id: str | None, controller_id: int) -> bytes:
-    """What goes between the throttle time and the topics."""
+    """Encode the fields between the throttle time and the topics."""
     flexible = version >= FLEXIBLE_FROM
     packed = [_pack_broker(version, *broker) for broker in brokers]
     parts = [_pack_count(len(packed), flexible), *packed]
@@ -126,7 +126,7 @@ def write_response(
     cluster_operations: int = OPERATIONS_UNKNOWN,
     error_code: int = 0,
 ) -> list[bytes]:
-    """The whole response frame as parts: `topics`, all pieces in a row, is one of them and not copied."""
+    """Return the whole response frame as parts; `topics`, the encoded topics, is one of them and not copied."""
     flexible = version >= FLEXIBLE_FROM
     head = pack_i32(correlation_id)
     if flexible:

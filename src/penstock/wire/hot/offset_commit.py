@@ -27,19 +27,19 @@ _pack_result = Struct(">ih").pack
 _pack_result_v8 = Struct(">ihB").pack
 
 REPEATED_END: Final = 16
-"""What differs between two commits of one consumer for one partition without a note: these bytes at the end."""
-NO_NOTE: Final[dict[bytes, str | None]] = {b"\1\0\0\0": "", b"\0\0\0\0": None}
-"""The last four of them: a note that is empty or null, and no tags behind it, its topic and the request."""
+"""The bytes at the end in which two commits of a consumer for one partition differ, without commit metadata."""
+NO_METADATA: Final[dict[bytes, str | None]] = {b"\1\0\0\0": "", b"\0\0\0\0": None}
+"""The last four of them: commit metadata that is empty or null, and no tags of partition, topic and request."""
 read_repeated_end = Struct(">qi4s").unpack_from
-"""The offset, the leader epoch, and what must be one of `NO_NOTE`."""
+"""The offset, the leader epoch, and what must be one of `NO_METADATA`."""
 
 _ONE_ELEMENT: Final = 2
-"""A count of one, which is written plus one."""
+"""A count of one, encoded plus one."""
 _NO_TAGS_THRICE: Final = NO_TAGS * 3
-"""Behind the last partition, its topic and the request."""
+"""No tags of the last partition, its topic and the request."""
 
 Committed = tuple[int, int, int, str | None]
-"""A partition, its offset, the leader epoch (-1 for none), and the client's note."""
+"""A partition, its offset, the leader epoch (-1 for none), and the commit metadata."""
 Topic = str | UUID
 
 
@@ -60,7 +60,7 @@ def read_request(version: int, body: bytes | bytearray | memoryview) -> OffsetCo
 
 
 def read_any(version: int, data: bytes) -> OffsetCommitRequest:
-    """Read a request of whatever shape."""
+    """Decode a request of any form."""
     flexible = version >= FLEXIBLE_FROM
     try:
         group_id, position = read_text(data, 0, flexible=flexible)
@@ -80,10 +80,10 @@ def read_any(version: int, data: bytes) -> OffsetCommitRequest:
 
 
 def read_one(version: int, data: bytes) -> OffsetCommitRequest | None:
-    """What most consumers send: one partition, and texts whose sizes take one byte.
+    """Decode the most common request: one partition, and strings whose sizes take one byte.
 
-    None for anything else, right or wrong: the other way then reads it, or says what is wrong with it. A size is
-    written plus one, so a text ends that far behind its size. What runs over the end shows in the last comparison.
+    Return None for any other request, valid or not: `read_any` then decodes it or reports the error. A size is encoded
+    plus one, so a string ends that far behind its size. A field that ends after the request fails the last comparison.
     """
     try:
         if not 0 < (size := data[0]) < 0x80:
@@ -143,7 +143,7 @@ def _read_topics(version: int, data: bytes, position: int) -> list[tuple[Topic, 
         count, position = read_count(data, position, flexible=flexible, least_size=13)
         left -= count
         if left < 0:
-            raise MalformedRequest("OffsetCommit request holds more array elements than are read")
+            raise MalformedRequest("OffsetCommit request has too many array elements")
         partitions: list[Committed] = []
         for _ in range(count):
             if version >= LEADER_EPOCH_FROM:
@@ -168,7 +168,7 @@ def _read_topics(version: int, data: bytes, position: int) -> list[tuple[Topic, 
 def _exactly(data: bytes, position: int, size: int) -> bytes:
     taken = data[position : position + size]
     if len(taken) != size:
-        raise MalformedRequest("a topic id runs over the end")
+        raise MalformedRequest("a topic id ends after the request")
     return taken
 
 
@@ -179,7 +179,7 @@ def write_response(
     *,
     throttle_ms: int = 0,
 ) -> bytes:
-    """The whole response frame, size prefix and header included. A row is a partition and its error code."""
+    """Return the whole response frame with size prefix and header. A row is a partition and its error code."""
     flexible = version >= FLEXIBLE_FROM
     parts = [b"", pack_i32(correlation_id)]
     if flexible:
@@ -202,7 +202,7 @@ def write_response(
 
 
 class PreparedResponse:
-    """A response that lacks only whom it answers."""
+    """A response that is complete except for the correlation id."""
 
     __slots__ = ("_rest", "_size")
 

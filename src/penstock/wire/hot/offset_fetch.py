@@ -1,8 +1,8 @@
 """OffsetFetch, versions 1-10: request reader and response writer.
 
-One group in versions 1-7, many from 8 on; both are read as many. Version notes: 2 null topics
-mean all there are, and an error of the whole; 3 throttling; 5 the leader epoch; 6 flexible;
-7 whether only stable offsets are wanted; 9 the member and its epoch (KIP-848); 10 topic ids.
+One group in versions 1-7, many from 8 on; both are decoded as many. Version notes: 2 null topics
+mean all topics, and a top-level error; 3 throttling; 5 the leader epoch; 6 flexible;
+7 require stable offsets; 9 the member and its epoch (KIP-848); 10 topic ids.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class GroupRequest(NamedTuple):
     member_id: str | None
     member_epoch: int
     topics: Topics | None
-    """By name, by id from version 10 on; None asks for all there are."""
+    """By name, by id from version 10 on; None requests all topics."""
 
 
 class OffsetFetchRequest(NamedTuple):
@@ -53,7 +53,7 @@ class OffsetFetchRequest(NamedTuple):
 
 
 class _Reader:
-    """The position in a request, and how many more array elements may be made of it."""
+    """The position in a request, and how many more array elements it may have."""
 
     def __init__(self, version: int, data: bytes) -> None:
         self.version = version
@@ -67,7 +67,7 @@ class _Reader:
         count, self.position = read(self.data, self.position, flexible=self.flexible, least_size=least_size)
         self.elements_left -= count
         if self.elements_left < 0:
-            raise MalformedRequest("OffsetFetch request holds more array elements than are read")
+            raise MalformedRequest("OffsetFetch request has too many array elements")
         return count
 
     def text(self) -> str:
@@ -108,7 +108,7 @@ class _Reader:
     def topic_id(self) -> UUID:
         raw = self.data[self.position : self.position + 16]
         if len(raw) != 16:
-            raise MalformedRequest("a topic id runs over the end")
+            raise MalformedRequest("a topic id ends after the request")
         self.position += 16
         return UUID(bytes=raw)
 
@@ -148,7 +148,7 @@ class GroupResponse(NamedTuple):
 def write_response(
     version: int, correlation_id: int, groups: Sequence[GroupResponse], *, throttle_ms: int = 0
 ) -> bytes:
-    """The whole response frame, size prefix and header included."""
+    """Return the whole response frame with size prefix and header."""
     flexible = version >= FLEXIBLE_FROM
     parts = [b"", pack_i32(correlation_id)]
     if flexible:

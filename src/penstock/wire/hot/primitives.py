@@ -1,7 +1,7 @@
-"""The few primitives that the hot codecs share. Reads return (value, next position).
+"""Primitives that the hot codecs share. Reads return (value, next position).
 
-They trust Python's own bounds checks: `struct.error` and `IndexError` mean a frame that ends
-too early, and the codecs turn them into `MalformedRequest` in one place each.
+They rely on Python's bounds checks: `struct.error` and `IndexError` mean a frame that ends
+too early, and each codec converts them into `MalformedRequest` in one place.
 """
 
 from struct import Struct
@@ -45,7 +45,7 @@ def pack_string(text: str) -> bytes:
 
 
 def read_count(view: memoryview, position: int, *, flexible: bool) -> Positioned:
-    """The length of an array that may not be null. -1 as a length of a null one is refused."""
+    """Read the length of an array that may not be null; raise MalformedRequest if it is."""
     if flexible:
         count, position = read_uvarint(view, position)
         count -= 1
@@ -54,7 +54,7 @@ def read_count(view: memoryview, position: int, *, flexible: bool) -> Positioned
         position += 4
     if count < 0:
         raise MalformedRequest("an array is null where the schema forbids it")
-    # Each element takes at least a byte, so a larger count is a lie.
+    # Each element takes at least a byte, so a larger count is wrong.
     if count > len(view) - position:
         raise MalformedRequest(f"an array announces {count} elements in {len(view) - position} bytes")
     return count, position

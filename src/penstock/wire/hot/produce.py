@@ -1,6 +1,6 @@
 """Produce, versions 3-13: request reader and response writer.
 
-Records stay where they are: the reader returns slices of the frame. Version notes:
+Records are not copied: the reader returns slices of the frame. Version notes:
 5 adds the log start offset to the response, 8 the record errors (KIP-467), 9 is flexible,
 10 adds the current leader (KIP-951), 13 names topics by id.
 """
@@ -32,7 +32,7 @@ _pack_times_v2 = Struct(">q").pack
 _pack_times_v5 = Struct(">qq").pack
 
 PARTITION_COUNT_MAX = 10_000
-"""Of one request. Reading so many takes a few milliseconds, and a frame has room for millions."""
+"""The most partitions of one request. Decoding them takes a few milliseconds, and a frame has room for millions."""
 
 PartitionData = tuple[int, memoryview | None]
 TopicData = tuple[bytes, list[PartitionData]]
@@ -141,7 +141,7 @@ def _read_flexible(frame: memoryview, position: int, *, by_id: bool) -> ProduceR
 
 
 class PartitionResult:
-    """What became of one partition's records."""
+    """The result of appending one partition's records."""
 
     __slots__ = (
         "base_offset",
@@ -187,7 +187,7 @@ def write_response(
     throttle_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
-    """The whole response frame, size prefix and header included."""
+    """Return the whole response frame with size prefix and header."""
     if len(topics) == 1 and len(topics[0][1]) == 1 and topics[0][1][0].error_code == 0 and version >= 5:
         return _write_one(version, correlation_id, topics[0][0], topics[0][1][0], throttle_ms)
     flexible = version >= FLEXIBLE_FROM
@@ -237,7 +237,7 @@ _ONE_FLEXIBLE_SIZE = 31
 
 
 def _write_one(version: int, correlation_id: int, topic: bytes, result: PartitionResult, throttle_ms: int) -> bytes:
-    """The answer to nearly every request: one batch, written. The same bytes as the long way round."""
+    """Write the most common response, for one appended batch: the same bytes as the general path."""
     fields = (result.index, 0, result.base_offset, result.log_append_time_ms, result.log_start_offset)
     if version < FLEXIBLE_FROM:
         tail = (_NO_DETAILS_LEGACY if version >= 8 else b"") + pack_i32(throttle_ms)
@@ -245,7 +245,7 @@ def _write_one(version: int, correlation_id: int, topic: bytes, result: Partitio
         return _pack_one_head(size, correlation_id, 1, len(topic)) + topic + _pack_one(1, *fields) + tail
     if version < TOPIC_ID_FROM:
         topic = pack_uvarint(len(topic) + 1) + topic
-    # Behind the partition: no details, the end of the topic, the throttle time, the end of the response.
+    # After the partition: no details, the end of the topic, the throttle time, the end of the response.
     tail = _NO_DETAILS_FLEXIBLE + NO_TAGS + pack_i32(throttle_ms) + NO_TAGS
     size = _ONE_HEAD_FLEXIBLE_SIZE + len(topic) + _ONE_FLEXIBLE_SIZE + len(tail)
     return _pack_one_head_flexible(size, correlation_id, 0, 2) + topic + _pack_one_flexible(2, *fields) + tail
@@ -280,12 +280,12 @@ def _write_details_legacy(parts: list[bytes], result: PartitionResult) -> None:
 
 
 def write_leader_tag(tag: int, leader: int, epoch: int) -> bytes:
-    """The tagged field LeaderIdAndEpoch (KIP-951)."""
+    """Return the tagged field LeaderIdAndEpoch (KIP-951)."""
     return bytes((tag, 9)) + pack_i32(leader) + pack_i32(epoch) + NO_TAGS
 
 
 def write_endpoints_tag(endpoints: Iterable[NodeEndpoint]) -> bytes:
-    """A tag section with NodeEndpoints as its only field, tag 0 (KIP-951)."""
+    """Return a tag section with NodeEndpoints as its only field, tag 0 (KIP-951)."""
     rows = [
         pack_i32(node)
         + pack_compact_string(host)

@@ -1,8 +1,8 @@
-"""Fetch as a follower speaks it, version 17: request writer and response reader.
+"""Fetch requests of a follower, version 17: request writer and response reader.
 
-The other side of `fetch.py`. Records stay in the frame: rows hold slices of it. Version 17 knows topic ids,
-the replica's broker epoch (KIP-903) and diverging epochs; every broker that could be a leader here serves it.
-Refuses: MalformedRequest for an answer that is cut short.
+The counterpart of `fetch.py`. Records stay in the frame: rows hold slices of it. Version 17 has topic ids,
+the replica's broker epoch (KIP-903) and diverging epochs; every broker that can be a leader here supports it.
+Refuses: MalformedRequest for a response that is cut short.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,16 +11,16 @@ from typing import Final
 
 from penstock.wire.api import ApiKey
 from penstock.wire.frame import MalformedRequest
-from penstock.wire.hot.fetch import ONE_ANSWERED, ONE_ANSWERED_END, ONE_ASKED, ONE_ASKED_TAIL
+from penstock.wire.hot.fetch import ONE_REQUEST_FORMAT, ONE_REQUEST_TAIL, ONE_RESPONSE_END, ONE_RESPONSE_FORMAT
 from penstock.wire.hot.primitives import NO_TAGS, pack_i32, pack_uvarint, read_count, read_i32, read_uvarint, skip_tags
 
 VERSION: Final = 17
 _DIVERGING_TAG: Final = 0
 
 Asked = tuple[bytes, int, int, int, int, int, int]
-"""Topic id, index, leader epoch, offset, epoch of the last batch, log start, most bytes."""
+"""Topic id, index, leader epoch, fetch offset, epoch of the last batch, log start offset, maximum bytes."""
 Row = tuple[bytes, int, int, int, int, tuple[int, int] | None, memoryview | None]
-"""Topic id, index, error, high watermark, log start, diverging epoch and its end, records."""
+"""Topic id, index, error, high watermark, log start offset, diverging epoch and its end, records."""
 
 _pack_head: Final = Struct(">hhih").pack
 _pack_limits: Final = Struct(">iiibii").pack
@@ -30,17 +30,17 @@ _read_top: Final = Struct(">ihi").unpack_from
 _read_partition: Final = Struct(">ihqqq").unpack_from
 _read_diverging: Final = Struct(">iq").unpack_from
 _REPLICA_STATE_SIZE: Final = 13
-# A request that names one partition and forgets none, and the answer to it: nearly all are such.
+# A request that names one partition and forgets none, and its response: most requests are such.
 _pack_head_and_size: Final = Struct(">ihhih").pack
-_ONE_REQUEST: Final = Struct(">B" + ONE_ASKED)
+_ONE_REQUEST: Final = Struct(">B" + ONE_REQUEST_FORMAT)
 _pack_one: Final = _ONE_REQUEST.pack
-_ONE_ANSWER: Final = Struct(">" + ONE_ANSWERED)
+_ONE_ANSWER: Final = Struct(">" + ONE_RESPONSE_FORMAT)
 _ONE_ANSWER_SIZE: Final = _ONE_ANSWER.size
 _read_one: Final = _ONE_ANSWER.unpack_from
 
 
 class Fetch:
-    """What goes into one request besides its partitions."""
+    """The fields of one request except its partitions."""
 
     __slots__ = ("broker_epoch", "max_bytes", "max_wait_ms", "min_bytes", "replica_id", "session_epoch", "session_id")
 
@@ -58,12 +58,12 @@ def write_request(
     fetch: Fetch,
     correlation_id: int,
     client_id: bytes,
-    asked: Sequence[Asked],
+    partitions: Sequence[Asked],
     forgotten: Sequence[tuple[bytes, int]] = (),
 ) -> bytes:
-    """The whole frame with its size. Partitions of one topic stand together."""
-    if len(asked) == 1 and not forgotten:
-        return _write_one(fetch, correlation_id, client_id, asked[0])
+    """Return the whole frame with its size. Partitions of one topic must be adjacent."""
+    if len(partitions) == 1 and not forgotten:
+        return _write_one(fetch, correlation_id, client_id, partitions[0])
     parts = [
         b"",
         _pack_head(ApiKey.FETCH, VERSION, correlation_id, len(client_id)),
@@ -71,7 +71,7 @@ def write_request(
         NO_TAGS,
         _pack_limits(fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch),
     ]
-    topics = _grouped(asked)
+    topics = _grouped(partitions)
     parts.append(pack_uvarint(len(topics) + 1))
     for topic, rows in topics:
         parts.append(topic)
@@ -85,23 +85,23 @@ def write_request(
         parts.append(pack_uvarint(len(indexes) + 1))
         parts.extend([pack_i32(row[1]) for row in indexes])
         parts.append(NO_TAGS)
-    # An empty rack, then the replica state as the one tagged field.
+    # An empty rack, then the replica state as the only tagged field.
     parts.append(b"\x01")
     parts.append(_pack_replica_state(1, 1, _REPLICA_STATE_SIZE, fetch.replica_id, fetch.broker_epoch, 0))
     parts[0] = pack_i32(sum(map(len, parts)))
     return b"".join(parts)
 
 
-def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, asked: Asked) -> bytes:
-    """A request for one partition. The same bytes as the long way round."""
+def _write_one(fetch: Fetch, correlation_id: int, client_id: bytes, partition: Asked) -> bytes:
+    """Write a request for one partition: the same bytes as the general path."""
     head = _pack_head_and_size(
         10 + len(client_id) + _ONE_REQUEST.size, ApiKey.FETCH, VERSION, correlation_id, len(client_id)
     )
-    topic, index, leader_epoch, offset, epoch, start, size = asked
+    topic, index, leader_epoch, offset, epoch, start, size = partition
     return head + client_id + _pack_one(
         0, fetch.max_wait_ms, fetch.min_bytes, fetch.max_bytes, 0, fetch.session_id, fetch.session_epoch,
         2, topic, 2, index, leader_epoch, offset, epoch, start, size,
-        ONE_ASKED_TAIL, fetch.replica_id, fetch.broker_epoch, 0,
+        ONE_REQUEST_TAIL, fetch.replica_id, fetch.broker_epoch, 0,
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def _grouped(
 
 
 class Answer:
-    """One response: an error of the whole, or rows."""
+    """One response: a top-level error, or rows."""
 
     __slots__ = ("error_code", "rows", "session_id", "throttle_ms")
 
@@ -127,7 +127,7 @@ class Answer:
 
 
 def read_response(frame: memoryview) -> tuple[int, Answer]:
-    """The correlation id and the answer. The records live as long as the frame."""
+    """Decode a response; return the correlation id and the answer. Its records are valid as long as the frame."""
     if len(frame) > _ONE_ANSWER_SIZE and (one := _read_one_row(frame)) is not None:
         return one
     try:
@@ -148,7 +148,7 @@ def read_response(frame: memoryview) -> tuple[int, Answer]:
 
 
 def _read_one_row(frame: memoryview) -> tuple[int, Answer] | None:
-    """Records of one partition and nothing else; None if it is anything else."""
+    """Decode a response with records of one partition and nothing else; return None for any other response."""
     (
         correlation_id, tags, throttle_ms, error_code, session_id, topics, topic, rows,
         index, code, mark, _, start, aborted, _,
@@ -157,7 +157,7 @@ def _read_one_row(frame: memoryview) -> tuple[int, Answer] | None:
         return None
     size, position = read_uvarint(frame, _ONE_ANSWER_SIZE)
     end = position + size - 1
-    if size < 2 or bytes(frame[end:]) != ONE_ANSWERED_END:
+    if size < 2 or bytes(frame[end:]) != ONE_RESPONSE_END:
         return None
     row = (topic, index, code, mark, start, None, frame[position:end])
     return correlation_id, Answer(throttle_ms, error_code, session_id, [row])
@@ -168,13 +168,13 @@ def _read_row(frame: memoryview, position: int, topic: bytes, rows: list[Row]) -
     count, position = read_uvarint(frame, position + 30)
     for _ in range(count - 1):
         position = skip_tags(frame, position + 16)
-    # The preferred replica is for consumers.
+    # The preferred read replica is for consumers.
     size, position = read_uvarint(frame, position + 4)
     records = None
     if size > 1:
         records = frame[position : position + size - 1]
         if len(records) != size - 1:
-            raise MalformedRequest("Fetch response ends within records")
+            raise MalformedRequest("Fetch response ends inside the records")
         position += size - 1
     diverging = None
     if frame[position]:

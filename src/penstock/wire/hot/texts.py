@@ -1,6 +1,6 @@
-"""Strings, and counts of arrays, as the hot codecs of the group APIs read and write them.
+"""Strings and array counts in the hot codecs of the group APIs.
 
-Reads return (value, next position) and refuse with MalformedRequest what runs over the end.
+Reads return (value, next position) and raise MalformedRequest for fields that end after the request.
 """
 
 from typing import Final
@@ -9,7 +9,7 @@ from penstock.wire.frame import MalformedRequest, decode_text, read_uvarint
 from penstock.wire.hot.primitives import pack_compact_string, pack_i32, pack_string, pack_uvarint, read_i16, read_i32
 
 ELEMENT_COUNT_MAX: Final = 10_000
-"""How many array elements one request may hold, as in the other requests."""
+"""How many array elements one request may have, as in the other requests."""
 
 
 def read_text(data: bytes, position: int, *, flexible: bool) -> tuple[str, int]:
@@ -41,7 +41,7 @@ def read_maybe_text(data: bytes, position: int, *, flexible: bool) -> tuple[str 
 
 
 def read_maybe_count(data: bytes, position: int, *, flexible: bool, least_size: int) -> tuple[int, int]:
-    """The number of an array's elements, -1 for a null one. Each takes at least so many bytes."""
+    """Read the number of an array's elements, -1 for null; each takes at least `least_size` bytes."""
     if flexible:
         count, position = read_uvarint(data, position)
         count -= 1

@@ -1,4 +1,4 @@
-"""The time that a client gives a change."""
+"""Timeouts of requests that change the cluster."""
 
 import asyncio
 from datetime import timedelta
@@ -22,7 +22,7 @@ async def test_work_that_is_done_in_time_returns_its_result_and_stops_the_clock(
     assert [timer.callback for timer in clock.timers] == [None]
 
 
-async def test_a_refusal_of_the_work_is_its_own() -> None:
+async def test_an_error_of_the_work_is_raised() -> None:
     async def work() -> None:
         raise NotController
 
@@ -31,7 +31,7 @@ async def test_a_refusal_of_the_work_is_its_own() -> None:
 
 
 @pytest.mark.parametrize("wait", [timedelta(0), timedelta(milliseconds=-5)])
-async def test_without_time_nothing_is_begun(wait: timedelta) -> None:
+async def test_nothing_is_started_without_a_timeout(wait: timedelta) -> None:
     begun: list[bool] = []
 
     async def work() -> None:
@@ -53,19 +53,19 @@ async def test_work_that_takes_too_long_is_cancelled() -> None:
             cancelled.append(True)
             raise
 
-    asked = asyncio.ensure_future(within(clock, SECOND, work()))
+    pending = asyncio.ensure_future(within(clock, SECOND, work()))
     await clock.awaited.wait()
     await asyncio.sleep(0)
     clock.ring()
     with pytest.raises(RequestTimedOut):
-        await asked
+        await pending
     assert cancelled
 
 
-async def test_a_caller_that_is_cancelled_is_no_timeout() -> None:
+async def test_a_cancelled_caller_is_not_a_timeout() -> None:
     clock = FakeClock()
-    asked = asyncio.ensure_future(within(clock, SECOND, asyncio.Event().wait()))
+    pending = asyncio.ensure_future(within(clock, SECOND, asyncio.Event().wait()))
     await clock.awaited.wait()
-    asked.cancel()
+    pending.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asked
+        await pending

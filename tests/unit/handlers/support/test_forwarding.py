@@ -1,4 +1,4 @@
-"""A request for the controller goes there and back, and this node catches up with it."""
+"""Requests are forwarded to the controller and back, and this node catches up with it."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ class FollowingQuorum:
 
 
 def controller(header: Header, body: Any) -> Any:
-    """Answers with what is in the envelope, and has committed ten records."""
+    """Answer with the content of the envelope, and report ten committed records."""
     if header.api_key == ApiKey.ENVELOPE:
         return EnvelopeResponse(response_data=body.request_data, error_code=ErrorCode.none)
     partition = PartitionData(
@@ -46,7 +46,7 @@ def controller(header: Header, body: Any) -> Any:
     return DescribeQuorumResponse(error_code=ErrorCode.none, error_message=None, topics=(topic,), nodes=())
 
 
-async def test_a_change_is_answered_when_this_node_has_seen_it_too() -> None:
+async def test_a_change_is_answered_after_this_node_has_applied_it() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(controller)
     quorum = FollowingQuorum(make_peers(network, clock))
@@ -54,13 +54,13 @@ async def test_a_change_is_answered_when_this_node_has_seen_it_too() -> None:
     assert relay.is_needed
     forwarding = asyncio.ensure_future(relay.forward(b"frame", ApiKey.CREATE_TOPICS, b""))
     await settle()
-    assert not forwarding.done(), "the ten records are not here yet"
+    assert not forwarding.done(), "the ten records are not applied yet"
     quorum.image = Image(offset=Offset(9))
     clock.advance(0.01)
     assert await forwarding == b"frame"
 
 
-async def test_a_question_does_not_wait_and_a_node_that_stays_behind_waits_no_longer_than_a_second() -> None:
+async def test_a_read_does_not_wait_and_a_node_that_lags_waits_at_most_a_second() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(controller)
     relay = Relay(quorum=FollowingQuorum(make_peers(network, clock)), clock=clock)  # type: ignore[arg-type]
@@ -72,11 +72,11 @@ async def test_a_question_does_not_wait_and_a_node_that_stays_behind_waits_no_lo
 
 
 def silent(header: Header, body: Any) -> Any:
-    """Greets, and says nothing to anything else, as a process that is held still."""
+    """Answer ApiVersions and nothing else, like a process that hangs."""
     return None
 
 
-async def test_a_node_that_becomes_the_controller_waits_for_no_other() -> None:
+async def test_a_node_that_becomes_the_controller_stops_waiting_for_another() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(silent)
     quorum = FollowingQuorum(make_peers(network, clock))
@@ -88,7 +88,7 @@ async def test_a_node_that_becomes_the_controller_waits_for_no_other() -> None:
     assert await forwarding is None
 
 
-async def test_the_next_controller_is_asked_when_the_one_before_is_held_still() -> None:
+async def test_the_next_controller_gets_the_request_when_the_previous_one_hangs() -> None:
     network, clock = WireNetwork(), TestClock()
     network.servers["node", 2] = WireServer(silent)
     network.servers["node", 3] = WireServer(controller)
@@ -101,7 +101,7 @@ async def test_the_next_controller_is_asked_when_the_one_before_is_held_still() 
     assert await forwarding == b"frame"
 
 
-async def test_without_a_controller_there_is_no_answer_after_a_while() -> None:
+async def test_forwarding_gives_up_after_a_while_without_a_controller() -> None:
     clock = TestClock()
     quorum = FollowingQuorum(make_peers(WireNetwork(), clock))
     quorum.leader = None
@@ -113,6 +113,6 @@ async def test_without_a_controller_there_is_no_answer_after_a_while() -> None:
     assert not Relay(quorum=FollowingQuorum(None), clock=clock).is_needed  # type: ignore[arg-type]
 
 
-def test_addresses_are_told_as_bytes() -> None:
+def test_addresses_are_converted_to_bytes() -> None:
     assert address_bytes("127.0.0.1") == b"\x7f\0\0\x01"
     assert address_bytes("not an address") == b""

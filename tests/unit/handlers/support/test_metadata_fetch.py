@@ -14,7 +14,7 @@ from tests.unit.metadata.many import CLUSTER, Many
 
 
 async def fetch(world: Many, *, replica: int = 9, version: int = 17, node: int = 1, **changes: Any) -> Any:
-    """Ask as an observer, or as a voter."""
+    """Fetch as an observer, or as a voter."""
     quorum = world.quorums[node]
     row = {
         "partition": 0,
@@ -40,7 +40,7 @@ async def fetch(world: Many, *, replica: int = 9, version: int = 17, node: int =
 
 
 @pytest.mark.parametrize("version", [13, 14, 15, 16, 17, 18])
-async def test_the_leader_answers_with_records_and_its_mark(version: int) -> None:
+async def test_the_leader_answers_with_records_and_its_high_watermark(version: int) -> None:
     async with nodes(1) as world:
         (row,) = (await fetch(world, version=version)).responses[0].partitions
         assert (row.error_code, row.current_leader.leader_id) == (ErrorCode.none, 1)
@@ -67,7 +67,7 @@ async def test_another_epoch_is_refused(step: int, error: ErrorCode) -> None:
         assert row.error_code == error
 
 
-async def test_a_log_that_parts_from_the_leaders_is_told_where() -> None:
+async def test_a_diverging_log_gets_the_end_of_its_last_common_epoch() -> None:
     async with nodes(1) as world:
         (row,) = (await fetch(world, fetch_offset=10_000, last_fetched_epoch=1)).responses[0].partitions
         assert row.diverging_epoch.end_offset == world.quorums[1].core.log.end_offset
@@ -81,7 +81,7 @@ async def test_a_log_that_parts_from_the_leaders_is_told_where() -> None:
         ({"rows": [{"partition": 0}, {"partition": 1}]}, ErrorCode.invalid_request),
     ],
 )
-async def test_what_is_no_request_of_another_node_is_refused(changes: dict[str, Any], error: ErrorCode) -> None:
+async def test_a_request_that_is_not_from_another_node_is_refused(changes: dict[str, Any], error: ErrorCode) -> None:
     async with nodes(1) as world:
         reply = await fetch(world, **changes)
         assert (reply.error_code, reply.responses) == (error, ())

@@ -42,43 +42,43 @@ def view_of(views: MetadataViews, image: Image, version: int = 13, operations: i
     return views.view(image, views.reach(image, "PLAINTEXT"), version, operations=operations)
 
 
-def test_a_topic_is_made_once_for_all_versions_that_show_it_alike() -> None:
+def test_a_topic_is_encoded_once_for_all_versions_with_the_same_format() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
-    assert view_of(views, image, 10).known(topic) is None
+    assert view_of(views, image, 10).cached(topic) is None
     piece = view_of(views, image, 10).topic(topic)
-    assert all(view_of(views, image, version).known(topic) is piece for version in (10, 11, 12, 13))
-    assert view_of(views, image, 9).known(topic) is None
-    assert view_of(views, image, 13, operations=8).known(topic) is None
+    assert all(view_of(views, image, version).cached(topic) is piece for version in (10, 11, 12, 13))
+    assert view_of(views, image, 9).cached(topic) is None
+    assert view_of(views, image, 13, operations=8).cached(topic) is None
 
 
-def test_a_piece_outlives_images_that_leave_its_topic_alone() -> None:
+def test_an_encoded_topic_stays_valid_in_images_that_do_not_change_it() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
     piece = view_of(views, image).topic(topic)
     later = with_topics(replace(image, brokers=dict(image.brokers)), topic, topic_of(2))
-    assert view_of(views, later).known(topic) is piece
+    assert view_of(views, later).cached(topic) is piece
     changed = replace(topic, partitions=(PARTITION, PARTITION))
-    assert view_of(views, with_topics(image, changed)).known(changed) is None
+    assert view_of(views, with_topics(image, changed)).cached(changed) is None
 
 
-def test_a_topic_equal_to_another_is_not_taken_for_it() -> None:
+def test_an_equal_topic_is_not_mistaken_for_the_cached_one() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
     view_of(views, image).topic(topic)
-    assert view_of(views, image).known(topic_of(1)) is None
+    assert view_of(views, image).cached(topic_of(1)) is None
 
 
-def test_a_broker_that_goes_changes_what_is_shown_and_one_that_returns_brings_it_back() -> None:
+def test_a_broker_that_leaves_changes_the_view_and_its_return_restores_it() -> None:
     views, topic = MetadataViews(), topic_of(1)
     both = with_topics(cluster(broker(1), broker(2)), topic)
     one = with_topics(cluster(broker(1), broker(2, fenced=True)), topic)
     piece = view_of(views, both).topic(topic)
-    assert view_of(views, one).known(topic) is None
-    assert view_of(views, both).known(topic) is piece
+    assert view_of(views, one).cached(topic) is None
+    assert view_of(views, both).cached(topic) is piece
 
 
-def test_the_views_in_use_stay_and_the_others_go() -> None:
+def test_views_in_use_stay_and_the_others_are_dropped() -> None:
     views, topic = MetadataViews(), topic_of(1)
     image = with_topics(cluster(), topic)
     first, second = view_of(views, image, operations=0), view_of(views, image, operations=1)
@@ -89,20 +89,20 @@ def test_the_views_in_use_stay_and_the_others_go() -> None:
     assert view_of(views, image, operations=1) is not second
 
 
-def test_large_views_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_views_are_dropped_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_views, "VIEWS_SIZE_MAX", 100)
     views, topic = MetadataViews(), topic_of(1, partition_count=10)
     image = with_topics(cluster(), topic)
     large = view_of(views, image, 13)
     piece = large.topic(topic)
-    large.keep_all(image, piece)
-    large.keep_all(image, piece)
+    large.cache_all(image, piece)
+    large.cache_all(image, piece)
     assert large.size == len(large.topic(topic)) * 2
     view_of(views, image, 1)
     assert view_of(views, image, 13) is not large
 
 
-def test_deleted_topics_are_forgotten_once_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_topics_are_dropped_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_views, "FORGOTTEN_MAX", 1)
     views, topics = MetadataViews(), [topic_of(number) for number in range(4)]
     image = with_topics(cluster(), *topics)
@@ -110,11 +110,11 @@ def test_deleted_topics_are_forgotten_once_they_are_many(monkeypatch: pytest.Mon
     sizes = [len(view.topic(topic)) for topic in topics]
     left = with_topics(image, topics[0])
     assert view_of(views, left) is view
-    assert [view.known(topic) is None for topic in topics] == [False, True, True, True]
+    assert [view.cached(topic) is None for topic in topics] == [False, True, True, True]
     assert view.size == sizes[0]
 
 
-def test_of_many_kinds_of_assignment_only_some_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_assignments_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_views, "ASSIGNMENTS_MAX", 0)
     views, topic = MetadataViews(), topic_of(1, partition_count=2)
     piece = view_of(views, with_topics(cluster(), topic)).topic(topic)
@@ -133,7 +133,7 @@ def all_topics(node: FakeNode, *, version: int = 12, cluster_operations: bool = 
 
 
 def turns(node: FakeNode) -> Iterator[Encoded | None]:
-    """Ask for all topics: None for each turn given to others, then the answer."""
+    """Request all topics; yield None for each rest, then the response."""
     work = metadata.handle(node.context, all_topics(node))
     while True:
         try:
@@ -144,7 +144,7 @@ def turns(node: FakeNode) -> Iterator[Encoded | None]:
         yield None
 
 
-def test_others_get_their_turn_while_many_topics_are_made_and_nothing_is_made_twice() -> None:
+def test_other_work_runs_while_many_topics_are_encoded_and_none_is_encoded_twice() -> None:
     node = FakeNode()
     node.quorum.image = with_topics(node.image, *(topic_of(number, partition_count=999) for number in range(9)))
     *waited, first = turns(node)
@@ -155,23 +155,23 @@ def test_others_get_their_turn_while_many_topics_are_made_and_nothing_is_made_tw
     assert first.parts[1] is again.parts[1]
 
 
-async def test_one_makes_all_topics_for_everybody_who_asks_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_request_encodes_all_topics_for_those_that_arrive_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     node = FakeNode()
     node.quorum.image = with_topics(node.image, *(topic_of(number, partition_count=999) for number in range(9)))
     kept = []
-    keep_all = View.keep_all
+    cache_all = View.cache_all
 
     def counted(view: View, image: Image, pieces: bytes) -> None:
         kept.append(image)
-        keep_all(view, image, pieces)
+        cache_all(view, image, pieces)
 
-    monkeypatch.setattr(View, "keep_all", counted)
+    monkeypatch.setattr(View, "cache_all", counted)
     answers = await asyncio.gather(*(metadata.handle(node.context, all_topics(node)) for _ in range(3)))
     assert len(kept) == 1
     assert len({id(answer.parts[1]) for answer in answers}) == 1
 
 
-async def test_an_answer_keeps_to_its_image_when_another_comes_while_it_is_made() -> None:
+async def test_a_response_uses_one_image_even_if_another_arrives_meanwhile() -> None:
     node = FakeNode()
     old = [topic_of(number, partition_count=999) for number in range(9)]
     node.quorum.image = with_topics(node.image, *old)
@@ -186,17 +186,19 @@ async def test_an_answer_keeps_to_its_image_when_another_comes_while_it_is_made(
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-@pytest.mark.parametrize(("asked", "operations"), [(True, 8096), (False, OPERATIONS_UNKNOWN)])
-async def test_the_cluster_s_operations_are_told_to_who_asks(version: int, asked: bool, operations: int) -> None:
+@pytest.mark.parametrize(("requested", "operations"), [(True, 8096), (False, OPERATIONS_UNKNOWN)])
+async def test_the_operations_of_the_cluster_are_returned_on_request(
+    version: int, requested: bool, operations: int
+) -> None:
     node = FakeNode()
-    answer = await metadata.handle(node.context, all_topics(node, version=version, cluster_operations=asked))
+    answer = await metadata.handle(node.context, all_topics(node, version=version, cluster_operations=requested))
     frame = b"".join(bytes(part) for part in answer.parts if isinstance(part, bytes))[4:]
     _, position = parse_response_header(ApiKey.METADATA, version, memoryview(frame))
     response: Any = entity_reader(load_response_schema(ApiKey.METADATA, version))(frame[position:], 0)[0]
     assert response.cluster_authorized_operations == operations
 
 
-def test_a_broker_that_was_fenced_just_now_is_listed_a_little_longer_and_leads_nothing() -> None:
+def test_a_newly_fenced_broker_is_listed_a_little_longer_and_leads_nothing() -> None:
     now = 10.0
     views = MetadataViews(lambda: now)
     both = cluster(broker(1), broker(2))
@@ -210,7 +212,7 @@ def test_a_broker_that_was_fenced_just_now_is_listed_a_little_longer_and_leads_n
     assert listed(one)
     assert views.reach(one, "PLAINTEXT").reachable == {1}
     only_brokers = views.reach(one, "PLAINTEXT").cluster(one, 12, "c", NodeId(1), lingers=False)
-    assert b"host2" not in only_brokers, "who asks for no topic would wait for it"
+    assert b"host2" not in only_brokers, "a client that requests no topics would wait for it"
     now += metadata_views.LINGER_S
     assert not listed(one)
     views.image_changed(delta, one)
@@ -219,7 +221,7 @@ def test_a_broker_that_was_fenced_just_now_is_listed_a_little_longer_and_leads_n
     assert listed(both)
 
 
-def test_a_broker_that_was_fenced_before_this_node_began_is_not_listed() -> None:
+def test_a_broker_that_was_fenced_before_this_node_started_is_not_listed() -> None:
     views = MetadataViews()
     image = cluster(broker(1), broker(2, fenced=True))
     views.image_changed(Delta.whole(image), image)

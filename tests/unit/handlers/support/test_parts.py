@@ -1,4 +1,4 @@
-"""Long requests are answered as one of their parts would be."""
+"""Long requests get the same response in parts as in one."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def epochs(*counts: int) -> Any:
 
 
 async def answer(context: Any, request: Any) -> Any:
-    """Say what was asked."""
+    """Return the request's content as the response."""
     size = sum(len(topic.partitions) or 1 for topic in request.body.topics)
     assert 0 < size <= PART_SIZE
     return epoch_response.OffsetForLeaderEpochResponse(
@@ -57,7 +57,7 @@ async def answer(context: Any, request: Any) -> Any:
 
 
 @pytest.mark.parametrize("counts", ([1] * 350, [350], [0, 1, 99, 1, 100, 101, 0, 250, 3], [PART_SIZE + 1]))
-async def test_no_part_is_long_and_the_joined_answer_names_all_in_order(counts: list[int]) -> None:
+async def test_no_part_is_long_and_the_joined_response_has_all_entries_in_order(counts: list[int]) -> None:
     node = FakeNode()
     request = node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs(*counts))
     assert is_long(request)
@@ -67,13 +67,13 @@ async def test_no_part_is_long_and_the_joined_answer_names_all_in_order(counts: 
     ]
 
 
-def test_a_short_request_stays_whole() -> None:
+def test_a_short_request_is_not_split() -> None:
     node = FakeNode()
     assert not is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs(PART_SIZE)))
     assert not is_long(node.request(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, epochs()))
 
 
-def test_lists_that_no_client_makes_are_refused() -> None:
+def test_lists_that_no_client_sends_are_refused() -> None:
     resource = DescribeConfigsResource(
         resource_type=2,  # type: ignore[arg-type]
         resource_name="t",

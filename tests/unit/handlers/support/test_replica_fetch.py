@@ -15,10 +15,10 @@ FENCED_EPOCH, UNKNOWN_EPOCH, UNKNOWN_TOPIC_ID = 74, 75, 100
 
 
 def as_follower(world: ReplicatedPartition, *rows: dict[str, Any], follower: int = 2, **fields: Any) -> Any:
-    """Ask the leader as a follower does that begins a new session; time and network stand still."""
+    """Fetch from the leader as a follower that begins a new session; time and network stand still."""
     epoch = world.image.brokers[NodeId(follower)].epoch if NodeId(follower) in world.image.brokers else 1
-    asked = tuple({"current_leader_epoch": 0, "last_fetched_epoch": -1, **row} for row in rows or ({},))
-    return fetch(leader(world), *asked, version=12, replica_id=follower, replica_epoch=epoch, max_wait=500, **fields)
+    wanted = tuple({"current_leader_epoch": 0, "last_fetched_epoch": -1, **row} for row in rows or ({},))
+    return fetch(leader(world), *wanted, version=12, replica_id=follower, replica_epoch=epoch, max_wait=500, **fields)
 
 
 async def test_a_follower_reads_up_to_the_end_of_the_log() -> None:
@@ -29,7 +29,7 @@ async def test_a_follower_reads_up_to_the_end_of_the_log() -> None:
         assert (int(row.error_code), row.high_watermark, bool(row.records)) == (0, 0, True)
 
 
-async def test_what_a_follower_asks_for_counts_as_what_it_holds() -> None:
+async def test_the_fetch_offset_of_a_follower_counts_as_what_it_holds() -> None:
     async with replicated() as world:
         world.network.cut = {(1, 2), (1, 3)}
         produce(leader(world), (0, batch()))
@@ -38,7 +38,7 @@ async def test_what_a_follower_asks_for_counts_as_what_it_holds() -> None:
         assert leader(world).partition.high_watermark == 1
 
 
-async def test_a_node_that_is_no_replica_moves_no_mark() -> None:
+async def test_a_node_that_is_not_a_replica_does_not_move_the_high_watermark() -> None:
     async with replicated() as world:
         world.network.cut = {(1, 2), (1, 3)}
         produce(leader(world), (0, batch()))
@@ -55,7 +55,7 @@ async def test_a_node_that_is_no_replica_moves_no_mark() -> None:
         ({"fetch_offset": 5}, OFFSET_OUT_OF_RANGE),
     ],
 )
-async def test_a_wrong_request_is_refused_and_moves_no_mark(row: dict[str, int], error: int) -> None:
+async def test_an_invalid_request_is_refused_and_moves_no_high_watermark(row: dict[str, int], error: int) -> None:
     async with replicated() as world:
         world.network.cut = {(1, 2), (1, 3)}
         produce(leader(world), (0, batch()))
@@ -63,7 +63,7 @@ async def test_a_wrong_request_is_refused_and_moves_no_mark(row: dict[str, int],
         assert int(found.error_code) == error
         assert leader(world).partition.high_watermark == 0
         if error == OFFSET_OUT_OF_RANGE:
-            assert found.log_start_offset == 0, "says where to begin"
+            assert found.log_start_offset == 0, "the follower learns where to begin"
 
 
 async def test_an_unknown_topic_id_is_refused() -> None:
@@ -74,7 +74,7 @@ async def test_an_unknown_topic_id_is_refused() -> None:
         assert int(fetched(reply, 13).error_code) == UNKNOWN_TOPIC_ID
 
 
-async def test_a_follower_of_an_older_epoch_is_told_the_present_one() -> None:
+async def test_a_follower_of_an_older_epoch_gets_the_current_one() -> None:
     async with replicated() as world:
         world.elect(2)
         world.elect(1)
@@ -87,7 +87,7 @@ async def test_a_follower_of_an_older_epoch_is_told_the_present_one() -> None:
         )
 
 
-async def test_a_follower_with_another_history_is_told_where_it_parts() -> None:
+async def test_a_diverging_follower_gets_the_end_of_its_last_common_epoch() -> None:
     async with replicated() as world:
         produce(leader(world), (0, batch()))
         await world.settle(seconds=0.5)
@@ -132,7 +132,7 @@ async def test_a_session_waits_for_news_and_the_next_request_ends_the_wait() -> 
         assert bool(row.records)
 
 
-async def test_a_session_that_is_unknown_refuses_the_whole_request() -> None:
+async def test_an_unknown_session_refuses_the_whole_request() -> None:
     async with replicated() as world:
         reply = reply_of("fetch", 12, as_follower(world, session_id=99, session_epoch=1, topics=[]))
         assert (int(reply.error_code), reply.responses) == (70, ())

@@ -1,4 +1,4 @@
-"""Requests that take long to write: in order, in slices, and only for clients that are there."""
+"""Produce requests that take long: appended in order, in slices, and only for connected clients."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ LONG = 500
 
 
 class OpenedLog:
-    """Wants the records of every batch opened that is written with `steps`."""
+    """A log that requires parsing the records of every batch that is written with `steps`."""
 
     start_offset = 0
     settings: Any = object()
@@ -108,7 +108,7 @@ class SlicedWrites:
         )
         frame = bytearray(codec.write_request(ApiKey.PRODUCE, VERSION, body))
         reply = self.handler.handle(memoryview(frame), Header(ApiKey.PRODUCE, VERSION, 1, "test", 0))
-        # The port uses the memory again.
+        # The port reuses the memory.
         frame[:] = bytes(len(frame))
         if isinstance(reply, Parked) and reply.parts is None:
             reply.on_ready = lambda: self.log.append("answered")
@@ -122,7 +122,7 @@ class SlicedWrites:
         return timedelta(seconds=1)
 
     def turn(self) -> int:
-        """Let jobs run for one turn; returns how many steps of preparing it had."""
+        """Run jobs for one turn; return how many steps of preparation it had."""
         before = len(self.log)
         timers, self.node.clock.timers = self.node.clock.timers, []
         for timer in timers:
@@ -141,22 +141,22 @@ class SlicedWrites:
         return [int(each.error_code) for each in answer.responses[0].partition_responses]
 
 
-def test_a_batch_that_is_opened_quickly_is_written_at_once() -> None:
+def test_a_batch_that_is_parsed_quickly_is_appended_immediately() -> None:
     world = SlicedWrites()
     world.topic.partitions[0].log.steps = 3
     assert world.codes(world.send(0)) == [0]
     assert world.log == ["step 0"] * 3 + ["write 0"]
 
 
-def test_a_batch_that_takes_long_is_written_later_and_nothing_of_the_request_before_it() -> None:
+def test_a_long_batch_is_appended_later_and_the_rest_of_its_request_after_it() -> None:
     world = SlicedWrites()
     world.topic.partitions[1].log.steps = LONG
     reply = world.send(0, 1, 2)
     assert isinstance(reply, ParkedWrite)
     assert [entry for entry in world.log if not entry.startswith("step")] == ["write 0"]
     world.settle()
-    told = [entry for entry in world.log if not entry.startswith("step")]
-    assert told == ["write 0", "write 1", "write 2", "applied", "answered"]
+    entries = [entry for entry in world.log if not entry.startswith("step")]
+    assert entries == ["write 0", "write 1", "write 2", "applied", "answered"]
     assert world.codes(reply) == [0, 0, 0]
     (kept,) = world.topic.partitions[2].written
     assert len(kept) > 61 and any(kept), "the frame was kept"
@@ -182,7 +182,7 @@ def test_two_clients_with_long_batches_take_turns() -> None:
     assert world.log[:4] in (["step 0", "step 1"] * 2, ["step 1", "step 0"] * 2)
 
 
-def test_what_opening_refuses_is_told_and_the_rest_is_written() -> None:
+def test_a_batch_that_fails_parsing_is_refused_and_the_rest_is_appended() -> None:
     world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     world.topic.partitions[0].log.refusal = InvalidRecord("no")
@@ -191,7 +191,7 @@ def test_what_opening_refuses_is_told_and_the_rest_is_written() -> None:
     assert world.codes(reply) == [InvalidRecord.code, 0]
 
 
-def test_settings_that_change_meanwhile_have_the_batch_opened_again() -> None:
+def test_a_batch_is_parsed_again_if_settings_change_meanwhile() -> None:
     world = SlicedWrites()
     log = world.topic.partitions[0].log
     log.steps = LONG
@@ -203,7 +203,7 @@ def test_settings_that_change_meanwhile_have_the_batch_opened_again() -> None:
     assert world.log.count("write 0") == 1
 
 
-def test_a_client_that_left_has_its_batch_not_written() -> None:
+def test_the_batch_of_a_client_that_left_is_not_appended() -> None:
     world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     reply = world.send(0)
@@ -214,7 +214,7 @@ def test_a_client_that_left_has_its_batch_not_written() -> None:
     assert world.node.context.scheduler.unfinished_count == 0
 
 
-def test_a_client_that_wants_no_answer_may_leave() -> None:
+def test_the_batch_of_a_client_with_acks_0_is_appended_after_it_left() -> None:
     world = SlicedWrites()
     world.topic.partitions[0].log.steps = LONG
     reply = world.send(0, acks=0)
@@ -238,7 +238,7 @@ def test_acks_all_is_answered_when_the_batches_of_all_slices_are_durable() -> No
     assert world.codes(reply) == [0, 0]
 
 
-def test_many_partitions_are_written_in_slices_without_being_opened() -> None:
+def test_many_partitions_are_appended_in_slices_without_parsing() -> None:
     world = SlicedWrites()
     count = 2 * SLICE_SIZE // BATCH_COST
     reply = world.send(*range(count))

@@ -11,7 +11,7 @@ def test_every_declared_api_has_a_handler(api: Api) -> None:
     assert inspect.iscoroutinefunction(COLD[api.key])
 
 
-def test_a_handler_is_found_by_its_key_and_kept() -> None:
+def test_a_handler_is_found_by_its_key_and_cached() -> None:
     assert COLD[ApiKey.API_VERSIONS] is COLD[ApiKey.API_VERSIONS]
 
 
@@ -20,5 +20,5 @@ def test_a_row_names_the_module_of_its_handler() -> None:
     assert APIS[ApiKey.OFFSET_FOR_LEADER_EPOCH].module == "offset_for_leader_epoch"
 
 
-def test_an_api_is_either_forwarded_or_sent_by_nodes_themselves() -> None:
+def test_an_api_is_either_forwarded_or_sent_between_nodes() -> None:
     assert not [api.name for api in APIS.values() if api.forwarded and api.between_nodes]

@@ -1,11 +1,11 @@
-"""Topics that are created because somebody asked about them."""
+"""Topics that are created because a client asks for them."""
 
 from typing import Any
 
 import pytest
 
 from penstock.client.interfaces import PeerUnavailable
-from penstock.handlers.support.topic_creation import create_by_themselves, make_sure_of
+from penstock.handlers.support.topic_creation import create_automatically, ensure_topic
 from penstock.model.errors import StorageError
 from penstock.model.ids import TopicName
 from penstock.model.topic import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
@@ -53,49 +53,49 @@ async def test_each_topic_has_the_settings_of_its_coordinator(
     copies = {f"{each}.replication.factor": "1" for each in factors}
     least = {"transaction.state.log.min.isr": "2", "share.coordinator.state.topic.min.isr": "2"}
     node = FakeNode({setting: "7", **copies, **least})
-    await create_by_themselves(node.context, [name])
+    await create_automatically(node.context, [name])
     assert len(node.image.topics[name].partitions) == 7
     assert node.image.topic_config(name) == configs
 
 
 class OtherController:
-    """The active controller is another node."""
+    """A relay to the active controller on another node."""
 
     is_needed = True
 
     def __init__(self, node: FakeNode, *, is_gone: bool = False) -> None:
         self.node = node
         self.is_gone = is_gone
-        self.asked: list[Any] = []
+        self.commands: list[Any] = []
 
     async def ask(self, api_key: int, request: Any) -> None:
-        self.asked.append((api_key, [topic.name for topic in request.topics]))
+        self.commands.append((api_key, [topic.name for topic in request.topics]))
         if self.is_gone:
             raise PeerUnavailable("gone")
 
 
-async def test_another_controller_is_asked() -> None:
+async def test_the_controller_on_another_node_gets_the_request() -> None:
     node = FakeNode()
     relay: Any = OtherController(node)
     node.context.relay = relay
-    await create_by_themselves(node.context, [TopicName("a"), CONSUMER_OFFSETS])
-    assert relay.asked == [(ApiKey.CREATE_TOPICS, ["a", CONSUMER_OFFSETS])]
+    await create_automatically(node.context, [TopicName("a"), CONSUMER_OFFSETS])
+    assert relay.commands == [(ApiKey.CREATE_TOPICS, ["a", CONSUMER_OFFSETS])]
 
 
-async def test_a_topic_is_not_there_if_the_controller_is_gone_or_refuses() -> None:
+async def test_a_topic_stays_missing_if_the_controller_is_gone_or_refuses() -> None:
     node = FakeNode()
     gone: Any = OtherController(node, is_gone=True)
     node.context.relay = gone
-    assert await make_sure_of(node.context, CONSUMER_OFFSETS) is None
+    assert await ensure_topic(node.context, CONSUMER_OFFSETS) is None
     node = FakeNode()
     node.quorum.refusal = StorageError()
-    assert await make_sure_of(node.context, CONSUMER_OFFSETS) is None
+    assert await ensure_topic(node.context, CONSUMER_OFFSETS) is None
 
 
 async def test_a_topic_that_exists_is_not_created_again() -> None:
     node = FakeNode({"offsets.topic.replication.factor": "1"})
-    made = await make_sure_of(node.context, CONSUMER_OFFSETS)
+    made = await ensure_topic(node.context, CONSUMER_OFFSETS)
     assert made is not None
     before = node.image
-    assert await make_sure_of(node.context, CONSUMER_OFFSETS) is made
+    assert await ensure_topic(node.context, CONSUMER_OFFSETS) is made
     assert node.image is before

@@ -1,4 +1,4 @@
-"""Transactional writes wait for their coordinator, and nothing overtakes them."""
+"""Transactional writes wait for their coordinator, and no later batch overtakes them."""
 
 import asyncio
 from typing import Any
@@ -45,16 +45,16 @@ LED_BY_2 = (
 
 
 class OpenLog:
-    """Knows which producers have a transaction open."""
+    """A log that knows which producers have an open transaction."""
 
     start_offset = 0
 
     def __init__(self) -> None:
         self.is_open = False
-        self.asked: list[tuple[Any, ...]] = []
+        self.verified: list[tuple[Any, ...]] = []
 
     def begin_verification(self, *producer: int, starts_at_zero: bool) -> Verification | None:
-        self.asked.append((*producer, starts_at_zero))
+        self.verified.append((*producer, starts_at_zero))
         return None if self.is_open else Verification(producer[1], producer[2], starts_at_zero=starts_at_zero)
 
 
@@ -92,21 +92,21 @@ class HostedTopic:
 
 
 class Coordinator:
-    """Answers when it is told to."""
+    """A coordinator that answers when the test wants."""
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
+        self.commands: list[Any] = []
         self.futures: list[asyncio.Future[Any]] = []
-        self.answer_at_once: Any = None
+        self.answer_immediately: Any = None
         self.refusal: Refusal | None = None
 
     def submit(self, command: Any) -> "asyncio.Future[Any]":
         if self.refusal is not None:
             raise self.refusal
-        self.asked.append(command)
+        self.commands.append(command)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self.answer_at_once is not None:
-            future.set_result(self.answer_at_once)
+        if self.answer_immediately is not None:
+            future.set_result(self.answer_immediately)
         self.futures.append(future)
         return future
 
@@ -134,7 +134,7 @@ class ProduceToOneTopic:
         frame = bytearray(codec.write_request(ApiKey.PRODUCE, version, body))
         view = memoryview(frame)
         reply = self.handler.handle(view, Header(ApiKey.PRODUCE, version, 1, "test", 0), listener)
-        # The port uses the memory again.
+        # The port reuses the memory.
         frame[:] = bytes(len(frame))
         return reply
 
@@ -151,7 +151,7 @@ def answer_of(reply: Any, version: int = 12) -> Any:
 
 
 def code_of(reply: Any, version: int = 12) -> int:
-    """The error code of the only partition of an answer."""
+    """Return the error code of the only partition of a response."""
     return int(answer_of(reply, version).responses[0].partition_responses[0].error_code)
 
 
@@ -161,48 +161,48 @@ async def settle() -> None:
 
 
 def listen(parked: Any) -> list[str]:
-    """What a session is told, in order."""
-    heard: list[str] = []
-    parked.on_ready = lambda: heard.append("ready")
-    parked.on_applied = lambda: heard.append("applied")
-    return heard
+    """Return the calls to a session, in order."""
+    calls: list[str] = []
+    parked.on_ready = lambda: calls.append("ready")
+    parked.on_applied = lambda: calls.append("applied")
+    return calls
 
 
 async def test_the_first_write_waits_until_its_partition_is_added(world: ProduceToOneTopic) -> None:
     parked = world.send()
     assert isinstance(parked, ParkedWrite)
-    heard = listen(parked)
-    (asked,) = world.coordinator.asked
-    assert isinstance(asked, AddPartitions)
-    assert (asked.partitions, asked.client_version) == (frozenset({("t", 0)}), 2)
+    calls = listen(parked)
+    (command,) = world.coordinator.commands
+    assert isinstance(command, AddPartitions)
+    assert (command.partitions, command.client_version) == (frozenset({("t", 0)}), 2)
     await settle()
     assert world.topic.partitions[0].written == []
     world.coordinator.futures[0].set_result(0)
     await settle()
     (written,) = world.topic.partitions[0].written
     assert written[0].endswith(b"x\x00") and isinstance(written[1], Verification)
-    assert heard == ["applied", "ready"]
+    assert calls == ["applied", "ready"]
     assert code_of(parked) == 0
 
 
-async def test_an_answer_that_is_there_at_once_parks_nobody(world: ProduceToOneTopic) -> None:
-    world.coordinator.answer_at_once = 0
+async def test_a_write_with_an_immediate_answer_is_not_parked(world: ProduceToOneTopic) -> None:
+    world.coordinator.answer_immediately = 0
     assert code_of(world.send()) == 0
 
 
-async def test_once_the_transaction_is_open_nobody_is_asked(world: ProduceToOneTopic) -> None:
+async def test_an_open_transaction_is_not_verified_again(world: ProduceToOneTopic) -> None:
     world.topic.partitions[0].log.is_open = True
     assert code_of(world.send()) == 0
-    assert world.coordinator.asked == []
+    assert world.coordinator.commands == []
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, 48), (10, 48), (11, 120)])
 async def test_an_older_write_is_verified(world: ProduceToOneTopic, version: int, code: int) -> None:
-    world.coordinator.answer_at_once = (0,)
+    world.coordinator.answer_immediately = (0,)
     assert code_of(world.send(version=version), version) == 0
-    world.coordinator.answer_at_once = (120,)
+    world.coordinator.answer_immediately = (120,)
     assert code_of(world.send(version=version), version) == code
-    assert all(isinstance(each, VerifyPartitions) for each in world.coordinator.asked)
+    assert all(isinstance(each, VerifyPartitions) for each in world.coordinator.commands)
     assert len(world.topic.partitions[0].written) == 1
 
 
@@ -210,7 +210,7 @@ async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
     world = ProduceToOneTopic({"transaction.partition.verification.enable": "false"})
     assert code_of(world.send(version=11), 11) == 0
     assert world.topic.partitions[0].written[0][1] is True
-    assert world.coordinator.asked == []
+    assert world.coordinator.commands == []
     assert isinstance(world.send(version=12), ParkedWrite)
 
 
@@ -225,7 +225,7 @@ async def test_verification_can_be_switched_off_for_older_writes_only() -> None:
         (11, NotCoordinator(), 19),
     ],
 )
-async def test_a_refusal_is_told_in_words_that_producers_know(
+async def test_a_refusal_has_an_error_code_that_producers_know(
     world: ProduceToOneTopic, version: int, outcome: Any, code: int
 ) -> None:
     parked = world.send(version=version)
@@ -239,30 +239,28 @@ async def test_a_refusal_is_told_in_words_that_producers_know(
     assert world.topic.partitions[0].written == []
 
 
-async def test_without_a_coordinator_the_client_comes_again(world: ProduceToOneTopic) -> None:
+async def test_without_a_coordinator_the_client_gets_a_retriable_error(world: ProduceToOneTopic) -> None:
     world.coordinator.refusal = NotCoordinator()
     assert code_of(world.send()) == 19
 
 
-async def test_the_end_of_the_transaction_before_is_waited_for(world: ProduceToOneTopic) -> None:
+async def test_a_write_waits_for_the_end_of_the_previous_transaction(world: ProduceToOneTopic) -> None:
     parked = world.send()
     listen(parked)
     world.coordinator.futures[0].set_result(51)
     await settle()
-    assert parked.parts is None and len(world.coordinator.asked) == 2
+    assert parked.parts is None and len(world.coordinator.commands) == 2
     world.coordinator.futures[1].set_result(0)
     await settle()
     assert code_of(parked) == 0
 
 
-@pytest.mark.parametrize("way", ["not verified", "verified at once", "parked"])
-async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(
-    world: ProduceToOneTopic, way: str
-) -> None:
+@pytest.mark.parametrize("way", ["not verified", "verified immediately", "parked"])
+async def test_a_producer_gets_the_leaders_address_for_its_listener(world: ProduceToOneTopic, way: str) -> None:
     partition = world.topic.partitions[0]
     partition.is_leader = False
     partition.log.is_open = way == "not verified"
-    world.coordinator.answer_at_once = 0 if way == "verified at once" else None
+    world.coordinator.answer_immediately = 0 if way == "verified immediately" else None
     sent_elsewhere = world.send(listener="EXTERNAL")
     if way == "parked":
         listen(sent_elsewhere)
@@ -273,7 +271,7 @@ async def test_a_producer_is_sent_to_the_leader_on_the_listener_that_it_uses(
     assert [(each.node_id, each.host, each.port) for each in answer.node_endpoints] == [(2, "outside2", 19092)]
 
 
-async def test_nothing_is_written_for_a_client_that_is_gone(world: ProduceToOneTopic) -> None:
+async def test_nothing_is_appended_for_a_client_that_is_gone(world: ProduceToOneTopic) -> None:
     parked = world.send()
     listen(parked)
     parked.abandon()
@@ -321,7 +319,7 @@ def session_with(reply: Any) -> tuple[ClientSession, PausingConnection]:
     return session, connection
 
 
-async def test_a_connection_is_not_read_until_the_first_write_is_written() -> None:
+async def test_a_connection_is_not_read_until_the_first_write_is_appended() -> None:
     parked = ParkedWrite()
     _, connection = session_with(parked)
     assert (connection.paused, connection.sent) == (True, [])
@@ -332,20 +330,20 @@ async def test_a_connection_is_not_read_until_the_first_write_is_written() -> No
     assert connection.sent == [[b"answer"]]
 
 
-async def test_a_write_that_fails_without_an_answer_closes_the_connection() -> None:
+async def test_a_write_that_fails_without_a_response_closes_the_connection() -> None:
     parked = ParkedWrite()
     _, connection = session_with(parked)
     parked.fail()
     assert connection.sent == ["closed"]
 
 
-async def test_a_failed_write_that_wants_no_answer_closes_the_connection(world: ProduceToOneTopic) -> None:
+async def test_a_failed_write_with_acks_0_closes_the_connection(world: ProduceToOneTopic) -> None:
     world.coordinator.refusal = NotCoordinator()
     with pytest.raises(CloseConnection):
         world.send(acks=0)
     world.coordinator.refusal = None
     parked = world.send(acks=0)
-    heard = listen(parked)
+    calls = listen(parked)
     world.coordinator.futures[0].set_result(90)
     await settle()
-    assert parked.failed and heard == ["ready"]
+    assert parked.failed and calls == ["ready"]

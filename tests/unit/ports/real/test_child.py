@@ -5,7 +5,7 @@ from penstock.ports.real.child import Pace, RealChildren
 
 
 class HandTime:
-    """Time that passes only where somebody sleeps."""
+    """A clock that advances only in `sleep`."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -24,21 +24,21 @@ def time(monkeypatch: pytest.MonkeyPatch) -> HandTime:
     return made
 
 
-def test_work_is_held_to_its_rate(time: HandTime) -> None:
+def test_work_is_limited_to_its_rate(time: HandTime) -> None:
     pace = Pace(1_000_000)
     for _ in range(10):
         pace.worked(10_000)
     assert time.now - 100 == pytest.approx(0.1)
 
 
-def test_work_without_a_limit_takes_half_of_the_time_at_most(time: HandTime) -> None:
+def test_work_without_a_limit_takes_at_most_half_of_the_time(time: HandTime) -> None:
     pace = Pace(float("inf"))
     time.sleep(0.03)
     pace.worked(1)
     assert time.now - 100 == pytest.approx(0.06)
 
 
-async def test_a_child_that_is_killed_says_nothing_more() -> None:
+async def test_a_killed_child_calls_no_callback() -> None:
     children = RealChildren()
     ended: list[str] = []
     child = children.spawn("penstock.storage.compaction.child", lambda line: None, ended.append)
@@ -47,7 +47,7 @@ async def test_a_child_that_is_killed_says_nothing_more() -> None:
     assert ended == []
 
 
-async def test_a_child_that_ends_by_itself_says_why() -> None:
+async def test_a_child_that_ends_reports_its_exit_code() -> None:
     children = RealChildren()
     ended: list[str] = []
     child = children.spawn("penstock.storage.compaction.child", lambda line: None, ended.append)

@@ -1,4 +1,4 @@
-"""Which syncs run side by side, which wait for each other, and who is told what."""
+"""Sync threads: which syncs run concurrently, which wait for each other, and what their callbacks get."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ from penstock.ports.real.disk import SyncThreads
 
 
 class FakeFile:
-    """Its sync ends when it is let go, with an error if it has one."""
+    """A file whose sync ends when it is released, with an error if it has one."""
 
     def __init__(self, error: OSError | None = None, *, is_held: bool = False) -> None:
         self.error = error
@@ -30,23 +30,23 @@ class FakeFile:
             raise self.error
 
 
-class Asker:
+class SyncCaller:
     def __init__(self, threads: SyncThreads) -> None:
         self.threads = threads
-        self.told: list[tuple[Any, OSError | None]] = []
+        self.reported: list[tuple[Any, OSError | None]] = []
         self._news = asyncio.Event()
 
     def ask(self, *files: FakeFile) -> None:
         for file in files:
-            self.threads.ask(cast(File, file), lambda error, file=file: self._tell(file, error))  # type: ignore[misc]
+            self.threads.ask(cast(File, file), lambda error, file=file: self._report(file, error))  # type: ignore[misc]
 
-    def _tell(self, file: FakeFile, error: OSError | None) -> None:
-        self.told.append((file, error))
+    def _report(self, file: FakeFile, error: OSError | None) -> None:
+        self.reported.append((file, error))
         self._news.set()
 
-    async def hears(self, count: int) -> None:
-        """Wait until so many have been reported."""
-        while len(self.told) < count:
+    async def wait_for_reports(self, count: int) -> None:
+        """Wait until `count` syncs have been reported."""
+        while len(self.reported) < count:
             self._news.clear()
             await asyncio.wait_for(self._news.wait(), 10)
 
@@ -57,59 +57,61 @@ async def begun(*files: FakeFile) -> None:
 
 
 @pytest.fixture
-async def asker() -> AsyncIterator[Asker]:
+async def caller() -> AsyncIterator[SyncCaller]:
     threads = SyncThreads(asyncio.get_running_loop())
-    yield Asker(threads)
+    yield SyncCaller(threads)
     threads.stop()
 
 
-async def test_what_is_asked_for_together_is_reported_together_each_with_its_own_error(asker: Asker) -> None:
+async def test_syncs_requested_together_are_reported_together_each_with_its_own_error(caller: SyncCaller) -> None:
     failure = OSError("no")
     files = [FakeFile(failure if number == 3 else None) for number in range(20)]
-    asker.ask(*files)
-    await asker.hears(20)
-    assert dict(asker.told) == {file: file.error for file in files}
+    caller.ask(*files)
+    await caller.wait_for_reports(20)
+    assert dict(caller.reported) == {file: file.error for file in files}
     assert [file.syncs for file in files] == [1] * 20
-    asker.told.clear()
-    asker.ask(*files)
-    await asker.hears(1)
-    assert len(asker.told) == 20, "the first came alone at first, and no longer does"
+    caller.reported.clear()
+    caller.ask(*files)
+    await caller.wait_for_reports(1)
+    assert len(caller.reported) == 20, "only the very first request is submitted alone"
 
 
-async def test_what_is_asked_for_meanwhile_is_the_next_group(asker: Asker, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_syncs_requested_during_a_group_form_the_next_group(
+    caller: SyncCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(disk, "GROUP_WAIT_S_MAX", 60)
     first, second, third = FakeFile(is_held=True), FakeFile(), FakeFile()
-    asker.ask(first)
+    caller.ask(first)
     await begun(first)
-    asker.ask(second, third)
+    caller.ask(second, third)
     await asyncio.sleep(0)
     assert not second.begun.is_set() and not third.begun.is_set()
     first.let_go.set()
-    await asker.hears(1)
-    assert asker.told[0] == (first, None)
-    await asker.hears(3)
-    assert {file for file, _ in asker.told[1:]} == {second, third}
+    await caller.wait_for_reports(1)
+    assert caller.reported[0] == (first, None)
+    await caller.wait_for_reports(3)
+    assert {file for file, _ in caller.reported[1:]} == {second, third}
 
 
-async def test_a_long_sync_does_not_hold_up_the_next_for_ever(asker: Asker) -> None:
+async def test_a_long_sync_does_not_delay_the_next_group_forever(caller: SyncCaller) -> None:
     slow, quick = FakeFile(is_held=True), FakeFile()
-    asker.ask(slow)
+    caller.ask(slow)
     await begun(slow)
-    asker.ask(quick)
-    await asker.hears(1)
-    assert asker.told == [(quick, None)]
+    caller.ask(quick)
+    await caller.wait_for_reports(1)
+    assert caller.reported == [(quick, None)]
     late = FakeFile()
-    asker.ask(late)
-    await asker.hears(2)
+    caller.ask(late)
+    await caller.wait_for_reports(2)
     slow.let_go.set()
-    await asker.hears(3)
-    assert asker.told == [(quick, None), (late, None), (slow, None)]
+    await caller.wait_for_reports(3)
+    assert caller.reported == [(quick, None), (late, None), (slow, None)]
 
 
-async def test_stopping_waits_for_everything_that_was_asked_for(asker: Asker) -> None:
+async def test_stopping_waits_for_every_requested_sync(caller: SyncCaller) -> None:
     files = [FakeFile(), FakeFile()]
-    asker.ask(*files)
-    asker.threads.stop()
+    caller.ask(*files)
+    caller.threads.stop()
     assert [file.syncs for file in files] == [1, 1]
-    await asker.hears(2)
-    assert len(asker.told) == 2
+    await caller.wait_for_reports(2)
+    assert len(caller.reported) == 2

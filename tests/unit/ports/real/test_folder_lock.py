@@ -31,7 +31,7 @@ else:
 
 @contextmanager
 def child(folder: Path, lock: str) -> Iterator[str]:
-    """A process that takes the lock and holds it; what it says of that."""
+    """Start a process that takes the lock and holds it; yield what it prints."""
     process = subprocess.Popen(
         [sys.executable, "-c", CHILD.format(lock=lock), str(folder / ".lock")],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -47,17 +47,17 @@ def child(folder: Path, lock: str) -> Iterator[str]:
 @pytest.mark.parametrize("lock", [POSIX, FLOCK])
 def test_a_locked_folder_is_refused_to_another_process(tmp_path: Path, lock: str) -> None:
     held = lock_folder(str(tmp_path))
-    with child(tmp_path, lock) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, lock) as output:
+        assert output == "BlockingIOError"
     held.release()
-    with child(tmp_path, lock) as said:
-        assert said == "locked"
+    with child(tmp_path, lock) as output:
+        assert output == "locked"
 
 
 @pytest.mark.parametrize("lock", [POSIX, FLOCK])
 def test_a_folder_that_another_process_has_locked_is_refused(tmp_path: Path, lock: str) -> None:
-    with child(tmp_path, lock) as said:
-        assert said == "locked"
+    with child(tmp_path, lock) as output:
+        assert output == "locked"
         with pytest.raises(BlockingIOError):
             lock_folder(str(tmp_path))
         assert is_folder_locked(str(tmp_path))
@@ -72,32 +72,30 @@ def test_a_second_lock_in_the_same_process_is_refused(tmp_path: Path) -> None:
     lock_folder(str(tmp_path)).release()
 
 
-@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no record locks of an open file")
+@pytest.mark.skipif(not hasattr(fcntl, "F_OFD_SETLK"), reason="the system has no open file description locks")
 def test_closing_another_descriptor_of_the_file_keeps_the_lock(tmp_path: Path) -> None:
     held = lock_folder(str(tmp_path))
     (tmp_path / ".lock").read_bytes()
     assert is_folder_locked(str(tmp_path))
-    with child(tmp_path, POSIX) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, POSIX) as output:
+        assert output == "BlockingIOError"
     held.release()
 
 
-def test_systems_without_locks_of_an_open_file_take_the_one_of_the_process(
+def test_systems_without_open_file_description_locks_use_process_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_lock, "_OFD_SETLK", None)
     held = lock_folder(str(tmp_path))
-    with child(tmp_path, POSIX) as said:
-        assert said == "BlockingIOError"
+    with child(tmp_path, POSIX) as output:
+        assert output == "BlockingIOError"
     held.release()
-    with child(tmp_path, POSIX) as said:
-        assert said == "locked"
+    with child(tmp_path, POSIX) as output:
+        assert output == "locked"
         assert is_folder_locked(str(tmp_path))
 
 
-def test_a_lock_that_is_refused_with_eacces_is_one_that_is_held(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_eacces_means_that_the_lock_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
@@ -107,7 +105,7 @@ def test_a_lock_that_is_refused_with_eacces_is_one_that_is_held(
         lock_folder(str(tmp_path))
 
 
-def test_asking_for_the_lock_creates_no_file_and_needs_no_right_to_write(tmp_path: Path) -> None:
+def test_checking_the_lock_creates_no_file_and_needs_no_write_permission(tmp_path: Path) -> None:
     assert not is_folder_locked(str(tmp_path))
     assert not list(tmp_path.iterdir())
     (tmp_path / ".lock").touch(mode=0o444)

@@ -1,4 +1,4 @@
-"""Who gets memory for a request, and who loses it when there is not enough. No socket; the tests set the clock."""
+"""Memory for frames: which requests get it, and which lose it when it is short. No socket; the tests set the clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Peer:
 
 
 def arrived(memory: FrameMemory, size: int, count: int, *, now: float = 0.0, host: str = "10.0.0.1") -> FrameBuffer:
-    """A frame of which so many bytes have come, or as many as there is memory for; it waits if that is fewer."""
+    """Return a frame of which `count` bytes have arrived, or as many as there is memory for; it then waits."""
     buffer = memory.take(Peer(host), size, TEN_BYTES, now)
     receive(memory, buffer, count - buffer.filled, now=now)
     return buffer
@@ -59,7 +59,7 @@ def test_a_buffer_grows_to_the_frame_and_no_further() -> None:
     assert memory.used == 0
 
 
-def test_a_frame_larger_than_the_budget_gets_on_one_at_a_time() -> None:
+def test_frames_larger_than_the_budget_are_read_one_at_a_time() -> None:
     memory = FrameMemory(4 * MIB)
     first, second = arrived(memory, 8 * MIB, 5 * MIB), arrived(memory, 8 * MIB, 5 * MIB)
     assert first.filled == 5 * MIB
@@ -78,7 +78,7 @@ def test_used_memory_is_kept_for_the_next_frame() -> None:
     assert memory.take(Peer(), 1000, TEN_BYTES, 0.0).data is data
 
 
-def test_eight_stalled_uploads_of_99_mb_leave_room_for_requests_of_ordinary_size() -> None:
+def test_eight_stalled_uploads_of_99_mb_leave_memory_for_ordinary_requests() -> None:
     memory = FrameMemory(BUDGET)
     for _ in range(8):
         arrived(memory, 100 * MIB, 99 * MIB)
@@ -87,7 +87,7 @@ def test_eight_stalled_uploads_of_99_mb_leave_room_for_requests_of_ordinary_size
     assert memory.used <= BUDGET
 
 
-def test_an_upload_as_large_gets_on_once_the_stalled_ones_had_their_time() -> None:
+def test_a_large_upload_continues_after_the_stalled_ones_time_out() -> None:
     memory = FrameMemory(BUDGET)
     attackers = [arrived(memory, 100 * MIB, 99 * MIB) for _ in range(8)]
     honest = arrived(memory, 90 * MIB, 90 * MIB, now=1.0)
@@ -98,7 +98,7 @@ def test_an_upload_as_large_gets_on_once_the_stalled_ones_had_their_time() -> No
     assert honest.filled == 90 * MIB
 
 
-def test_a_byte_now_and_then_is_no_progress() -> None:
+def test_a_byte_now_and_then_is_not_progress() -> None:
     memory = FrameMemory(BUDGET)
     attackers = [arrived(memory, 100 * MIB, 99 * MIB) for _ in range(3)]
     honest = arrived(memory, 90 * MIB, 90 * MIB, now=10.0)
@@ -128,12 +128,12 @@ def test_five_hundred_stalls_of_2_mb_do_not_stop_a_request_of_900_kb() -> None:
     honest = arrived(memory, 900_000, 900_000, now=5.0)
     assert honest in memory.waiting
     assert evict(memory, 5.0 + PATIENCE_S)
-    # It needs less than the attackers that wait as well, so it is the first to be served.
+    # It needs less than the attackers that also wait, so it is served first.
     assert memory.feed()[0] is honest
     assert memory.used <= BUDGET
 
 
-def test_memory_that_only_waiting_frames_hold_goes_to_the_smallest() -> None:
+def test_memory_held_only_by_waiting_frames_goes_to_the_smallest() -> None:
     memory = FrameMemory(16 * MIB)
     piece = memoryview(bytes(250_000))
     for _ in range(70):
@@ -148,7 +148,7 @@ def test_memory_that_only_waiting_frames_hold_goes_to_the_smallest() -> None:
     assert honest not in memory.waiting
 
 
-def test_the_address_that_holds_least_is_served_first() -> None:
+def test_the_address_that_holds_the_least_is_served_first() -> None:
     memory = FrameMemory(BUDGET)
     attackers = [arrived(memory, 100 * MIB, 99 * MIB, host="10.6.6.6") for _ in range(8)]
     honest = arrived(memory, 100 * MIB, 99 * MIB, now=1.0, host="10.0.0.2")
@@ -156,7 +156,7 @@ def test_the_address_that_holds_least_is_served_first() -> None:
     assert memory.feed() == [honest]
 
 
-def test_the_largest_that_stalls_longest_goes_first() -> None:
+def test_the_largest_frame_that_has_stalled_longest_is_evicted_first() -> None:
     memory = FrameMemory(64 * MIB)
     small, large = arrived(memory, 8 * MIB, 7 * MIB), arrived(memory, 40 * MIB, 39 * MIB)
     waiting = arrived(memory, 30 * MIB, 30 * MIB, now=1.0)
@@ -165,7 +165,7 @@ def test_the_largest_that_stalls_longest_goes_first() -> None:
     assert small in memory.buffers
 
 
-def test_a_frame_whose_connection_is_not_read_is_never_late() -> None:
+def test_a_frame_whose_connection_is_not_read_does_not_time_out() -> None:
     memory = FrameMemory(64 * MIB)
     buffer = arrived(memory, 40 * MIB, 39 * MIB)
     owner = buffer.owner
@@ -180,7 +180,7 @@ def test_a_frame_whose_connection_is_not_read_is_never_late() -> None:
     assert not memory.overdue(waiting, 1000.0, 30.0) or waiting in memory.waiting
 
 
-def test_a_frame_is_late_by_its_last_useful_progress_not_by_its_average() -> None:
+def test_the_timeout_counts_from_the_last_useful_progress_not_from_the_average() -> None:
     memory = FrameMemory(BUDGET)
     buffer = arrived(memory, 100 * MIB, 99 * MIB)
     assert not memory.overdue(buffer, 29.0, 30.0)

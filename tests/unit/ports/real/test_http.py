@@ -1,4 +1,4 @@
-"""The HTTP server under readers that are slow, and more of them than it has places for."""
+"""The HTTP server with slow readers, and with more readers than it has slots."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def healthy(port: int) -> bool:
 
 @contextlib.asynccontextmanager
 async def readers(port: int, count: int, head: bytes) -> AsyncIterator[None]:
-    """So many that send this and then neither send nor read."""
+    """Open connections that send the head and then neither send nor read."""
     lines = []
     try:
         for _ in range(count):
@@ -59,17 +59,17 @@ async def test_slow_heads_do_not_keep_a_health_check_out(listener: RealHttpListe
     async with readers(listener.port, 500, b"GET /health HT"):
         for _ in range(5):
             assert await healthy(listener.port)
-        assert len(listener._places.heads) <= HEADS_MAX
+        assert len(listener._slots.heads) <= HEADS_MAX
 
 
 async def test_readers_that_do_not_read_do_not_keep_a_health_check_out(listener: RealHttpListener) -> None:
     async with readers(listener.port, 2 * ANSWERS_MAX, b"GET /metrics HTTP/1.1\r\n\r\n"):
         for _ in range(5):
             assert await healthy(listener.port)
-        assert len(listener._places.answers) <= ANSWERS_MAX
+        assert len(listener._slots.answers) <= ANSWERS_MAX
 
 
-async def test_a_request_in_pieces_is_answered(listener: RealHttpListener) -> None:
+async def test_a_request_that_arrives_in_pieces_is_answered(listener: RealHttpListener) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     for piece in (b"GET /he", b"alth HTTP/1.1\r\n", b"\r\n"):
         writer.write(piece)

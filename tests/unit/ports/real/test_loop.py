@@ -28,16 +28,16 @@ def turn(loop: NodeLoop) -> None:
     loop.run_until_complete(asyncio.sleep(0.001))
 
 
-def test_a_reader_hears_of_bytes_until_it_is_removed(loop: NodeLoop, ends: tuple[socket.socket, socket.socket]) -> None:
+def test_a_reader_is_called_until_it_is_removed(loop: NodeLoop, ends: tuple[socket.socket, socket.socket]) -> None:
     near, far = ends
-    heard: list[bytes] = []
-    loop.add_reader(near.fileno(), lambda size: heard.append(near.recv(size)), 10)
+    readable: list[bytes] = []
+    loop.add_reader(near.fileno(), lambda size: readable.append(near.recv(size)), 10)
     far.send(b"one")
     turn(loop)
     assert loop.remove_reader(near.fileno())
     far.send(b"two")
     turn(loop)
-    assert heard == [b"one"]
+    assert readable == [b"one"]
     assert not loop.remove_reader(near.fileno())
 
 
@@ -45,70 +45,70 @@ def test_one_socket_is_read_and_written_by_different_callbacks(
     loop: NodeLoop, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = ends
-    told: list[Any] = []
+    calls: list[Any] = []
 
     def writable() -> None:
-        told.append("writable")
+        calls.append("writable")
         loop.remove_writer(near.fileno())
 
-    loop.add_reader(near.fileno(), lambda: told.append(near.recv(10)))
+    loop.add_reader(near.fileno(), lambda: calls.append(near.recv(10)))
     loop.add_writer(near.fileno(), writable)
     turn(loop)
     far.send(b"more")
     turn(loop)
-    assert told == ["writable", b"more"]
+    assert calls == ["writable", b"more"]
     assert not loop.remove_writer(near.fileno())
 
 
-def test_a_reader_that_removes_the_writer_is_the_last_to_be_called(
+def test_a_writer_that_the_reader_removes_is_not_called(
     loop: NodeLoop, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = ends
-    told: list[str] = []
+    calls: list[str] = []
 
     def hang_up() -> None:
-        told.append("read")
+        calls.append("read")
         loop.remove_reader(near.fileno())
         loop.remove_writer(near.fileno())
         near.close()
 
     loop.add_reader(near.fileno(), hang_up)
-    loop.add_writer(near.fileno(), told.append, "written")
+    loop.add_writer(near.fileno(), calls.append, "written")
     far.send(b"x")
     turn(loop)
-    assert told == ["read"]
+    assert calls == ["read"]
 
 
-def test_a_callback_that_fails_is_reported_and_the_others_go_on(
+def test_a_failing_callback_is_reported_and_the_others_still_run(
     loop: NodeLoop, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     near, far = ends
     reported: list[Any] = []
     loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
-    heard: list[bytes] = []
+    readable: list[bytes] = []
 
     def fail() -> None:
         near.recv(10)
         raise ValueError("no")
 
     loop.add_reader(near.fileno(), fail)
-    loop.add_reader(far.fileno(), lambda: heard.append(far.recv(10)))
+    loop.add_reader(far.fileno(), lambda: readable.append(far.recv(10)))
     far.send(b"x")
     near.send(b"y")
     turn(loop)
     assert [str(each) for each in reported] == ["no"]
-    assert heard == [b"y"]
+    assert readable == [b"y"]
 
 
 @pytest.mark.parametrize("ask", ["call_soon", "call_later", "future", "stop"])
-def test_what_a_callback_asks_of_the_loop_does_not_wait_for_the_next_timer(
+def test_a_call_scheduled_by_a_callback_does_not_wait_for_the_next_timer(
     loop: NodeLoop, ends: tuple[socket.socket, socket.socket], ask: str
 ) -> None:
     near, far = ends
     done = loop.create_future()
     done.add_done_callback(lambda _: loop.stop())
 
-    def heard() -> None:
+    def readable() -> None:
         near.recv(10)
         if ask == "call_soon":
             loop.call_soon(done.set_result, None)
@@ -119,7 +119,7 @@ def test_what_a_callback_asks_of_the_loop_does_not_wait_for_the_next_timer(
         else:
             loop.stop()
 
-    loop.add_reader(near.fileno(), heard)
+    loop.add_reader(near.fileno(), readable)
     rung: list[str] = []
 
     def ring() -> None:
@@ -144,7 +144,7 @@ def test_timers_are_on_time_while_sockets_are_busy(loop: NodeLoop, ends: tuple[s
     assert loop.time() - began > 0.04
 
 
-def test_what_asyncio_has_watched_for_a_while_is_not_watched_any_more(loop: NodeLoop) -> None:
+def test_a_socket_that_asyncio_unregistered_is_not_polled(loop: NodeLoop) -> None:
     async def connect() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as near:
             server.setblocking(False)
@@ -166,7 +166,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-def test_streams_and_timers_are_served_as_ever(loop: NodeLoop) -> None:
+def test_asyncio_streams_and_timers_work(loop: NodeLoop) -> None:
     async def ask() -> bytes:
         server = await asyncio.start_server(echo, "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

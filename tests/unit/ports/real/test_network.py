@@ -1,4 +1,4 @@
-"""The network port over real loopback sockets: it is the edge, so there is nothing below it to fake."""
+"""The network port over real loopback sockets: there is nothing below it to fake."""
 
 import asyncio
 import errno
@@ -19,7 +19,7 @@ from penstock.ports.real.network import READ_SIZE, RealNetwork
 
 
 class Echo:
-    """Answers each frame with itself, or does what a test tells it to."""
+    """Answers each frame with itself, or does what a test sets."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -63,7 +63,7 @@ class Server:
         return reader, writer
 
     def open_socket(self, *, receive_buffer_size: int = 0) -> socket.socket:
-        """A connected socket; with a size, one whose buffer does not grow."""
+        """Return a connected socket; with a size, one whose buffer does not grow."""
         sock = self._opened.enter_context(closing(socket.socket()))
         if receive_buffer_size:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_size)
@@ -74,11 +74,11 @@ class Server:
         return self._opened.enter_context(closing(RealFile(str(path), os.open(path, os.O_RDONLY))))
 
     def send_later(self, sock: socket.socket, data: memoryview) -> None:
-        """Send in the background as the server reads. What it does not read is never sent."""
+        """Send in the background as the server reads. What the server does not read is never sent."""
         self._sending.append(asyncio.ensure_future(asyncio.get_running_loop().sock_sendall(sock, data)))
 
     async def connection(self) -> SocketConnection:
-        """The only connection, as soon as it is accepted."""
+        """Wait for the only connection, and return it."""
         await until(lambda: len(self.network.connections) == 1)
         (connection,) = self.network.connections
         return connection
@@ -105,16 +105,16 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def until(holds: Callable[[], bool], *, seconds_max: float = 30.0) -> None:
-    """Let the loop run until a condition holds."""
+    """Run the loop until a condition holds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds_max
     while not holds():
-        assert loop.time() < deadline, f"still not so after {seconds_max:.0f} s"
+        assert loop.time() < deadline, f"the condition does not hold after {seconds_max:.0f} s"
         await asyncio.sleep(0.001)
 
 
 class StoppedClock:
-    """The network's time, which passes only when a test says so."""
+    """A clock of the network that advances only when a test says so."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, network: RealNetwork) -> None:
         self.seconds = 1000.0
@@ -132,14 +132,14 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 
 
 @pytest.mark.parametrize("size", [1, 100, 16 * 1024, 16 * 1024 + 1, READ_SIZE - 4, READ_SIZE, READ_SIZE + 1, 3_000_000])
-async def test_frames_of_every_size_arrive_whole_and_in_order(server: Server, size: int) -> None:
+async def test_frames_of_every_size_arrive_complete_and_in_order(server: Server, size: int) -> None:
     reader, writer = await server.client()
     bodies = [os.urandom(size) for _ in range(5)]
     writer.write(b"".join(map(framed, bodies)))
     assert [await read_frame(reader) for _ in bodies] == bodies
 
 
-async def test_a_frame_sent_byte_by_byte_arrives_whole(server: Server) -> None:
+async def test_a_frame_sent_byte_by_byte_arrives_complete(server: Server) -> None:
     reader, writer = await server.client()
     for byte in framed(b"slowly"):
         writer.write(bytes((byte,)))
@@ -157,7 +157,7 @@ async def test_impossible_sizes_close_the_connection(server: Server, size: int) 
     assert server.sessions[0].frames == []
 
 
-async def test_a_paused_connection_hands_over_nothing_until_it_is_resumed(server: Server) -> None:
+async def test_a_paused_connection_passes_on_no_frame_until_it_is_resumed(server: Server) -> None:
     server.pause_after = 2
     reader, writer = await server.client()
     bodies = [b"%d" % index * 50_000 for index in range(6)]
@@ -180,7 +180,7 @@ async def test_a_paused_peer_may_have_sent_more_than_is_read_ahead(
     server.pause_after = 1
     bodies = [b"%04d" % number for number in range(20)]
     reader, writer = await server.client()
-    # One read takes more than is read ahead of a paused connection; what comes behind it is not read.
+    # One read takes more than is read ahead of a paused connection; the bytes behind it are not read.
     writer.write(b"".join(map(framed, bodies[:10])))
     assert await read_frame(reader) == bodies[0]
     writer.write(b"".join(map(framed, bodies[10:])))
@@ -190,7 +190,7 @@ async def test_a_paused_peer_may_have_sent_more_than_is_read_ahead(
     assert failures == []
 
 
-async def test_the_departure_of_a_paused_peer_is_noticed(server: Server) -> None:
+async def test_the_disconnect_of_a_paused_peer_is_noticed(server: Server) -> None:
     server.pause_after = 1
     reader, writer = await server.client()
     writer.write(framed(b"hello"))
@@ -201,7 +201,7 @@ async def test_the_departure_of_a_paused_peer_is_noticed(server: Server) -> None
     assert server.sessions[0].lost_count == 1
 
 
-async def test_slices_of_files_and_bytes_leave_in_order(server: Server, tmp_path: Path) -> None:
+async def test_slices_of_files_and_bytes_are_sent_in_order(server: Server, tmp_path: Path) -> None:
     content = os.urandom(5_000_000)
     path = tmp_path / "segment"
     path.write_bytes(content)
@@ -216,7 +216,9 @@ async def test_slices_of_files_and_bytes_leave_in_order(server: Server, tmp_path
     assert await reader.readexactly(len(expected)) == expected
 
 
-async def test_a_slice_of_a_file_that_was_cut_meanwhile_ends_the_connection(server: Server, tmp_path: Path) -> None:
+async def test_a_slice_of_a_file_that_was_truncated_meanwhile_closes_the_connection(
+    server: Server, tmp_path: Path
+) -> None:
     path = tmp_path / "segment"
     path.write_bytes(b"x" * 50)
     file = server.file(path)
@@ -227,7 +229,7 @@ async def test_a_slice_of_a_file_that_was_cut_meanwhile_ends_the_connection(serv
     assert await reader.read() == b""
 
 
-async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+async def test_a_peer_that_does_not_read_is_not_read() -> None:
     # The buffers are set, so that the kernel takes far less than one frame, whatever its own limits are.
     server = Server(RealNetwork(Limits(send_buffer_size=16 * 1024, receive_buffer_size=16 * 1024)))
     try:
@@ -250,7 +252,7 @@ async def test_a_peer_that_does_not_read_is_not_read_from() -> None:
         await server.close()
 
 
-async def test_a_frame_that_does_not_arrive_is_cut_off_by_the_sweep(
+async def test_the_sweep_closes_a_connection_whose_frame_does_not_arrive(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = StoppedClock(monkeypatch, server.network)
@@ -267,7 +269,7 @@ async def test_a_frame_that_does_not_arrive_is_cut_off_by_the_sweep(
     assert connection.overdue(began + 31) == "frame_timeout"
 
 
-async def test_a_connection_is_not_blamed_for_the_time_that_it_was_not_read(
+async def test_the_time_that_a_connection_was_not_read_does_not_count(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = StoppedClock(monkeypatch, server.network)
@@ -280,16 +282,16 @@ async def test_a_connection_is_not_blamed_for_the_time_that_it_was_not_read(
     await until(lambda: len(connection._unread) == 6)
     clock.seconds += 100
     connection.resume_frames()
-    # The sweep may come before what was read ahead is cut.
+    # The sweep may run before the bytes that were read ahead are handled.
     assert connection.overdue(clock.seconds) is None
-    await until(lambda: not connection._cut_asked)
+    await until(lambda: not connection._cut_scheduled)
     assert connection.overdue(clock.seconds + 29) is None
     assert connection.overdue(clock.seconds + 31) == "frame_timeout"
     writer.write(framed(b"second")[6:])
     assert await read_frame(reader) == b"second"
 
 
-async def test_an_idle_connection_is_cut_off_by_the_sweep(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_sweep_closes_an_idle_connection(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = StoppedClock(monkeypatch, server.network)
     reader, writer = await server.client()
     writer.write(framed(b"x"))
@@ -299,7 +301,7 @@ async def test_an_idle_connection_is_cut_off_by_the_sweep(server: Server, monkey
     assert connection.overdue(clock.seconds + 601) == "idle"
 
 
-async def test_many_promises_of_a_large_frame_cost_little_memory(server: Server) -> None:
+async def test_many_announced_large_frames_cost_little_memory(server: Server) -> None:
     for _ in range(300):
         server.open_socket().sendall(struct.pack(">i", 60_000_000) + b"0123456789")
     connections = server.network.connections
@@ -310,12 +312,12 @@ async def test_many_promises_of_a_large_frame_cost_little_memory(server: Server)
     assert await read_frame(reader) == b"still here"
 
 
-async def test_a_node_connects_to_another_and_hears_its_answers(server: Server) -> None:
-    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+async def test_a_node_connects_to_another_and_gets_its_responses(server: Server) -> None:
+    received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     class Client:
         def frame(self, frame: memoryview) -> None:
-            heard.set_result(bytes(frame))
+            received.set_result(bytes(frame))
 
         def lost(self, error: Exception | None) -> None: ...
 
@@ -325,10 +327,10 @@ async def test_a_node_connects_to_another_and_hears_its_answers(server: Server) 
         return Client()
 
     server.network.connect("127.0.0.1", server.listener.port, opened)
-    assert await asyncio.wait_for(heard, 5) == b"hi"
+    assert await asyncio.wait_for(received, 5) == b"hi"
 
 
-async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Server) -> None:
+async def test_a_port_without_a_listener_refuses_the_connection(server: Server) -> None:
     server.listener.close()
     outcome: asyncio.Future[object] = asyncio.get_running_loop().create_future()
     server.network.connect("127.0.0.1", server.listener.port, outcome.set_result)
@@ -336,7 +338,7 @@ async def test_a_port_without_a_listener_is_told_apart_from_silence(server: Serv
 
 
 class Generous(Echo):
-    """Answers every small question with a large reply."""
+    """Answers every small request with a large reply."""
 
     REPLY_SIZE = 900_000
 
@@ -346,7 +348,7 @@ class Generous(Echo):
         return True
 
 
-async def test_answers_that_nobody_reads_stay_within_the_budget() -> None:
+async def test_unread_replies_stay_within_the_budget() -> None:
     # Two replies fit the budget and three do not, whatever part of each the kernel takes: its buffers are set here,
     # and hold far less than a quarter of a reply.
     budget = 2_000_000
@@ -365,7 +367,7 @@ async def test_answers_that_nobody_reads_stay_within_the_budget() -> None:
         await server.close()
 
 
-async def test_a_flood_of_small_frames_is_answered_in_order_and_others_have_their_turn(server: Server) -> None:
+async def test_a_flood_of_small_frames_is_answered_in_order_and_others_get_a_turn(server: Server) -> None:
     count = 4 * FRAMES_PER_TURN_MAX + 10
     flood, other = await server.client(), await server.client()
     flood[1].write(b"".join(framed(b"%d" % number) for number in range(count)))
@@ -375,14 +377,14 @@ async def test_a_flood_of_small_frames_is_answered_in_order_and_others_have_thei
     assert [await read_frame(flood[0]) for _ in range(count)] == [b"%d" % number for number in range(count)]
 
 
-async def test_accepted_connections_have_the_buffers_that_were_asked_for() -> None:
+async def test_accepted_connections_have_the_configured_buffers() -> None:
     server = Server(RealNetwork(Limits(receive_buffer_size=32 * 1024, send_buffer_size=48 * 1024)))
     try:
         reader, writer = await server.client()
         writer.write(framed(b"hello"))
         assert await read_frame(reader) == b"hello"
         accepted = await server.connection()
-        # Linux keeps twice what it is asked for, for its own books.
+        # Linux doubles the requested size for its own bookkeeping.
         buffers = (socket.SO_RCVBUF, socket.SO_SNDBUF)
         sizes = [accepted._socket.getsockopt(socket.SOL_SOCKET, buffer) for buffer in buffers]
         assert sizes in ([32 * 1024, 48 * 1024], [64 * 1024, 96 * 1024])
@@ -412,7 +414,7 @@ async def stall(server: Server, count: int, size: int, sent: int) -> list[socket
     return lines
 
 
-async def test_stalled_uploads_do_not_stop_requests_of_ordinary_size(server: Server) -> None:
+async def test_stalled_uploads_do_not_stop_ordinary_requests(server: Server) -> None:
     server.network.limit(SMALL_BUDGET)
     await stall(server, 8, 4 * MIB, 4 * MIB - 1)
     reader, writer = await server.client()
@@ -424,7 +426,7 @@ async def test_stalled_uploads_do_not_stop_requests_of_ordinary_size(server: Ser
         assert await asyncio.wait_for(read_frame(reader), 30) == body
 
 
-async def test_stalled_uploads_are_closed_for_one_that_waits_and_the_log_says_so(
+async def test_stalled_uploads_are_closed_for_one_that_waits_and_this_is_logged(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.network.limit(SMALL_BUDGET)
@@ -442,7 +444,7 @@ async def test_stalled_uploads_are_closed_for_one_that_waits_and_the_log_says_so
     assert server.network.memory.used == 0
 
 
-async def test_a_connection_that_waits_for_memory_is_not_blamed(server: Server) -> None:
+async def test_a_connection_that_waits_for_memory_does_not_time_out(server: Server) -> None:
     server.network.limit(SMALL_BUDGET)
     await stall(server, 3, 4 * MIB, 4 * MIB - 1)
     reader, writer = await server.client()
@@ -455,8 +457,8 @@ async def test_a_connection_that_waits_for_memory_is_not_blamed(server: Server) 
     assert await asyncio.wait_for(read_frame(reader), 30) == body
 
 
-async def test_a_large_frame_that_was_read_ahead_in_part_arrives_whole(server: Server) -> None:
-    """A reply that the peer does not take stops the reading of a frame that is under way."""
+async def test_a_large_frame_that_was_partly_read_ahead_arrives_complete(server: Server) -> None:
+    """Check that reading resumes after a reply that the peer does not read has stopped it inside a frame."""
     reader, writer = await server.client()
     body = os.urandom(3 * MIB)
     writer.write(framed(body)[: 2 * MIB])
@@ -471,7 +473,7 @@ async def test_a_large_frame_that_was_read_ahead_in_part_arrives_whole(server: S
     assert server.network.memory.used == 0
 
 
-async def test_bytes_that_arrive_in_the_turn_of_a_resume_stay_behind_what_was_read_ahead(server: Server) -> None:
+async def test_bytes_that_arrive_in_the_turn_of_a_resume_stay_behind_the_bytes_read_ahead(server: Server) -> None:
     loop = asyncio.get_running_loop()
     sent = framed(os.urandom(100_000)) + framed(b"next")
     client = server.open_socket()
@@ -484,7 +486,7 @@ async def test_bytes_that_arrive_in_the_turn_of_a_resume_stay_behind_what_was_re
     await until(lambda: len(connection._unread) == 10_000)
     await loop.sock_sendall(client, sent[50_000:60_000])
     connection.resume_frames()
-    # As the loop does if it found the socket readable before somebody resumed the frames.
+    # As the loop does if it found the socket readable before the frames were resumed.
     connection._readable()
     await loop.sock_sendall(client, sent[60_000:])
     received = b""
@@ -544,7 +546,7 @@ async def test_the_owner_of_a_file_learns_of_an_io_error(
     assert error.errno == errno.EIO
 
 
-async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
+async def test_a_closed_peer_is_not_a_failure_of_a_file(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> int:
@@ -564,7 +566,7 @@ async def test_a_peer_that_is_gone_is_no_failure_of_a_file(
 
 
 async def test_frames_that_were_read_ahead_are_writable(server: Server) -> None:
-    """The log writes offsets into the batches of a frame in place."""
+    """Check that frames are writable: the log writes offsets into the batches of a frame in place."""
     server.pause_after = 1
     reader, writer = await server.client()
     writer.write(framed(b"first"))

@@ -1,4 +1,4 @@
-"""Syncs by the kernel: every answer comes, in order for one file, and also when the kernel takes nothing."""
+"""Syncs by the kernel: every callback runs, in order for one file, even if the kernel accepts nothing."""
 
 import asyncio
 import errno
@@ -18,7 +18,7 @@ Answers = list[tuple[str, OSError | None]]
 
 @pytest.fixture
 def disk() -> Iterator[RealDisk]:
-    # Stopped by each test, within its loop.
+    # Each test stops it, within its loop.
     yield RealDisk()
 
 
@@ -47,7 +47,7 @@ async def synced(disk: RealDisk, files: list[File], *, times: int = 1) -> Answer
 def needs_a_ring(disk: RealDisk) -> None:
     if disk._ring is None:
         disk.stop()
-        pytest.skip("this system lets nobody have an io_uring")
+        pytest.skip("io_uring is not available on this system")
 
 
 async def test_every_file_is_reported_once(disk: RealDisk, tmp_path: Path) -> None:
@@ -61,14 +61,14 @@ async def test_every_file_is_reported_once(disk: RealDisk, tmp_path: Path) -> No
     disk.stop()
 
 
-async def test_more_files_than_the_kernel_takes_at_once_wait_for_room(disk: RealDisk, tmp_path: Path) -> None:
+async def test_more_files_than_the_kernel_accepts_wait(disk: RealDisk, tmp_path: Path) -> None:
     files = opened(disk, tmp_path, ENTRIES + 40)
     answers = await synced(disk, files)
     assert len({name for name, error in answers if error is None}) == ENTRIES + 40
     disk.stop()
 
 
-async def test_answers_for_one_file_come_in_the_order_of_the_calls(disk: RealDisk, tmp_path: Path) -> None:
+async def test_callbacks_for_one_file_run_in_the_order_of_the_calls(disk: RealDisk, tmp_path: Path) -> None:
     answers = await synced(disk, opened(disk, tmp_path, 3), times=5)
     for file in range(3):
         mine = [name for name, _ in answers if name.startswith(f"{file:03}")]
@@ -76,7 +76,7 @@ async def test_answers_for_one_file_come_in_the_order_of_the_calls(disk: RealDis
     disk.stop()
 
 
-async def test_a_file_that_is_closed_cannot_be_synced(disk: RealDisk, tmp_path: Path) -> None:
+async def test_a_closed_file_cannot_be_synced(disk: RealDisk, tmp_path: Path) -> None:
     (file,) = opened(disk, tmp_path, 1)
     await synced(disk, [file])
     needs_a_ring(disk)
@@ -88,12 +88,12 @@ async def test_a_file_that_is_closed_cannot_be_synced(disk: RealDisk, tmp_path: 
     disk.stop()
 
 
-async def test_one_who_fails_does_not_keep_the_others_from_their_answers(disk: RealDisk, tmp_path: Path) -> None:
+async def test_a_failing_callback_does_not_stop_the_others(disk: RealDisk, tmp_path: Path) -> None:
     bad, *good = opened(disk, tmp_path, 5)
     await synced(disk, [bad])
     needs_a_ring(disk)
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda loop, about: told.append(about["exception"]))
+    errors: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, about: errors.append(about["exception"]))
 
     def fail(error: OSError | None) -> None:
         raise ValueError("mine")
@@ -101,11 +101,11 @@ async def test_one_who_fails_does_not_keep_the_others_from_their_answers(disk: R
     disk.sync_later(bad, fail)
     assert [error for _, error in await synced(disk, good)] == [None] * 4
     await synced(disk, [bad])
-    assert [str(each) for each in told] == ["mine"]
+    assert [str(each) for each in errors] == ["mine"]
     disk.stop()
 
 
-async def test_a_stop_waits_for_what_is_under_way_and_tells_of_it(disk: RealDisk, tmp_path: Path) -> None:
+async def test_a_stop_waits_for_syncs_under_way_and_runs_their_callbacks(disk: RealDisk, tmp_path: Path) -> None:
     files = opened(disk, tmp_path, 20)
     answers: list[OSError | None] = []
     for file in files:
@@ -117,7 +117,9 @@ async def test_a_stop_waits_for_what_is_under_way_and_tells_of_it(disk: RealDisk
     assert answers == [None] * 20
 
 
-async def test_without_io_uring_threads_do_it(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_threads_sync_files_without_io_uring(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: int) -> int:
         raise OSError(errno.EPERM, "not here")
 
@@ -127,7 +129,7 @@ async def test_without_io_uring_threads_do_it(disk: RealDisk, tmp_path: Path, mo
     disk.stop()
 
 
-async def test_what_the_kernel_does_not_take_is_synced_by_threads(
+async def test_threads_sync_files_that_the_kernel_does_not_accept(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = opened(disk, tmp_path, 10)
@@ -148,7 +150,7 @@ async def test_what_the_kernel_does_not_take_is_synced_by_threads(
     disk.stop()
 
 
-async def test_a_worker_that_was_interrupted_has_not_failed(disk: RealDisk, tmp_path: Path) -> None:
+async def test_an_interrupted_worker_is_not_a_failure(disk: RealDisk, tmp_path: Path) -> None:
     (file,) = opened(disk, tmp_path, 1)
     await synced(disk, [file])
     needs_a_ring(disk)

@@ -1,4 +1,4 @@
-"""Which connections are closed when replies that nobody reads hold too much memory."""
+"""Connections that are closed when unread replies hold too much memory."""
 
 from penstock.ports.real.unsent import UnsentBudget
 
@@ -15,7 +15,7 @@ class Reader:
         return now - self.since
 
 
-def test_the_one_that_holds_most_for_the_longest_time_goes_first() -> None:
+def test_the_connection_that_holds_most_for_the_longest_time_is_closed_first() -> None:
     unsent: UnsentBudget[Reader] = UnsentBudget(100)
     early, small, late = Reader(40), Reader(5), Reader(90, since=9.0)
     assert unsent.hold(early, 0.0) == []
@@ -25,7 +25,7 @@ def test_the_one_that_holds_most_for_the_longest_time_goes_first() -> None:
     assert unsent.held == 95
 
 
-def test_a_slow_reader_that_holds_little_stays_whoever_else_stalls() -> None:
+def test_a_slow_reader_that_holds_little_stays_while_others_stall() -> None:
     unsent: UnsentBudget[Reader] = UnsentBudget(1000)
     honest = Reader(10)
     unsent.hold(honest, 0.0)
@@ -34,7 +34,7 @@ def test_a_slow_reader_that_holds_little_stays_whoever_else_stalls() -> None:
     assert honest not in victims
 
 
-def test_what_was_taken_meanwhile_no_longer_counts() -> None:
+def test_replies_that_were_read_meanwhile_no_longer_count() -> None:
     unsent: UnsentBudget[Reader] = UnsentBudget(100)
     first = Reader(90)
     unsent.hold(first, 0.0)
@@ -43,7 +43,7 @@ def test_what_was_taken_meanwhile_no_longer_counts() -> None:
     assert unsent.held == 90
 
 
-def test_who_took_its_replies_is_forgotten() -> None:
+def test_a_connection_whose_replies_were_read_is_forgotten() -> None:
     unsent: UnsentBudget[Reader] = UnsentBudget(100)
     first = Reader(90)
     unsent.hold(first, 0.0)
@@ -53,6 +53,6 @@ def test_who_took_its_replies_is_forgotten() -> None:
     assert unsent.held == 90
 
 
-def test_one_that_alone_holds_too_much_goes_itself() -> None:
+def test_a_connection_that_holds_too_much_alone_is_closed() -> None:
     alone = Reader(101)
     assert UnsentBudget[Reader](100).hold(alone, 0.0) == [alone]
