@@ -204,7 +204,7 @@ def test_a_database_that_is_ahead_stops_the_second_process(
         return found
 
     monkeypatch.setattr(external_offsets, "starts", from_the_beginning)
-    with pytest.raises(RuntimeError, match="counted already"):
+    with pytest.raises(RuntimeError, match="already counted"):
         external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1)
 
 
@@ -271,7 +271,7 @@ def test_routing_shows_where_records_land(group_broker: Broker) -> None:
     command = [sys.executable, str(SCRIPTS / "routing.py"), "--bootstrap", group_broker.bootstrap]
     lines = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True).stdout.splitlines()
     landed = {line[:10].strip(): ast.literal_eval(line[10:].strip()) for line in lines}
-    assert set(landed["in turns"].values()) == {100}
-    assert landed["own rule"][0] == 40
+    assert set(landed["round-robin"].values()) == {100}
+    assert landed["custom rule"][0] == 40
     assert len(landed["by key"]) == 4
     assert all(sum(counts.values()) == 400 for counts in landed.values())

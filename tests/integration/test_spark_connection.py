@@ -59,8 +59,8 @@ def test_replies_that_come_together_are_told_apart() -> None:
     ("answer", "expected"),
     [
         (b"", "did not answer: the connection was closed"),
-        (b"HTTP/1.1 400 Bad Request", "is this the right port"),
-        (reply(99, b"\0\0\0\0"), "answered out of order"),
+        (b"HTTP/1.1 400 Bad Request", "check the port"),
+        (reply(99, b"\0\0\0\0"), "sent a response out of order"),
     ],
 )
 def test_a_reply_that_is_none_is_told(answer: bytes, expected: str) -> None:

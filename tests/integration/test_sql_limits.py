@@ -75,7 +75,7 @@ def is_gone(pid: int) -> bool:
     ],
 )
 def test_a_query_that_needs_too_much_memory_says_so_and_the_next_one_runs(bootstrap: str, sql: str) -> None:
-    with pytest.raises(QueryError, match=r"needs more than 128 MiB of memory: .* raise --memory"):
+    with pytest.raises(QueryError, match=r"needs more than 128 MiB of memory: .* increase --memory"):
         query(sql, bootstrap=bootstrap, memory_bytes=128 * MIB)
     assert query("SELECT count(*) FROM topic('orders')", bootstrap=bootstrap, memory_bytes=128 * MIB).rows == [(1,)]
     (child,) = children_of(os.getpid())
@@ -104,7 +104,7 @@ def test_the_next_query_uses_the_same_process(bootstrap: str) -> None:
 
 
 def test_a_query_that_heeds_nothing_is_killed_at_the_deadline(bootstrap: str) -> None:
-    with pytest.raises(QueryError, match=r"ran for more than 1 s: .* raise --timeout"):
+    with pytest.raises(QueryError, match=r"ran for more than 1 s: .* increase --timeout"):
         query(f"SELECT {HOURS} FROM topic('orders')", bootstrap=bootstrap, timeout_s=1)
     assert children_of(os.getpid()) == []
 
@@ -170,4 +170,4 @@ def test_the_command_takes_the_limits(bootstrap: str) -> None:
     sql = "SELECT length(repeat(value, 2000000000)) FROM topic('orders')"
     refused = subprocess.run([*command, sql, "--memory", "64"], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
-    assert "needs more than 64 MiB of memory: narrow it, or raise --memory" in refused.stderr
+    assert "needs more than 64 MiB of memory: narrow it, or increase --memory" in refused.stderr

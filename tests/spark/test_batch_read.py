@@ -92,7 +92,7 @@ def test_a_schema_chooses_columns(spark: SparkSession, log: Log, new_topic: NewT
     reader = spark.read.format("penstock").option("kafka.bootstrap.servers", log.bootstrap).option("subscribe", topic)
     rows = reader.schema("offset BIGINT, value BINARY").load().collect()
     assert [(row.offset, bytes(row.value)) for row in rows] == [(0, b"a"), (1, b"b")]
-    with pytest.raises(Exception, match=r"no column 'valeu'.*Did you mean 'value'"):
+    with pytest.raises(Exception, match=r"unknown column 'valeu'.*Did you mean 'value'"):
         reader.schema("valeu BINARY").load().collect()
 
 

@@ -99,7 +99,7 @@ def test_avro_of_older_and_newer_writers_comes_out_as_one(spark: SparkSession, r
         sealed(9, b"\x02"),
         b"\x05rest",
         None,
-        sealed(1, avro(OLD, {"id": 1}) + b"left over"),
+        sealed(1, avro(OLD, {"id": 1}) + b"remain after the record"),
     ]
     frame = frame_of(spark, values)
     for where in (registry, str(tmp_path)):
@@ -116,7 +116,7 @@ def test_avro_is_written_and_read_back(spark: SparkSession) -> None:
     frame = spark.range(3).selectExpr("named_struct('id', id) as data")
     written = frame.select(codec.encode(frame["data"]).alias("value"))
     assert [row.id for row in accepted(decoded(written, codec)).collect()] == [0, 1, 2]
-    with pytest.raises(Exception, match="there is no schema file"):
+    with pytest.raises(Exception, match="the schema file"):
         decoded(written, Avro("missing.avsc"))
 
 

@@ -88,7 +88,7 @@ def test_a_batch_replaces_a_table_in_one_step(spark: SparkSession, tmp_path: Pat
     write(5, "append", "delta")
     write(3, "overwrite", "delta")
     assert spark.read.format("lake").option("format", "delta").load(str(tmp_path / "delta")).count() == 3
-    with pytest.raises(Exception, match="cannot be overwritten in one step"):
+    with pytest.raises(Exception, match="cannot be overwritten atomically"):
         write(3, "overwrite", "parquet")
-    with pytest.raises(Exception, match="there is no delta table at"):
+    with pytest.raises(Exception, match="no delta table exists at"):
         spark.read.format("lake").option("format", "delta").load(str(tmp_path / "nothing"))

@@ -157,10 +157,10 @@ def test_a_compaction_that_dies_half_way_is_finished_by_the_next_commit(
     ("options", "expected"),
     [
         ({"format": "detla", "path": "/x"}, "Did you mean 'delta'"),
-        ({"format": "delta"}, "say where the table is"),
+        ({"format": "delta"}, "the option path is missing"),
         ({"path": "/x", "formt": "delta"}, "no option 'formt'. Did you mean 'format'"),
         ({"path": "/x", "compression": "zsdt"}, "Did you mean 'zstd'"),
-        ({"path": "/x", "mergeSchema": "yes"}, "say true or false"),
+        ({"path": "/x", "mergeSchema": "yes"}, "set it to true or false"),
     ],
 )
 def test_wrong_options_are_named_with_the_nearest(options: dict[str, str], expected: str) -> None:

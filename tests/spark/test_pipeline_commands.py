@@ -76,15 +76,15 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "PROJECT/nowhere"], "there is no folder"),
-        (["run", "PROJECT", "--provider", "jvn"], "there is no provider 'jvn'"),
+        (["run", "PROJECT/nowhere"], "does not exist"),
+        (["run", "PROJECT", "--provider", "jvn"], "unknown provider 'jvn'"),
         (["run", "PROJECT", "-b", "127.0.0.1:1"], "127.0.0.1:1"),
         (["run", "PROJECT", "--set", "penstock.triger=1s"], "Did you mean 'penstock.trigger'"),
         (["replay", "PROJECT"], "Pass either --from-timestamp or --from-offset"),
         (["replay", "PROJECT", "--from-offset", "x"], "Invalid offset 'x'"),
         (["status", "PROJECT"], "has not run with storage"),
-        (["compact", "PROJECT/none", "--as", "delta"], "there is no Delta table"),
-        (["compact", "PROJECT/none", "--as", "orc"], "the lake has no format 'orc'"),
+        (["compact", "PROJECT/none", "--as", "delta"], "no Delta table exists"),
+        (["compact", "PROJECT/none", "--as", "orc"], "unknown lake format 'orc'"),
     ],
 )
 def test_mistakes_end_with_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:

@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_topic_is_refused(project: Project, log: Log, ne
     project.write("flows.py", text.replace("TOPIC", one))
     project.run()
     project.write("flows.py", text.replace("TOPIC", other))
-    with pytest.raises(PenstockClientError, match="the checkpoint is of another query: it holds offsets of"):
+    with pytest.raises(PenstockClientError, match="the checkpoint belongs to another query: it has offsets of"):
         project.run()
 
 
@@ -147,7 +147,7 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
     ("text", "expected"),
     [
         ("@dp.materialized_view\ndef a():\n    return spark.table('b')\n"
-         "@dp.materialized_view\ndef b():\n    return spark.table('a')\n", "goes in a circle: a -> b -> a"),
+         "@dp.materialized_view\ndef b():\n    return spark.table('a')\n", "has a cycle: a -> b -> a"),
         ("@dp.materialized_view\ndef apples():\n    return spark.range(1)\n"
          "@dp.materialized_view\ndef b():\n    return spark.table('appels')\n", "Did you mean 'apples'"),
         ("@dp.table\ndef a():\n    return spark.range(1)\n", "its query is not a stream"),
@@ -155,8 +155,8 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
         ("@dp.append_flow(target='nowhere')\ndef a():\n    return spark.range(1)\n",
          "the target 'nowhere' of flow 'a' is not defined"),
         ("1 / 0\n", r"flows/flows.py, line 4: ZeroDivisionError"),
-        ("dp.create_sink('s', 'penstock', {})\n", "nothing flows into 's'"),
-        ("", "the pipeline defines nothing"),
+        ("dp.create_sink('s', 'penstock', {})\n", "'s' has no flow"),
+        ("", "the pipeline has no definitions"),
     ],
 )  # fmt: skip
 def test_definitions_that_cannot_work_are_told_with_their_place(project: Project, text: str, expected: str) -> None:
@@ -174,7 +174,7 @@ def test_definitions_that_cannot_work_are_told_with_their_place(project: Project
         (("libraries:", "configuration: {penstock.providr: jvm}\nlibraries:"), "Did you mean 'penstock.provider'"),
         (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be text"),
         (("- glob: {include: flows/**}", "- flows"), "libraries must look like"),
-        (("name: test", "name: [test"), "is not YAML"),
+        (("name: test", "name: [test"), "is not valid YAML"),
     ],
 )
 def test_a_spec_with_a_mistake_is_told_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:

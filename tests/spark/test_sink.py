@@ -77,7 +77,7 @@ def test_columns_choose_topic_partition_headers_and_time(spark: SparkSession, lo
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [
-        ("id as valeu", {"topic": "t"}, "no place for the column 'valeu'. Did you mean 'value'"),
+        ("id as valeu", {"topic": "t"}, "unknown column 'valeu'. Did you mean 'value'"),
         ("cast(id as string) value", {}, "set the option topic, or add a column topic"),
         ("id as value", {"topic": "t"}, "column value is bigint, but must be binary or string"),
         ("cast(id as string) value", {"topic": "missing"}, "topic 'missing' does not exist"),

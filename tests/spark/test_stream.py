@@ -104,7 +104,7 @@ def test_a_topic_that_was_made_again_is_told_from_the_old_one(
     log.delete(topic)
     log.create(topic)
     log.fill(topic, ["new-1", "new-2"])
-    with pytest.raises(Exception, match="was deleted and made again under this query"):
+    with pytest.raises(Exception, match="was deleted and recreated since the checkpoint"):
         made.run()
     made.run(failOnDataLoss="false")
     assert made.rows() == ["new-1", "new-2", "old"]

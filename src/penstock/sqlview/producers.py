@@ -1,4 +1,4 @@
-"""Transactions as their coordinators see them, producers as the leaders of partitions do."""
+"""Tables of transactions, from their coordinators, and of producers, from partition leaders."""
 
 from collections.abc import Iterator
 from datetime import timedelta

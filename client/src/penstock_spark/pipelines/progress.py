@@ -1,6 +1,6 @@
-"""What a flow has done so far, told from Spark's progress reports; pure.
+"""The progress of a flow, computed from Spark's progress reports. Pure.
 
-Also the one sentence in which a failed query says why: Spark wraps a Python error in pages of traces.
+Also extracts the cause of a failed query, because Spark wraps a Python error in pages of stack traces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OURS: Final = re.compile(r"penstock_client\.errors\.\w+: (.+)")
 
 @dataclass(slots=True)
 class FlowProgress:
-    """One line of the live display, and of state.json."""
+    """One line of the live display and of state.json."""
 
     name: str
     target: str
@@ -35,7 +35,7 @@ class FlowProgress:
     error: str | None = None
 
     def take(self, reports: Sequence[Mapping[str, Any]]) -> bool:
-        """Add reports of batches that are new; True if there were any. The last one tells rates and lag."""
+        """Add reports of new batches; return True if there were any. Rates and lag come from the last one."""
         news = False
         for report in reports:
             if report["batchId"] > self.batch and report["numInputRows"]:
@@ -63,7 +63,7 @@ class FlowProgress:
 
 
 def lag_of(sources: Sequence[Mapping[str, Any]], before: int | None) -> int | None:
-    """Rows between what was read and what there is, over all sources that tell."""
+    """Return the rows between the current and the latest offsets, over all sources that report them."""
     total, told = 0, False
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
@@ -91,7 +91,7 @@ def _offsets(value: Any) -> dict[tuple[str, str], int]:
 
 
 def reason(text: str) -> str:
-    """The sentence that says what to do, out of a failed query's pages."""
+    """Return the sentence that explains the failure, from a failed query's error text."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
@@ -99,5 +99,5 @@ def reason(text: str) -> str:
     if python:
         kind, said = python[-1]
         return f"{kind}: {said}".strip()
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return first[:500]
