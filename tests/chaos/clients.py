@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from penstock_sim.history import FAIL, INFO, OK, Batch, History, Place, Poll, Send, View
+from penstock_sim.history import FAIL, INFO, OK, Batch, History, PartitionId, Poll, Send, View
 
 PAUSE_S = 0.004
 IN_FLIGHT_MAX = 500
@@ -60,7 +60,7 @@ class Writer(threading.Thread):
         value = f"{self.name}-{number}".encode()
         send = Send(
             client=f"{self.name}/{partition}",
-            place=Place(self._topic, "", partition),
+            partition=PartitionId(self._topic, "", partition),
             values=(value,),
             acks=-1,
             began=time.monotonic(),
@@ -114,7 +114,7 @@ def note_poll(history: History, client: str, messages: list[Message], positions:
         history.polls.append(
             Poll(
                 client=client,
-                place=Place(given[0].topic() or "", "", partition),
+                partition=PartitionId(given[0].topic() or "", "", partition),
                 committed_only=True,
                 position=positions[partition],
                 next_position=records[-1][0] + 1,
@@ -147,8 +147,8 @@ def read_back(bootstrap: str, topic: str, partitions: int, history: History, *, 
         consumer.close()
     for index, records in found.items():
         batch = Batch(0, ends[index] - 1, 0, -1, -1, -1, False, None, tuple(records))
-        place = Place(topic, "", index)
-        history.views.append(View(place, 0, ends[index], ends[index], [batch], dict(records)))
+        partition_id = PartitionId(topic, "", index)
+        history.views.append(View(partition_id, 0, ends[index], ends[index], [batch], dict(records)))
 
 
 def _is_whole(records: list[tuple[int, bytes]], end: int) -> bool:

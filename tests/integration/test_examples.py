@@ -270,7 +270,7 @@ def test_a_table_is_rebuilt_from_a_compacted_topic(group_broker: Broker, capsys:
 def test_routing_shows_where_records_land(group_broker: Broker) -> None:
     command = [sys.executable, str(SCRIPTS / "routing.py"), "--bootstrap", group_broker.bootstrap]
     lines = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True).stdout.splitlines()
-    landed = {line[:10].strip(): ast.literal_eval(line[10:].strip()) for line in lines}
+    landed = {line[:11].strip(): ast.literal_eval(line[11:].strip()) for line in lines}
     assert set(landed["round-robin"].values()) == {100}
     assert landed["custom rule"][0] == 40
     assert len(landed["by key"]) == 4

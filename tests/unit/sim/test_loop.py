@@ -1,4 +1,4 @@
-"""The simulator's event loop: virtual time, order within an owner, death of an owner."""
+"""Tests of the simulator's event loop: virtual time, order within an owner, death of an owner."""
 
 import asyncio
 from random import Random
@@ -22,7 +22,7 @@ def test_time_passes_without_waiting() -> None:
     assert loop.run(sleeper()) == 3600
 
 
-def test_one_owner_runs_its_calls_in_their_order() -> None:
+def test_one_owner_runs_its_callbacks_in_order() -> None:
     loop = make_loop()
     heard: list[int] = []
     owner = loop.owner("node")
@@ -32,7 +32,7 @@ def test_one_owner_runs_its_calls_in_their_order() -> None:
     assert heard == list(range(20))
 
 
-def test_whose_turn_it_is_depends_on_the_seed_alone() -> None:
+def test_scheduling_depends_only_on_the_seed() -> None:
     def story(seed: int) -> list[str]:
         loop = SimLoop(Random(seed))  # type: ignore[abstract]
         heard: list[str] = []
@@ -83,7 +83,7 @@ def test_a_paused_owner_catches_up_when_it_wakes() -> None:
     assert heard == [7]
 
 
-def test_a_world_in_which_nothing_can_happen_is_told() -> None:
+def test_a_stuck_simulation_is_reported() -> None:
     loop = make_loop()
 
     async def forever() -> None:
@@ -93,7 +93,7 @@ def test_a_world_in_which_nothing_can_happen_is_told() -> None:
         loop.run(forever())
 
 
-def test_real_input_and_output_are_refused() -> None:
+def test_real_io_is_not_supported() -> None:
     loop = make_loop()
     with pytest.raises(NotImplementedError):
         loop.add_reader(0, lambda: None)
