@@ -1,4 +1,4 @@
-"""A client that uses more of the broker's time than it may."""
+"""Test of a client that exceeds its request quota."""
 
 import socket
 import time
@@ -13,7 +13,7 @@ from tests.integration.command import penstock
 
 
 def ask(line: socket.socket) -> tuple[int, float, float]:
-    """Returns the throttle time that was told, in ms, when it was asked, and when it was answered."""
+    """Return the throttle time in ms, and the times of the request and of the response."""
     body = write_request(
         ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1")
     )
@@ -26,7 +26,7 @@ def ask(line: socket.socket) -> tuple[int, float, float]:
     return int(answer.throttle_time.total_seconds() * 1000), begun, time.monotonic()
 
 
-def test_a_client_that_takes_too_much_time_is_told_and_muted() -> None:
+def test_a_client_above_its_request_quota_is_throttled_and_muted() -> None:
     with Broker() as broker:
         penstock("quota", "set", "--client-id", "busy", "request_percentage=0.05", "--bootstrap", broker.bootstrap)
         told: list[tuple[int, float, float]] = []

@@ -71,7 +71,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(bootstra
     assert await read(bootstrap, topic, "read_committed", 1) == [b"first"]
 
 
-async def test_a_new_producer_fences_the_one_before(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_a_new_producer_fences_the_previous_one(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     name = f"id-of-{topic}"
     zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)

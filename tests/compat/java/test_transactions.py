@@ -22,7 +22,7 @@ def test_transactions_of_the_java_client(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_is_read_is_written_elsewhere_exactly_once(
+def test_records_are_copied_to_another_topic_exactly_once(
     tools: JavaTools, bootstrap: str, make_topic: MakeTopic, protocol: str
 ) -> None:
     source, target = make_topic(partitions=2), make_topic()

@@ -77,7 +77,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(bootstrap: str
     assert read(bootstrap, topic, "read_committed", 1) == [b"5"]
 
 
-def test_a_new_producer_fences_the_one_before(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_a_new_producer_fences_the_previous_one(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     name = f"id-of-{topic}"
     zombie = new_producer(bootstrap, name)
