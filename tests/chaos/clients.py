@@ -1,4 +1,4 @@
-"""Real clients (librdkafka) whose every send and every record read is written into a history."""
+"""Real clients (librdkafka) that record every send and every read in a history."""
 
 import threading
 import time
@@ -38,7 +38,7 @@ class Writer(threading.Thread):
         self._stopped = threading.Event()
         self._waiting = 0
         self.acknowledged: list[tuple[float, int, float]] = []
-        """When, which partition, and how long it took."""
+        """Time, partition and latency of each acknowledgement."""
 
     def run(self) -> None:
         number = 0
@@ -83,7 +83,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Follows every partition while things break, and notes what it was given."""
+    """A consumer that follows every partition during faults, and records what it received."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, history: History) -> None:
         super().__init__(name=name, daemon=True)
@@ -130,7 +130,7 @@ def note_poll(history: History, client: str, messages: list[Message], positions:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, history: History, *, timeout_s: float = 90.0) -> None:
-    """Read every partition from its start to its end with a fresh consumer."""
+    """Read every partition from start to end with a new consumer."""
     consumer = _consumer(bootstrap, "read-back")
     deadline = time.monotonic() + timeout_s
     try:

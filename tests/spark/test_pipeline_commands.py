@@ -1,4 +1,4 @@
-"""penstock pipeline, as people call it."""
+"""Tests of the command penstock pipeline."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def penstock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, new_topic: NewTopic) -> None:
+def test_sigterm_stops_a_run_after_its_batch_and_status_commands_show_it(
+    project: Path, log: Log, new_topic: NewTopic
+) -> None:
     topic = new_topic(2)
     (project / "flows.py").write_text(FLOWS.replace("TOPIC", topic))
     log.fill(topic, [str(number) for number in range(50)])
@@ -87,7 +89,7 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
         (["compact", "PROJECT/none", "--as", "orc"], "unknown lake format 'orc'"),
     ],
 )
-def test_mistakes_end_with_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:
+def test_errors_are_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:
     done = penstock(*[word.replace("PROJECT", str(project)) for word in words])
     assert done.returncode == 1
     assert expected in done.stderr and len(done.stderr.strip().splitlines()) <= 2, done.stderr

@@ -1,4 +1,4 @@
-"""Declarative pipelines through our runner, on real Spark and a live node."""
+"""Tests of declarative pipelines with our runner, on real Spark and a live node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(n) AS s FROM doubled
 
 
 class Project:
-    """A pipeline in a folder of its own."""
+    """A pipeline in a separate directory."""
 
     def __init__(self, folder: Path, spark: SparkSession, log: Log) -> None:
         self.folder, self._spark, self._log = folder, spark, log
@@ -84,7 +84,7 @@ def project(tmp_path: Path, spark: SparkSession, log: Log) -> Project:
     return Project(tmp_path / "project", spark, log)
 
 
-def test_a_pipeline_runs_goes_on_and_is_replayed(
+def test_a_pipeline_runs_continues_and_is_replayed(
     project: Project, spark: SparkSession, log: Log, new_topic: NewTopic
 ) -> None:
     topic, target = new_topic(), new_topic()
@@ -101,13 +101,13 @@ def test_a_pipeline_runs_goes_on_and_is_replayed(
     log.fill(topic, ["10"])
     assert [(row["flow"], row["lag"]) for row in lag_rows(project.spec)] == [("numbers", 1)]
     second = project.run()
-    assert second["numbers"].rows == 1, "it goes on where it was"
+    assert second["numbers"].rows == 1, "it continues at its checkpoint"
     assert project.table("doubled") == list(range(0, 22, 2))
     assert lag_rows(project.spec)[0]["lag"] == 0
 
     project.run(Wish(replay=Replay(offset=8), flows=["numbers"]))
-    assert project.table("numbers") == [8, 9, 10], "a replayed table begins anew"
-    assert project.table("doubled") == [16, 18, 20], "and so does what reads it"
+    assert project.table("numbers") == [8, 9, 10], "a replayed table is rewritten"
+    assert project.table("doubled") == [16, 18, 20], "and so are tables that read it"
     state = Store(project.spec.storage).state()
     assert state is not None and state["state"] == "finished" and state["topics"] == [target]
 
@@ -128,7 +128,7 @@ def test_a_failing_flow_stops_the_run_and_says_why(project: Project, log: Log, n
     assert {one["name"]: one["state"] for one in state["flows"]}["numbers"] == "failed"
 
 
-def test_a_checkpoint_of_another_topic_is_refused(project: Project, log: Log, new_topic: NewTopic) -> None:
+def test_a_checkpoint_of_another_topic_is_rejected(project: Project, log: Log, new_topic: NewTopic) -> None:
     one, other = new_topic(), new_topic()
     text = FLOWS.split("# Defined")[0] + "@dp.table\n" + FLOWS.split("@dp.table\n")[2].split("dp.create_sink")[0]
     log.fill(one, ["1"])
@@ -159,7 +159,7 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
         ("", "the pipeline has no definitions"),
     ],
 )  # fmt: skip
-def test_definitions_that_cannot_work_are_told_with_their_place(project: Project, text: str, expected: str) -> None:
+def test_invalid_definitions_are_reported_with_their_location(project: Project, text: str, expected: str) -> None:
     project.write("flows.py", HEAD + text)
     with pytest.raises(PenstockClientError, match=expected):
         project.run()
@@ -168,21 +168,21 @@ def test_definitions_that_cannot_work_are_told_with_their_place(project: Project
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (("name: test", "nmae: test"), "no field 'nmae'. Did you mean 'name'"),
+        (("name: test", "nmae: test"), "unknown field 'nmae'. Did you mean 'name'"),
         (("storage: storage", ""), "the field 'storage' is missing"),
-        (("libraries:", "configuration: {penstock.provider: java}\nlibraries:"), "no provider 'java'"),
+        (("libraries:", "configuration: {penstock.provider: java}\nlibraries:"), "unknown provider 'java'"),
         (("libraries:", "configuration: {penstock.providr: jvm}\nlibraries:"), "Did you mean 'penstock.provider'"),
-        (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be text"),
+        (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be a string"),
         (("- glob: {include: flows/**}", "- flows"), "libraries must look like"),
         (("name: test", "name: [test"), "is not valid YAML"),
     ],
 )
-def test_a_spec_with_a_mistake_is_told_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+def test_an_error_in_a_spec_says_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.replace(*change))
     with pytest.raises(PenstockClientError, match=expected):
         load_spec(tmp_path)
 
 
-def test_a_folder_without_a_spec_is_no_pipeline(tmp_path: Path) -> None:
+def test_a_folder_without_a_spec_is_not_a_pipeline(tmp_path: Path) -> None:
     with pytest.raises(PenstockClientError, match=r"has no spark-pipeline.yml"):
         load_spec(tmp_path)

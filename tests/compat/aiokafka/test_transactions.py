@@ -1,4 +1,4 @@
-"""aiokafka's transactional producer, and its readers of committed records."""
+"""Tests of aiokafka's transactional producer and read_committed consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_MAX = 60
 
 
 async def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:
-    """What a reader sees from the start; a moment longer than it takes to see so many."""
+    """Return what a reader sees from the start, waiting slightly longer than needed for this many records."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=100
     )

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, kafka-groups and the Java consumer, over either protocol."""
+"""Tests of kafka-consumer-groups, kafka-groups and the Java consumer, in both protocols."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ class Shell:
         return self._tools.check(tool, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
 
     def told(self, tool: str, *arguments: str) -> str:
-        """All that a tool says; this one ends with code 0 whatever happens."""
+        """Return all output of a tool, which exits with code 0 in any case."""
         return self._tools.run(tool, "--bootstrap-server", self.bootstrap, *arguments).text
 
     def produce(self, topic: str, count: int) -> None:
         self(CONSOLE_PRODUCER, "--topic", topic, stdin="".join(f"line {number}\n" for number in range(count)))
 
     def read(self, topic: str, group: str, count: int, protocol: str) -> list[str]:
-        """Read with the Java consumer, which commits as it closes."""
+        """Read with the Java consumer, which commits when it closes."""
         limits = ("--max-messages", str(count), "--timeout-ms", "20000")
         how = ("--from-beginning", "--command-property", f"group.protocol={protocol}")
         return self(CONSOLE_CONSUMER, "--topic", topic, "--group", group, *limits, *how).splitlines()
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """A table of kafka-consumer-groups, cell by cell, without the notes above it."""
+        """Return a table of kafka-consumer-groups as cells, without the notes above it."""
         lines = [line.split() for line in self(GROUPS, *arguments).splitlines() if line.strip()]
         head = next(index for index, line in enumerate(lines) if line[0] == "GROUP")
         return lines[head + 1 :]
@@ -78,7 +78,7 @@ def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[Co
 
 
 @both_protocols
-def test_the_java_consumer_commits_and_goes_on(shell: Shell, make_topic: MakeTopic, protocol: str) -> None:
+def test_the_java_consumer_commits_and_resumes(shell: Shell, make_topic: MakeTopic, protocol: str) -> None:
     topic = make_topic()
     group = f"{topic}-group"
     shell.produce(topic, 10)
@@ -151,7 +151,7 @@ def test_kafka_configs_sets_a_groups_session(shell: Shell, make_topic: MakeTopic
     assert "consumer.session.timeout.ms=50000" in shell("kafka.admin.ConfigCommand", "--describe", *entity)
 
 
-def test_the_latency_tool_runs_through(tools: JavaTools, bootstrap: str, make_topic: MakeTopic) -> None:
+def test_the_latency_tool_completes(tools: JavaTools, bootstrap: str, make_topic: MakeTopic) -> None:
     sizes = ("--num-records", "50", "--producer-acks", "all", "--record-size", "100")
     told = tools.check(
         "org.apache.kafka.tools.EndToEndLatency",
