@@ -22,7 +22,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gate = Gate(_wait)
     counts = BY_NAME[sys.argv[2]].run(target, gate)
-    # Connections that are still open stay so until the campaign ends this process.
+    # Open connections stay open until the campaign ends this process.
     say({"counts": dict(counts), "broken": gate.broken})
     sys.stdin.readline()
 
