@@ -1,9 +1,9 @@
-"""`python -m tests.differential`: every scenario, side by side.
+"""`python -m tests.differential`: runs every scenario against both brokers.
 
 python -m tests.differential                       Apache Kafka and Penstock, both started here
 python -m tests.differential -k produce -v         only scenarios with 'produce' in the name; every step
-python -m tests.differential --penstock host:port  a Penstock that runs already
-python -m tests.differential --penstock apache     Kafka against itself: what is volatile shows up
+python -m tests.differential --penstock host:port  a running Penstock
+python -m tests.differential --penstock apache     Kafka against itself, to find volatile fields
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.penstock_process import PenstockProcess
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.differential", description="Kafka and Penstock, side by side."
+        prog="python -m tests.differential", description="Compare the responses of Kafka and Penstock."
     )
     parser.add_argument("-k", dest="pattern", default="", help="only scenarios whose name contains this")
     parser.add_argument("-v", dest="verbose", action="store_true", help="print every step's answer from Kafka")
