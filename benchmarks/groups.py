@@ -209,10 +209,10 @@ def rebalance(load: Load, target: Target, scale: float) -> Figures:
     late.ask_to_join()
     waiting = list(members)
     while waiting:
-        told = [one for one in waiting if one.must_join_again()]
-        for one in told:
+        began_again = [one for one in waiting if one.must_join_again()]
+        for one in began_again:
             one.ask_to_join()
-        waiting = [one for one in waiting if one not in told]
+        waiting = [one for one in waiting if one not in began_again]
     _settle([*members, late])
     seconds = time.monotonic() - started
     for one in (*members, late):

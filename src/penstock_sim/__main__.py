@@ -23,7 +23,7 @@ from penstock_sim.shrink import shrink
 from penstock_sim.workers import SEED_S_MAX, Task, run_tasks
 from penstock_sim.world import World
 
-SAID_EVERY_S = 5.0
+PROGRESS_INTERVAL_S = 5.0
 ALL = "all"
 EXAMPLES = """examples:
   python -m penstock_sim --seeds 20000 --keep-going --output campaign.jsonl
@@ -90,7 +90,7 @@ def _campaign(options: argparse.Namespace) -> int:
         figures, done = record.figures, record.done
     tasks = (Task(seed, options.nodes) for seed in _seeds(options) if seed not in done)
     clock = RealClock()
-    began = said = clock.monotonic()
+    began = printed = clock.monotonic()
     before = figures.seeds
     try:
         for _, result in run_tasks([tasks] * options.jobs, seed_s_max=options.seed_timeout):
@@ -99,9 +99,9 @@ def _campaign(options: argparse.Namespace) -> int:
                 record.add(result)
             if result.violations:
                 print(report(result, options.nodes), flush=True)
-            if clock.monotonic() - said >= SAID_EVERY_S or figures.seeds == options.seeds:
-                said = clock.monotonic()
-                print(figures.progress(options.seeds, (figures.seeds - before) / (said - began)), flush=True)
+            if clock.monotonic() - printed >= PROGRESS_INTERVAL_S or figures.seeds == options.seeds:
+                printed = clock.monotonic()
+                print(figures.progress(options.seeds, (figures.seeds - before) / (printed - began)), flush=True)
             if len(figures.violations) >= 5 and not options.keep_going:
                 break
     except KeyboardInterrupt:

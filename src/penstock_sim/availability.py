@@ -46,9 +46,9 @@ class Availability:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         world = self._world
         now = world.loop.now
         for host in world.hosts:

@@ -49,7 +49,7 @@ class Faults:
         self._random = Random(f"{world.plan.seed}:faults")
         self._loop = world.loop
         self._trace = world.trace
-        self._said: dict[int, deque[tuple[bytes, tuple[str, int]]]] = {}
+        self._requests: dict[int, deque[tuple[bytes, tuple[str, int]]]] = {}
         """Recent requests between nodes."""
 
     def start(self) -> list[asyncio.Task[Any]]:
@@ -346,9 +346,9 @@ class Faults:
 
     async def late_peer_requests(self, _: Host) -> None:
         """Deliver an old request between nodes again, after both have moved on."""
-        for _count in range(self._random.randrange(1, LATE_AT_ONCE_MAX + 1) if self._said else 0):
-            api_key = self._random.choice(sorted(self._said))
-            data, address = self._random.choice(self._said[api_key])
+        for _count in range(self._random.randrange(1, LATE_AT_ONCE_MAX + 1) if self._requests else 0):
+            api_key = self._random.choice(sorted(self._requests))
+            data, address = self._random.choice(self._requests[api_key])
             self._trace.fault("late request of a node", address[0], api_key)
             self._send(data, address)
 
@@ -359,8 +359,8 @@ class Faults:
             end = 4 + int.from_bytes(data[:4], "big")
             api_key = int.from_bytes(data[4:6], "big")
             if api_key in LATE_PEER_REQUESTS:
-                said = self._said.setdefault(api_key, deque(maxlen=PEER_REQUESTS_KEPT))
-                said.append((data[:end], (source.peer_host, source.peer_port)))
+                requests = self._requests.setdefault(api_key, deque(maxlen=PEER_REQUESTS_KEPT))
+                requests.append((data[:end], (source.peer_host, source.peer_port)))
             data = data[end:]
 
     def _send(self, data: bytes, address: tuple[str, int]) -> None:

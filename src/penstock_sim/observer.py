@@ -118,9 +118,9 @@ class Observer:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         running = [host for host in self._hosts if host.is_up and host.node is not None]
         for host in running:
             self._check_quorum(host)

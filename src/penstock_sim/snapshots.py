@@ -52,9 +52,9 @@ def _compare(log: Log) -> Iterator[str]:
         snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
         # Compaction keeps a producer's last batch or marker, with its sequence and epoch.
         width = 2 if log.settings.compact else None
-        held, said = _producers(log.producer_state, width), _producers(replayed, width)
-        if held != said:
-            yield f"producers are {held}, but the log says {said}"
+        held, replayed_producers = _producers(log.producer_state, width), _producers(replayed, width)
+        if held != replayed_producers:
+            yield f"producers are {held}, but the log says {replayed_producers}"
         if log.producer_state.open_transactions != replayed.open_transactions:
             yield (
                 f"open transactions are {log.producer_state.open_transactions}, "

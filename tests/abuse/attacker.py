@@ -8,12 +8,12 @@ import sys
 
 from tests.abuse.attack import Gate, Target
 from tests.abuse.catalogue import BY_NAME
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 
 def _wait() -> float:
-    say("ready")
-    return float(listen())
+    send_to_parent("ready")
+    return float(receive_from_parent())
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     gate = Gate(_wait)
     counts = BY_NAME[sys.argv[2]].run(target, gate)
     # Open connections stay open until the campaign ends this process.
-    say({"counts": dict(counts), "broken": gate.broken})
+    send_to_parent({"counts": dict(counts), "broken": gate.broken})
     sys.stdin.readline()
 
 

@@ -159,10 +159,10 @@ def _observe(
         return made
 
     attacker = child("attacker", attack.name)
-    attacker.hear(seconds_max=BUILD_S_MAX)
+    attacker.receive(seconds_max=BUILD_S_MAX)
     innocent, probe = child("innocent"), child("probe")
     for each in (innocent, probe):
-        each.hear(seconds_max=BUILD_S_MAX)
+        each.receive(seconds_max=BUILD_S_MAX)
     watch = seen.watch = Watch(node.pid, target)
     stack.callback(watch.stop)
     progress("quiet")
@@ -172,7 +172,7 @@ def _observe(
     seen.before = usage(node.pid)
     loop_before = loop_held(target)
     seen.began = time.monotonic()
-    attacker.tell(length)
+    attacker.send(length)
     _follow(attacker, seen, length, progress)
     seen.ended = time.monotonic()
     attacker.end()
@@ -184,11 +184,11 @@ def _observe(
     if seen.loop is not None and loop_before is not None:
         seen.loop = seen.loop.since(loop_before)
     for each in (innocent, probe):
-        each.tell("stop")
-    story = innocent.hear(seconds_max=180)
-    seen.samples = story["samples"]
-    seen.broken += story["missing"]
-    seen.gaps = [tuple(gap) for gap in probe.hear(seconds_max=60)]
+        each.send("stop")
+    report = innocent.receive(seconds_max=180)
+    seen.samples = report["samples"]
+    seen.broken += report["missing"]
+    seen.gaps = [tuple(gap) for gap in probe.receive(seconds_max=60)]
     watch.stop()
     return seen
 
@@ -205,8 +205,8 @@ def _follow(attacker: Child, seen: _Observed, length: float, progress: Callable[
             seen.broken.append(f"the attacker still waits for a response {GRACE_S:.0f} s after its time")
             return
         time.sleep(0.1)
-    story = attacker.hear(seconds_max=1)
-    seen.counts, seen.broken = story["counts"], seen.broken + story["broken"]
+    report = attacker.receive(seconds_max=1)
+    seen.counts, seen.broken = report["counts"], seen.broken + report["broken"]
 
 
 def _recover(node: Node, seen: _Observed, bounds: Bounds, pace: Pace) -> None:

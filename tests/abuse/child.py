@@ -34,7 +34,7 @@ class Child:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def tell(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
@@ -42,7 +42,7 @@ class Child:
         except OSError:
             raise ChildFailed(f"{self._name} ended with {self._process.wait(5)}") from None
 
-    def hear(self, *, seconds_max: float) -> Any:
+    def receive(self, *, seconds_max: float) -> Any:
         try:
             line = self._lines.get(timeout=seconds_max)
         except queue.Empty:
@@ -70,11 +70,11 @@ class Child:
         self._lines.put(None)
 
 
-def say(message: Any) -> None:
+def send_to_parent(message: Any) -> None:
     """Write a line, in a child."""
     print(json.dumps(message), flush=True)
 
 
-def listen() -> Any:
+def receive_from_parent() -> Any:
     """Wait for the next line, in a child."""
     return json.loads(sys.stdin.readline())

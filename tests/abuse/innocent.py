@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.abuse import records, wire
 from tests.abuse.attack import Target
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 TOPICS = {"small": "innocent-small", "large": "innocent-large"}
 SIZES = {"small": 1_000, "large": 900_000}
@@ -147,8 +147,8 @@ def main() -> None:
     threads = [threading.Thread(target=stream.run, args=(stopped,)) for stream in streams]
     for thread in threads:
         thread.start()
-    say("running")
-    listen()
+    send_to_parent("running")
+    receive_from_parent()
     stopped.set()
     for thread in threads:
         thread.join()
@@ -157,7 +157,9 @@ def main() -> None:
     except (OSError, ValueError) as error:
         missing = [f"cannot read back: {type(error).__name__}: {error}"]
     samples = [asdict(sample) for stream in streams for sample in stream.samples]
-    say({"samples": samples, "missing": missing, "acknowledged": sum(len(each.acknowledged) for each in streams)})
+    send_to_parent(
+        {"samples": samples, "missing": missing, "acknowledged": sum(len(each.acknowledged) for each in streams)}
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 
 from tests.abuse import wire
 from tests.abuse.attack import Target
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 INTERVAL_S = 0.005
 # Shorter gaps are not reported.
@@ -51,12 +51,12 @@ def main() -> None:
     gaps: list[tuple[float, float, float]] = []
     thread = threading.Thread(target=probe, args=(target, first, stopped, gaps), daemon=True)
     thread.start()
-    say("running")
+    send_to_parent("running")
     with contextlib.suppress(ValueError):
-        listen()
+        receive_from_parent()
     stopped.set()
     thread.join(wire.ANSWER_S_MAX + 5)
-    say(gaps)
+    send_to_parent(gaps)
 
 
 if __name__ == "__main__":

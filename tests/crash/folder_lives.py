@@ -40,7 +40,7 @@ KEYS: Final = 4
 
 
 class UnexpectedState(Exception):
-    """A start has found something other than what clients were told."""
+    """A start has found something that contradicts the acknowledgements."""
 
 
 class SeededEntropy:

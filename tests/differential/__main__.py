@@ -42,8 +42,8 @@ def main() -> int:
             print(f"not run: {reason}")
             return 0
         started = time.monotonic()
-        tell = _tell_all if options.verbose else _tell
-        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, tell=tell)
+        on_verdict = _print_all if options.verbose else _print
+        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, on_verdict=on_verdict)
         seconds = time.monotonic() - started
     differing = [verdict for verdict in verdicts if verdict.faults]
     steps = sum(len(verdict.steps) for verdict in verdicts)
@@ -60,14 +60,14 @@ def _broker(choice: str, running: ExitStack) -> str:
     return choice
 
 
-def _tell(verdict: Verdict) -> None:
+def _print(verdict: Verdict) -> None:
     print(verdict, flush=True)
 
 
-def _tell_all(verdict: Verdict) -> None:
+def _print_all(verdict: Verdict) -> None:
     for step in verdict.steps:
         print(f"    {step.label}: {json.dumps(step.outcome, default=str)[:3000]}")
-    _tell(verdict)
+    _print(verdict)
 
 
 if __name__ == "__main__":

@@ -61,11 +61,11 @@ def judge(name: str, scenario: Scenario, *, kafka: str, penstock: str) -> Verdic
 
 
 def judge_all(
-    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, tell: Callable[[Verdict], None]
+    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, on_verdict: Callable[[Verdict], None]
 ) -> list[Verdict]:
     verdicts = []
     for name, scenario in scenarios:
         verdict = judge(name, scenario, kafka=kafka, penstock=penstock)
-        tell(verdict)
+        on_verdict(verdict)
         verdicts.append(verdict)
     return verdicts

@@ -34,9 +34,9 @@ def test_a_closed_connection_is_not_a_response() -> None:
 def test_the_same_mismatch_in_many_steps_is_reported_once() -> None:
     left = [Step(f"fetch v{version}", {"x": 1}) for version in range(9)]
     right = [Step(f"fetch v{version}", {"x": 2}) for version in range(9)]
-    told = report(compare("s", left, right))
-    assert told.count("Kafka:") == 1
-    assert "and 5 more" in told
+    text = report(compare("s", left, right))
+    assert text.count("Kafka:") == 1
+    assert "and 5 more" in text
 
 
 def test_one_dictionary_fits_every_version_of_a_request() -> None:

@@ -161,12 +161,12 @@ def test_a_full_node_starts_serves_reads_and_accepts_writes_again(cluster: Limit
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 5000, "retries": 0}
     )
-    told: list[KafkaError | None] = []
+    results: list[KafkaError | None] = []
 
     def send() -> KafkaError | None:
-        producer.produce("alone", b"value", on_delivery=lambda error, _: told.append(error))
+        producer.produce("alone", b"value", on_delivery=lambda error, _: results.append(error))
         assert producer.flush(60) == 0
-        return told[-1]
+        return results[-1]
 
     assert send() is None
     cluster.fill(FULL)

@@ -68,7 +68,7 @@ class Topic:
     def send(self, count: int, size: int = 20) -> None:
         """Send records and remember the acknowledged ones."""
 
-        def told(value: bytes, error: KafkaError | None, message: object) -> None:
+        def delivered(value: bytes, error: KafkaError | None, message: object) -> None:
             if error is not None:
                 self.errors.append(error)
             else:
@@ -77,7 +77,7 @@ class Topic:
         for _ in range(count):
             value = b"%0*d" % (size, self.sent)
             self.sent += 1
-            self.producer.produce(self.name, value, on_delivery=partial(told, value))
+            self.producer.produce(self.name, value, on_delivery=partial(delivered, value))
         assert self.producer.flush(60) == 0
 
     def read(self, **config: str) -> dict[tuple[int, int], bytes]:

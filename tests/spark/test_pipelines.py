@@ -50,7 +50,7 @@ def copy():
     return spark.readStream.table("big").selectExpr("cast(n as string) value")
 """
 SQL = """
--- A view of a stream; and a table that is made anew by each run.
+-- A view of a stream; and a table that each run recomputes.
 CREATE TEMPORARY VIEW big AS SELECT * FROM STREAM numbers WHERE n >= 5;
 CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(n) AS s FROM doubled;
 """

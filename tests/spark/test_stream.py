@@ -71,8 +71,8 @@ def test_a_stream_stops_at_the_end_and_continues_from_there(
 def latest(query: StreamingQuery, topic: str) -> dict[str, int]:
     """Return the topic's end in the query's progress; the text of a running query is not parsed yet."""
     progress = query.lastProgress
-    told = progress["sources"][0]["latestOffset"] if progress else None
-    found = (json.loads(told) if isinstance(told, str) else told or {}).get(topic, {})
+    offsets = progress["sources"][0]["latestOffset"] if progress else None
+    found = (json.loads(offsets) if isinstance(offsets, str) else offsets or {}).get(topic, {})
     return {partition: int(offset) for partition, offset in found.items()}
 
 

@@ -47,10 +47,10 @@ def ensure_java() -> Path:
 def java_version(java: Path) -> int | None:
     """Return the major version that `java -version` prints, or None if it does not run."""
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+        text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match.group(1)) if match else None
 
 

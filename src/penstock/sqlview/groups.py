@@ -85,8 +85,8 @@ def _progress(cluster: ClusterClient) -> Iterator[tuple[Group, dict[Place, str],
 
 
 def _committed(cluster: ClusterClient, group: Group) -> dict[Place, int]:
-    asked = OffsetFetchRequestGroup(group_id=cast(Any, group.group_id), topics=None)
-    request = OffsetFetchRequest(groups=(asked,), require_stable=False)
+    requested = OffsetFetchRequestGroup(group_id=cast(Any, group.group_id), topics=None)
+    request = OffsetFetchRequest(groups=(requested,), require_stable=False)
     (answer,) = cluster.send(group.coordinator, ApiKey.OFFSET_FETCH, request, newest=OFFSETS_BY_NAME).groups
     raise_for_error(answer.error_code, about=group.group_id)
     return {

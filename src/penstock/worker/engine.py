@@ -112,9 +112,9 @@ class Engine:
             for partition, progress in self._progress.items():
                 if partitions is not None and partition not in partitions:
                     continue
-                offset = progress.news()
+                offset = progress.position_to_commit()
                 if offset is not None:
-                    progress.told(offset)
+                    progress.mark_sent(offset)
                     found[partition] = offset
         return found
 

@@ -48,11 +48,11 @@ class OffsetTracker:
         """Return the offset to commit, or None if no record was submitted."""
         return self._open[0] if self._open else self._next
 
-    def news(self) -> int | None:
+    def position_to_commit(self) -> int | None:
         """Return the offset to commit if it differs from the last one."""
         return self.position if self.position != self._told else None
 
-    def told(self, offset: int) -> None:
+    def mark_sent(self, offset: int) -> None:
         """Record that this offset was sent in a commit."""
         self._told = offset
 

@@ -57,8 +57,8 @@ def inv_01_acknowledged_records_stay(history: History) -> Iterator[str]:
 
 def inv_02_one_offset_has_one_value(history: History) -> Iterator[str]:
     seen: dict[tuple[PartitionId, int], tuple[bytes, str]] = {}
-    told = ((send.client, send.partition, offset, value) for send, offset, value in _acked(history))
-    for who, partition_id, offset, value in (*told, *_shown(history)):
+    acked = ((send.client, send.partition, offset, value) for send, offset, value in _acked(history))
+    for who, partition_id, offset, value in (*acked, *_shown(history)):
         before = seen.setdefault((partition_id, offset), (value, who))
         if before[0] != value:
             yield f"{partition_id} offset {offset}: {before[1]} has {_short(before[0])}, {who} has {_short(value)}"
@@ -85,7 +85,7 @@ def inv_03_what_failed_is_never_shown(history: History) -> Iterator[str]:
 
 
 def inv_04_a_record_is_where_its_producer_was_told(history: History) -> Iterator[str]:
-    told = {
+    acked = {
         value: (send.partition, send.offset + index)
         for send in history.sends
         if send.outcome == OK and send.offset >= 0 and send.txn is None
@@ -93,8 +93,8 @@ def inv_04_a_record_is_where_its_producer_was_told(history: History) -> Iterator
         if _is_one_of_a_kind(value)
     }
     for who, partition_id, offset, value in _shown(history):
-        if value in told and told[value] != (partition_id, offset):
-            yield f"{who} found {_short(value)} at {partition_id} {offset}, its producer was told {told[value]}"
+        if value in acked and acked[value] != (partition_id, offset):
+            yield f"{who} found {_short(value)} at {partition_id} {offset}, its producer received {acked[value]}"
 
 
 def inv_05_idempotent_values_stand_once(history: History) -> Iterator[str]:
@@ -122,8 +122,8 @@ def inv_06_a_producers_sends_keep_their_order(history: History) -> Iterator[str]
         before = last.get((send.client, send.partition))
         if before is not None and before.offset >= send.offset:
             yield (
-                f"{send.partition}: {send.client} sent {_short(before.values[0])} first and was told {before.offset}, "
-                f"then {_short(send.values[0])} and was told {send.offset}"
+                f"{send.partition}: {send.client} sent {_short(before.values[0])} first and got {before.offset}, "
+                f"then {_short(send.values[0])} and got {send.offset}"
             )
         last[send.client, send.partition] = send
 
@@ -154,13 +154,13 @@ def _last_of_keys(records: dict[int, bytes]) -> dict[int, bytes]:
 def _compared(poll: Poll, stands: dict[int, bytes], start: int, *, may_go: bool) -> Iterator[str]:
     """Compare a poll with the final partition: below the high watermark nothing may differ, except by compaction."""
     given = dict(poll.records)
-    asked = range(max(poll.position, start), poll.next_position)
+    polled = range(max(poll.position, start), poll.next_position)
     # Not offset by offset: a wrong one may be billions away.
-    for offset in sorted(each for each in stands.keys() - given.keys() if each in asked and each >= poll.log_start):
+    for offset in sorted(each for each in stands.keys() - given.keys() if each in polled and each >= poll.log_start):
         yield f"{poll.partition}: {poll.client} polled {poll.position}..{poll.next_position - 1} and missed {offset}"
     if may_go:
         return
-    for offset in sorted(each for each in given.keys() - stands.keys() if each in asked):
+    for offset in sorted(each for each in given.keys() - stands.keys() if each in polled):
         yield f"{poll.partition}: {poll.client} received {offset} ({_short(given[offset])}), which no longer exists"
 
 

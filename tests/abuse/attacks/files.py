@@ -67,8 +67,8 @@ def _readers(target: Target, gate: Gate, offset: int) -> Counts:
 
 
 def _require_error(counts: Counts, gate: Gate) -> Counts:
-    told = sum(count for name, count in counts.items() if name.startswith("damaged:") and GOOD not in name)
-    gate.require(told > 0, f"no reader of the damaged partition received an error: {dict(counts)}")
+    errors = sum(count for name, count in counts.items() if name.startswith("damaged:") and GOOD not in name)
+    gate.require(errors > 0, f"no reader of the damaged partition received an error: {dict(counts)}")
     return counts
 
 

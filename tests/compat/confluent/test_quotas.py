@@ -96,8 +96,8 @@ def test_a_producer_is_limited_to_its_quota_and_others_are_not(broker: BrokerPro
     throttled: dict[str, list[int]] = {"limited": [], "free": []}
 
     def listening(client_id: str) -> dict[str, object]:
-        heard = throttled[client_id]
-        return {"statistics.interval.ms": 100, "stats_cb": lambda text: heard.extend(throttle_times(text))}
+        times = throttled[client_id]
+        return {"statistics.interval.ms": 100, "stats_cb": lambda text: times.extend(throttle_times(text))}
 
     over = threading.Event()
     sent: list[int] = []

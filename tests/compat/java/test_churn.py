@@ -35,11 +35,11 @@ def test_members_join_and_leave(tools: JavaTools, churn_broker: BrokerProcess, p
     if kill:
         killer.start()
     where = (target.bootstrap, target.topic, target.group, protocol)
-    told = tools.check("GroupChurn", *where, "41", str(seconds), str(RECORDS))
+    output = tools.check("GroupChurn", *where, "41", str(seconds), str(RECORDS))
     if kill:
         killer.join()
     stream.finish()
-    assert told.startswith(f"seen {RECORDS} ")
+    assert output.startswith(f"seen {RECORDS} ")
     assert committed(target) == [RECORDS // PARTITIONS] * PARTITIONS
     history = audit(target.bootstrap, target.group)
     assert not history.faults, history.faults

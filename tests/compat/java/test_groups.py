@@ -30,7 +30,7 @@ class Shell:
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
         return self._tools.check(tool, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
 
-    def told(self, tool: str, *arguments: str) -> str:
+    def output(self, tool: str, *arguments: str) -> str:
         """Return all output of a tool, which exits with code 0 in any case."""
         return self._tools.run(tool, "--bootstrap-server", self.bootstrap, *arguments).text
 
@@ -105,7 +105,7 @@ def test_kafka_consumer_groups_lists_and_describes(shell: Shell, make_topic: Mak
         assert group not in shell(GROUPS, "--list", "--state", "Empty").split()
         offsets = shell.rows("--describe", "--group", group, "--offsets")
         assert {row[2] for row in offsets} == {"0", "1"}
-        assert "GroupNotEmptyException" in shell.told(GROUPS, "--delete", "--group", group)
+        assert "GroupNotEmptyException" in shell.output(GROUPS, "--delete", "--group", group)
 
 
 @both_protocols
@@ -141,7 +141,7 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes(
     assert topic not in shell(GROUPS, "--describe", "--group", group, "--offsets")
     assert "was successful" in shell(GROUPS, "--delete", "--group", group)
     eventually(lambda: group not in shell(GROUPS, "--list").split())
-    assert f"Group {group} not found." in shell.told(GROUPS, "--describe", "--group", group)
+    assert f"Group {group} not found." in shell.output(GROUPS, "--describe", "--group", group)
 
 
 def test_kafka_configs_sets_a_groups_session(shell: Shell, make_topic: MakeTopic) -> None:
@@ -153,7 +153,7 @@ def test_kafka_configs_sets_a_groups_session(shell: Shell, make_topic: MakeTopic
 
 def test_the_latency_tool_completes(tools: JavaTools, bootstrap: str, make_topic: MakeTopic) -> None:
     sizes = ("--num-records", "50", "--producer-acks", "all", "--record-size", "100")
-    told = tools.check(
+    output = tools.check(
         "org.apache.kafka.tools.EndToEndLatency",
         "--bootstrap-server",
         bootstrap,
@@ -161,7 +161,7 @@ def test_the_latency_tool_completes(tools: JavaTools, bootstrap: str, make_topic
         make_topic(),
         *sizes,
     )
-    assert "Avg latency" in told
+    assert "Avg latency" in output
 
 
 @both_protocols
@@ -173,12 +173,12 @@ def test_the_consumer_performance_tool_reads_in_a_group(
     settings = tmp_path / "consumer.properties"
     settings.write_text(f"group.protocol={protocol}\n")
     group = f"{topic}-group"
-    told = tools.check(
+    output = tools.check(
         "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", shell.bootstrap, "--topic", topic,
         "--num-records", "2000", "--group", group, "--command-config", str(settings), "--hide-header",
         "--timeout", "20000",
     )  # fmt: skip
-    assert " 2000," in told
+    assert " 2000," in output
     assert sum(int(row[3]) for row in shell.rows("--describe", "--group", group)) == 2000
 
 
@@ -191,7 +191,9 @@ def test_one_of_several_topics_is_reset_partition_by_partition(
     shell.produce(one, 10)
     shell.produce(other, 10)
     with member(shell.bootstrap, one, group, protocol):
-        refused = shell.told(GROUPS, "--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
+        refused = shell.output(
+            GROUPS, "--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute"
+        )
         assert "inactive" in refused
     where = ("--topic", f"{one}:1", "--topic", other)
     rows = shell.rows("--reset-offsets", "--group", group, *where, "--to-offset", "0", "--execute")

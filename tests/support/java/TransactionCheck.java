@@ -77,7 +77,7 @@ public final class TransactionCheck {
             same(committed.stream().sorted().collect(Collectors.toList()), read("read_committed", committed.size()));
             same(48, read("read_uncommitted", 48).size());
             TransactionDescription description = admin.describeTransactions(List.of(id)).description(id).get();
-            check(description.producerEpoch() >= 12, "each transaction has an epoch of its own, at " + description.producerEpoch());
+            check(description.producerEpoch() >= 12, "each transaction has its own epoch, at " + description.producerEpoch());
         }
     }
 

@@ -24,39 +24,39 @@ def test_time_passes_without_waiting() -> None:
 
 def test_one_owner_runs_its_callbacks_in_order() -> None:
     loop = make_loop()
-    heard: list[int] = []
+    calls: list[int] = []
     owner = loop.owner("node")
     for number in range(20):
-        loop.as_owner(owner, heard.append, number)
+        loop.as_owner(owner, calls.append, number)
     loop.run(asyncio.sleep(1))
-    assert heard == list(range(20))
+    assert calls == list(range(20))
 
 
 def test_scheduling_depends_only_on_the_seed() -> None:
     def story(seed: int) -> list[str]:
         loop = SimLoop(Random(seed))  # type: ignore[abstract]
-        heard: list[str] = []
+        calls: list[str] = []
         for name in "abc":
             owner = loop.owner(name)
             for _ in range(5):
-                loop.as_owner(owner, heard.append, name)
+                loop.as_owner(owner, calls.append, name)
         loop.run(asyncio.sleep(1))
-        return heard
+        return calls
 
     assert story(1) == story(1) != story(2)
 
 
 def test_a_dead_owner_never_runs_again() -> None:
     loop = make_loop()
-    heard: list[str] = []
+    calls: list[str] = []
     owner = loop.owner("node")
 
     async def life() -> None:
         try:
             await asyncio.sleep(5)
-            heard.append("woke up")
+            calls.append("woke up")
         except asyncio.CancelledError:
-            heard.append("was told")
+            calls.append("was called")
             raise
 
     async def world() -> None:
@@ -66,21 +66,21 @@ def test_a_dead_owner_never_runs_again() -> None:
         await asyncio.sleep(10)
 
     loop.run(world())
-    assert heard == []
+    assert calls == []
 
 
 def test_a_paused_owner_catches_up_when_it_wakes() -> None:
     loop = make_loop()
-    heard: list[float] = []
+    calls: list[float] = []
     owner = loop.owner("node")
 
     async def world() -> None:
         loop.pause(owner, 7)
-        loop.as_owner(owner, lambda: heard.append(loop.now))
+        loop.as_owner(owner, lambda: calls.append(loop.now))
         await asyncio.sleep(10)
 
     loop.run(world())
-    assert heard == [7]
+    assert calls == [7]
 
 
 def test_a_stuck_simulation_is_reported() -> None:

@@ -9,21 +9,21 @@ from tests.unit.support.suites import run_suite
 
 
 def test_an_object_is_created_once_and_again_after_it_was_discarded() -> None:
-    told: list[str] = []
+    events: list[str] = []
 
     @contextmanager
     def thing() -> Iterator[int]:
-        told.append("made")
-        yield told.count("made")
-        told.append("left")
+        events.append("made")
+        yield events.count("made")
+        events.append("left")
 
     sharing = Sharing()
     assert (sharing.of(thing), sharing.of(thing)) == (1, 1)
     sharing.discard()
-    assert told == ["made", "left"]
+    assert events == ["made", "left"]
     assert sharing.of(thing) == 2
     sharing.discard()
-    assert told == ["made", "left"] * 2
+    assert events == ["made", "left"] * 2
 
 
 SUITE = """

@@ -33,9 +33,9 @@ def test_records_of_a_partition_run_one_after_another() -> None:
 
 
 def test_by_key_only_the_same_key_waits() -> None:
-    first, same, other, nobody, nobody_too = task(0), task(1), task(2, key=b"z"), task(3, key=None), task(4, key=None)
-    lanes = filled(Order.KEY, first, same, other, nobody, nobody_too)
-    assert [lanes.take(0) for _ in range(5)] == [first, other, nobody, nobody_too, None]
+    first, same, other, keyless, keyless_too = task(0), task(1), task(2, key=b"z"), task(3, key=None), task(4, key=None)
+    lanes = filled(Order.KEY, first, same, other, keyless, keyless_too)
+    assert [lanes.take(0) for _ in range(5)] == [first, other, keyless, keyless_too, None]
 
 
 def test_without_order_no_record_waits() -> None:

@@ -5,7 +5,7 @@ from penstock.worker.progress import OffsetTracker
 
 
 def test_without_records_there_is_nothing_to_commit() -> None:
-    assert OffsetTracker().news() is None
+    assert OffsetTracker().position_to_commit() is None
 
 
 def test_the_lowest_unfinished_offset_holds_back_the_commit() -> None:
@@ -14,9 +14,9 @@ def test_the_lowest_unfinished_offset_holds_back_the_commit() -> None:
         progress.start(offset)
     progress.finish(7)
     progress.finish(6)
-    assert progress.news() is None
+    assert progress.position_to_commit() is None
     progress.finish(5)
-    assert progress.news() == 8
+    assert progress.position_to_commit() == 8
 
 
 def test_gaps_between_offsets_are_skipped() -> None:
@@ -31,11 +31,11 @@ def test_an_offset_is_returned_once_and_again_after_a_failed_commit() -> None:
     progress = OffsetTracker()
     progress.start(0)
     progress.finish(0)
-    assert progress.news() == 1
-    progress.told(1)
-    assert progress.news() is None
+    assert progress.position_to_commit() == 1
+    progress.mark_sent(1)
+    assert progress.position_to_commit() is None
     progress.not_committed()
-    assert progress.news() == 1
+    assert progress.position_to_commit() == 1
 
 
 def test_a_second_finish_changes_nothing() -> None:

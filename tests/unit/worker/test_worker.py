@@ -79,7 +79,7 @@ class Script:
             return None
         return step
 
-    def tell(self, what: str, *partitions: PartitionId) -> Callable[[], object]:
+    def event(self, what: str, *partitions: PartitionId) -> Callable[[], object]:
         return lambda: self._callbacks[what](self, [TopicPartition(*partition) for partition in partitions])
 
     def drain(self) -> None:
@@ -130,7 +130,7 @@ def run(
 
 def test_finished_records_are_committed(script: Script) -> None:
     seen: list[int] = []
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), script.drain]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), script.drain]
     run(script, lambda record: seen.append(record.offset))
     assert seen == [0, 1]
     assert script.commits[-1] == {ZERO: 2}
@@ -138,36 +138,41 @@ def test_finished_records_are_committed(script: Script) -> None:
 
 def test_a_worker_that_has_stopped_cannot_run_again(script: Script) -> None:
     worker = run(script, lambda record: None)
-    with pytest.raises(RuntimeError, match="runs once"):
+    with pytest.raises(RuntimeError, match="runs only once"):
         worker.run(signals=False)
 
 
 def test_a_failed_asynchronous_commit_is_repeated(script: Script) -> None:
     script.commit_errors = [KafkaError(KafkaError.REBALANCE_IN_PROGRESS)]
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), script.drain, None, None]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), script.drain, None, None]
     run(script, lambda record: None)
     assert script.commits == [{ZERO: 1}]
 
 
 def test_revoked_partitions_are_committed_and_no_others(script: Script) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 4), Message(ONE, 9), script.drain,
-        script.tell("on_revoke", ONE),
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 4), Message(ONE, 9), script.drain,
+        script.event("on_revoke", ONE),
     ]  # fmt: skip
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == [{ONE: 10}, {ZERO: 5}]
 
 
 def test_lost_partitions_are_not_committed(script: Script) -> None:
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 4), script.drain, script.tell("on_lost", ZERO)]
+    script.steps = [
+        script.event("on_assign", ZERO),
+        Message(ZERO, 4),
+        script.drain,
+        script.event("on_lost", ZERO),
+    ]
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == []
 
 
 def test_a_reassigned_partition_starts_at_its_committed_offset(script: Script) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 0), script.drain, script.tell("on_revoke", ZERO),
-        script.tell("on_assign", ZERO), Message(ZERO, 50), script.drain,
+        script.event("on_assign", ZERO), Message(ZERO, 0), script.drain, script.event("on_revoke", ZERO),
+        script.event("on_assign", ZERO), Message(ZERO, 50), script.drain,
     ]  # fmt: skip
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == [{ZERO: 1}, {ZERO: 51}]
@@ -178,7 +183,7 @@ def test_too_many_records_in_flight_pause_the_partitions_until_there_is_room(scr
 
     hold = threading.Event()
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 0), None, Message(ZERO, 1), None, None, hold.set, None
+        script.event("on_assign", ZERO), Message(ZERO, 0), None, Message(ZERO, 1), None, None, hold.set, None
     ]  # fmt: skip
     worker = run(script, lambda record: cast(None, hold.wait(WAIT_S)), in_flight_max=2)
     assert script.was_paused
@@ -188,7 +193,7 @@ def test_too_many_records_in_flight_pause_the_partitions_until_there_is_room(scr
 
 def test_at_most_once_commits_first(script: Script) -> None:
     committed: list[int] = []
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), None, script.drain]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), None, script.drain]
     run(script, lambda record: committed.append(script.commits[-1][ZERO]), delivery="at-most-once")
     assert committed == [2, 2]
     assert script.commits == [{ZERO: 2}]
@@ -198,7 +203,7 @@ def test_at_most_once_reads_a_batch_again_if_its_commit_failed(script: Script) -
     seen: list[int] = []
     script.commit_errors = [KafkaError(KafkaError.REBALANCE_IN_PROGRESS)]
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 7), Message(ZERO, 8), None, Message(ZERO, 7), None, script.drain
+        script.event("on_assign", ZERO), Message(ZERO, 7), Message(ZERO, 8), None, Message(ZERO, 7), None, script.drain
     ]  # fmt: skip
     run(script, lambda record: seen.append(record.offset), delivery="at-most-once")
     assert script.sought == [(ZERO, 7)]
@@ -208,7 +213,7 @@ def test_at_most_once_reads_a_batch_again_if_its_commit_failed(script: Script) -
 def test_at_most_once_drops_a_batch_whose_partition_was_revoked_before_the_commit(script: Script) -> None:
     seen: list[PartitionId] = []
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 7), Message(ONE, 3), script.tell("on_revoke", ZERO),
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 7), Message(ONE, 3), script.event("on_revoke", ZERO),
         script.drain,
     ]  # fmt: skip
     run(script, lambda record: seen.append((record.topic, record.partition)), delivery="at-most-once")
@@ -218,7 +223,7 @@ def test_at_most_once_drops_a_batch_whose_partition_was_revoked_before_the_commi
 
 def test_a_transient_error_is_ignored_and_a_fatal_one_is_raised(script: Script) -> None:
     passing = Message(ZERO, 0, KafkaError(KafkaError._TRANSPORT))
-    script.steps = [script.tell("on_assign", ZERO), passing, Message(ZERO, 0)]
+    script.steps = [script.event("on_assign", ZERO), passing, Message(ZERO, 0)]
     assert run(script, lambda record: None).counts.taken == 1
     script.closed = False
     script.steps = [Message(ZERO, 0, KafkaError(KafkaError._FATAL, "fenced", True))]
@@ -257,7 +262,7 @@ def test_a_worker_is_not_idle_before_every_partition_is_read_to_its_end(
     script: Script, pass_time: Callable[[], None]
 ) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 0), at_end(ZERO), script.drain,
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 0), at_end(ZERO), script.drain,
         pass_time, Message(ONE, 0), script.drain, pass_time, at_end(ONE), pass_time, Message(ONE, 1),
     ]  # fmt: skip
     worker = run(script, lambda record: None, idle_stop_s=5)
@@ -268,8 +273,8 @@ def test_a_worker_is_not_idle_before_every_partition_is_read_to_its_end(
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
 def test_a_worker_is_not_idle_during_a_rebalance(callback: str, script: Script, pass_time: Callable[[], None]) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO), at_end(ZERO), script.tell(callback, ZERO), pass_time,
-        script.tell("on_assign", ZERO), pass_time, Message(ZERO, 0), script.drain, at_end(ZERO), pass_time,
+        script.event("on_assign", ZERO), at_end(ZERO), script.event(callback, ZERO), pass_time,
+        script.event("on_assign", ZERO), pass_time, Message(ZERO, 0), script.drain, at_end(ZERO), pass_time,
         Message(ZERO, 1),
     ]  # fmt: skip
     worker = run(script, lambda record: None, idle_stop_s=5)
@@ -280,6 +285,11 @@ def test_a_worker_is_not_idle_during_a_rebalance(callback: str, script: Script, 
 def test_a_member_of_the_consumer_protocol_without_partitions_is_idle(
     script: Script, pass_time: Callable[[], None]
 ) -> None:
-    script.steps = [script.tell("on_assign", ZERO), script.tell("on_revoke", ZERO), pass_time, Message(ZERO, 0)]
+    script.steps = [
+        script.event("on_assign", ZERO),
+        script.event("on_revoke", ZERO),
+        pass_time,
+        Message(ZERO, 0),
+    ]
     run(script, lambda record: None, idle_stop_s=5, consumer={"group.protocol": "consumer"})
     assert len(script.steps) == 1

@@ -86,7 +86,7 @@ class Commits:
         self._told: Mapping[TopicPartition, int] = {}
         self._on_the_way: Connection | None = None
 
-    def tell(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def send(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.wait()
         body = _offsets_body(self._group, offsets)
 

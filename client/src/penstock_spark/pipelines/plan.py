@@ -134,8 +134,8 @@ class Plan:
                 self._output(missing)
 
     def _refused(self, flow: FlowDefinition, error: AnalysisException, missing: str | None) -> PenstockClientError:
-        said = " ".join(str(error).split())
-        if "Failed to find data source: kafka" in said or "Failed to find the data source: kafka" in said:
+        message = " ".join(str(error).split())
+        if "Failed to find data source: kafka" in message or "Failed to find the data source: kafka" in message:
             return PenstockClientError(
                 "provider jvm needs the jars of Spark's Kafka connector: set spark.jars, or set "
                 "spark.jars.packages to org.apache.spark:spark-sql-kafka-0-10_2.13:<version>, or use provider "
@@ -144,7 +144,7 @@ class Plan:
         if missing is not None and missing in self._graph.outputs:
             return PenstockClientError(f"{flow.place}: {missing!r} cannot be read: it is a sink, or has no rows yet")
         near = nearest(missing, self._graph.outputs) if missing else ""
-        return PenstockClientError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {said[:400]}{near}")
+        return PenstockClientError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {message[:400]}{near}")
 
     def _make_table(self, output: OutputDefinition, frame: DataFrame) -> None:
         if (output.format or "parquet").lower() in LAKE_FORMATS:

@@ -64,13 +64,13 @@ class FlowProgress:
 
 def lag_of(sources: Sequence[Mapping[str, Any]], before: int | None) -> int | None:
     """Return the rows between the current and the latest offsets, over all sources that report them."""
-    total, told = 0, False
+    total, is_known = 0, False
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         if end and latest:
-            told = True
+            is_known = True
             total += sum(max(0, offset - end.get(one, 0)) for one, offset in latest.items())
-    return total if told else before
+    return total if is_known else before
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int]:
@@ -97,7 +97,7 @@ def reason(text: str) -> str:
         return str(ours[-1]).strip()
     python = [match for match in _PYTHON_ERROR.findall(text) if match[0] not in ("PythonException", "SparkException")]
     if python:
-        kind, said = python[-1]
-        return f"{kind}: {said}".strip()
+        kind, message = python[-1]
+        return f"{kind}: {message}".strip()
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return first[:500]

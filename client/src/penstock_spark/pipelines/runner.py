@@ -191,10 +191,10 @@ class Runner:
         return next(flow for flow in self._plan.flows if flow.name == name)
 
     def _failed(self, name: str, text: str) -> FlowFailed:
-        said = reason(text)
-        self._progress[name].state, self._progress[name].error = "failed", said
+        message = reason(text)
+        self._progress[name].state, self._progress[name].error = "failed", message
         self._queries.pop(name, None)
-        return FlowFailed(f"the flow {name!r} failed: {said}")
+        return FlowFailed(f"the flow {name!r} failed: {message}")
 
     def _end_all(self, state: str) -> None:
         """Let every query finish its current batch, then stop it."""

@@ -86,11 +86,11 @@ class Completion:
 
 def client_options(bootstrap: str, settings: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
     """Return the connection options of a source or sink, unless its own options set them."""
-    said = {name.lower() for name in given}
-    if said & {"kafka.bootstrap.servers", "bootstrap.servers"}:
+    set_names = {name.lower() for name in given}
+    if set_names & {"kafka.bootstrap.servers", "bootstrap.servers"}:
         return {}  # possibly another cluster, which must not receive this one's secrets
     wanted = {"bootstrap.servers": bootstrap, **settings}
-    return {f"kafka.{name}": value for name, value in wanted.items() if f"kafka.{name}" not in said}
+    return {f"kafka.{name}": value for name, value in wanted.items() if f"kafka.{name}" not in set_names}
 
 
 def _for_jvm(options: Mapping[str, str]) -> dict[str, str]:

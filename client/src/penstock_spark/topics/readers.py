@@ -102,8 +102,8 @@ def _tasks(options: SourceOptions, planner: Planner, ranges: Iterable[Range]) ->
         tasks = [RangePartition(one, b"", segment) for one, segment in by_file]
     pieces = split(todo, count_least=options.partitions_least, rows_max=options.rows_per_partition_max)
     # A user who sets many partitions has other work for the tasks.
-    asked = options.partitions_least or options.rows_per_partition_max
-    rows_least = 1 if asked else options.rows_per_task_least
+    is_limited = options.partitions_least or options.rows_per_partition_max
+    rows_least = 1 if is_limited else options.rows_per_task_least
     for lot in gathered(pieces, rows_least=rows_least):
         parts = tuple(RangePartition(one, planner.topics[one.topic].topic_id) for one in lot)
         tasks.append(SharedPartition(parts) if len(parts) > 1 else parts[0])
@@ -285,7 +285,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._commits = Commits(self.planner.cluster, group)
         try:
             # Do not wait for the response: a trigger of ten rows would take noticeably longer.
-            self._commits.tell(offsets)
+            self._commits.send(offsets)
         except PenstockClientError as error:
             self._committed = None  # committed again at the next trigger
             if not self._warned:

@@ -304,7 +304,7 @@ def _lost(lost: Sequence[Transaction], options: SinkOptions) -> PenstockClientEr
         f"{len(lost)} transactions of this batch ended before the driver could commit them (the first is "
         f"{lost[0].transactional_id!r}): transactionTimeout ({options.transaction_timeout_ms} ms) is shorter than the "
         "batch took, or another producer uses the same transactional ids. Restart the query: it writes the missing "
-        "rows anew."
+        "rows again."
     )
 
 
