@@ -1,12 +1,12 @@
-# The only commands to know. `make help` lists them.
-# Nothing but Python 3.11+ and make is needed: every target builds what it stands on.
+# All commands for developers. `make help` lists them.
+# Needs only Python 3.11+ and make: every target builds its prerequisites.
 
 PORT ?= 9092
 DATA ?= ./data
 DEMO ?= 1
 ARGS ?=
 
-# The quickest one that is new enough; say `make PYTHON=/path/to/python` for another.
+# The fastest installed Python that is new enough; `make PYTHON=/path/to/python` chooses another.
 PYTHON ?= $(eval PYTHON := $(shell scripts/fastest-python))$(PYTHON)
 
 BIN := .venv/bin
@@ -22,109 +22,109 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# The broker comes first and is usable at once; Spark is fetched behind it, by the command that --set-up names.
-run: $(RUN_READY) ## Start a broker on localhost:9092 and a live demo of Spark on it; DEMO=0: the broker alone (PORT=, DATA=, ARGS=)
+# The broker starts first and is usable immediately; the command in --set-up then installs Spark.
+run: $(RUN_READY) ## Start a broker on localhost:9092 with a live Spark demo; DEMO=0 starts only the broker (PORT=, DATA=, ARGS=)
 ifeq ($(DEMO),0)
 	@exec $(BIN)/penstock start --data "$(DATA)" --port "$(PORT)" $(ARGS)
 else
 	@exec $(BIN)/penstock demo --data "$(DATA)" --port "$(PORT)" --set-up "make --no-print-directory $(SPARK_READY)" $(ARGS)
 endif
 
-setup: $(DEV_READY) ## Build .venv with the penstock command and the tools in it
+setup: $(DEV_READY) ## Create .venv with the penstock command and the development tools
 
-test: $(DEV_READY) ## Run the tests that are not slow, on all cores, in random order (ARGS= goes to pytest)
+test: $(DEV_READY) ## Run the fast tests on all cores in random order (ARGS= is passed to pytest)
 	@$(BIN)/python -m tests $(ARGS)
 
-test-all: test ## Run all tests: those of `make test`, then the slow ones
+test-all: test ## Run all tests: `make test`, then the slow tests
 	@$(BIN)/python -m tests --slow $(ARGS)
 
 PART ?= unit
 flaky: ROUNDS ?= 7
-flaky: $(DEV_READY) ## Run a part of the tests again and again under stress, and report what is not steady (PART=, ROUNDS=, SEED=)
+flaky: $(DEV_READY) ## Run one test suite repeatedly under stress and report flaky tests (PART=, ROUNDS=, SEED=)
 	@$(BIN)/python -m tests.flaky "$(PART)" --rounds $(ROUNDS) --seed $(SEED) $(ARGS)
 
-coverage: $(DEV_READY) ## Measure which branches the tests reach, and hold the floors
+coverage: $(DEV_READY) ## Measure branch coverage and enforce the minimums
 	@$(BIN)/python -m tests.coverage $(ARGS)
 
-check: $(DEV_READY) ## Lint, type-check, and hold the layers
+check: $(DEV_READY) ## Lint, type-check, and enforce the import layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-format: $(DEV_READY) ## Sort imports and lay out the code as ruff does
+format: $(DEV_READY) ## Sort imports and format the code with ruff
 	@$(BIN)/ruff check --fix --select I .
 	@$(BIN)/ruff format .
 
-bench: $(DEV_READY) ## Measure the broker, beside Apache Kafka where Java is there (ARGS=)
+bench: $(DEV_READY) ## Benchmark the broker, and Apache Kafka for comparison if Java is installed (ARGS=)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-bench-cluster: $(DEV_READY) ## Measure three nodes, beside three of Apache Kafka where Java is there (ARGS=)
+bench-cluster: $(DEV_READY) ## Benchmark a three-node cluster, and Apache Kafka for comparison if Java is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.replication $(ARGS)
 
-bench-spark: $(DEV_READY) ## Measure Spark's source and sink, beside Spark's own connector where Maven is there (ARGS=)
+bench-spark: $(DEV_READY) ## Benchmark the Spark source and sink, and Spark's Kafka connector for comparison if Maven is installed (ARGS=)
 	@$(BIN)/python -m benchmarks.spark $(ARGS)
 
-docs: $(DEV_READY) ## Write docs/configuration.md and docs/metrics.md again from the declarations
+docs: $(DEV_READY) ## Regenerate docs/configuration.md and docs/metrics.md
 	@$(BIN)/python -m penstock.config.reference > docs/configuration.md
 	@$(BIN)/python -m penstock.metrics.reference > docs/metrics.md
 
-docs-site: .venv-docs/ready ## Build the documentation site into site/; it needs no network to be viewed (the first build needs npm)
+docs-site: .venv-docs/ready ## Build the documentation in site/, which can be viewed offline (the first build needs npm)
 	@.venv-docs/bin/python scripts/docs_site.py
 	@echo "open site/index.html"
 
 FRAMES ?= 200000
 SEED ?= 1
-fuzz: $(DEV_READY) ## Throw many mutated frames at a live broker (FRAMES=, SEED=)
+fuzz: $(DEV_READY) ## Fuzz a live broker with mutated requests (FRAMES=, SEED=)
 	@PENSTOCK_FUZZ_FRAMES=$(FRAMES) PENSTOCK_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 crash: ROUNDS ?= 300
-crash: $(DEV_READY) ## Kill the broker again and again under load, and stop at every disk call (ROUNDS=, LIVES= of data folders)
+crash: $(DEV_READY) ## Kill the broker repeatedly under load, and crash it at every disk call (ROUNDS=, LIVES= data directories)
 	@PENSTOCK_FOLDER_LIVES=$(LIVES) PENSTOCK_KILL_ROUNDS=$(ROUNDS) PENSTOCK_BANK_ROUNDS=$(ROUNDS) $(BIN)/python -m pytest tests/crash $(ARGS)
 
 MINUTES ?= 5
-chaos: $(DEV_READY) ## Break three real nodes under real clients for a while (MINUTES=, SEED=)
+chaos: $(DEV_READY) ## Inject faults into a three-node cluster under real clients (MINUTES=, SEED=)
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) $(ARGS)
 
 SECONDS ?= 10
 ATTACK ?=
 PEER ?=
-abuse: $(DEV_READY) ## Attack a live node with an innocent client beside it (SECONDS=, ATTACK=, SEED=, PEER=kafka, ARGS=)
+abuse: $(DEV_READY) ## Attack a live node while a well-behaved client uses it (SECONDS=, ATTACK=, SEED=, PEER=kafka, ARGS=)
 	@$(BIN)/python -m tests.abuse --seconds $(SECONDS) --seed $(SEED) $(foreach one,$(ATTACK),--attack '$(one)') $(if $(PEER),--peer $(PEER)) $(ARGS)
 
 KILLS ?= 30
-failover: $(DEV_READY) ## Measure how long writers wait when a leader is killed (KILLS=)
+failover: $(DEV_READY) ## Measure how long producers wait when a leader is killed (KILLS=)
 	@$(BIN)/python -m tests.chaos.failover --kills $(KILLS)
 
-diff: $(DEV_READY) ## Ask Apache Kafka and Penstock the same, field by field; needs Java and Maven (ARGS=)
+diff: $(DEV_READY) ## Send the same requests to Apache Kafka and Penstock and compare the responses; needs Java and Maven (ARGS=)
 	@$(BIN)/python -m tests.differential $(ARGS)
 
 SEEDS ?= 200
 FIRST ?= 1
 BUG ?=
-sim: $(DEV_READY) ## Run seeds of the simulated world (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
+sim: $(DEV_READY) ## Run the cluster simulator (SEEDS=, FIRST=, BUG= plants a bug, ARGS=)
 	@$(BIN)/python -m penstock_sim --seeds $(SEEDS) --first $(FIRST) $(if $(BUG),--bug $(BUG)) $(ARGS)
 
 SPARK_KILLS ?= 60
-spark-chaos: $(DEV_READY) ## Kill Spark's workers, its driver and nodes of three under a stream, and count its rows (SPARK_KILLS=, SEED=)
+spark-chaos: $(DEV_READY) ## Kill Spark workers, the driver and cluster nodes during a stream, and check its rows (SPARK_KILLS=, SEED=)
 	@$(BIN)/python -m tests.spark.chaos --kills $(SPARK_KILLS) --seed $(SEED)
 
-release-check: $(DEV_READY) ## Build both distributions, install them outside the clone, and use them
+release-check: $(DEV_READY) ## Build both distributions, install them outside the clone, and test them
 	@$(BIN)/python scripts/release_check.py
 
-# A lock holds for every supported Python and names no registry, so it works behind a mirror too.
+# The locks hold for every supported Python and name no registry, so they work behind a mirror too.
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-package penstock-client
-lock: $(DEV_READY) ## Compile the locks again after a change of dependencies (ARGS=--upgrade)
+lock: $(DEV_READY) ## Regenerate the lock files after a change of dependencies (ARGS=--upgrade)
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in -o requirements/run.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra spark -c requirements/run.lock -o requirements/spark.lock
 	$(COMPILE) $(ARGS) pyproject.toml requirements/build.in --extra dev -c requirements/spark.lock -o requirements/dev.lock
 	$(COMPILE) $(ARGS) requirements/docs.in -o requirements/docs.lock
 
-clean: ## Remove what was built; data stays
+clean: ## Remove build output; data is kept
 	rm -rf .venv .venv-docs site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache src/*.egg-info client/src/*.egg-info
 
 $(BIN)/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found: install one, or say 'make PYTHON=/path/to/python'." >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Cannot find Python 3.11 or newer: install it, or run 'make PYTHON=/path/to/python'." >&2; exit 1; }
 	@echo "Building .venv with $$("$(PYTHON)" --version), $(PYTHON)"
 	@"$(PYTHON)" -m venv --clear .venv || { rm -rf .venv; echo "The venv module is missing: on Debian and Ubuntu, 'apt install python3-venv'." >&2; exit 1; }
 
@@ -141,7 +141,7 @@ $(DEV_READY): $(RUN_READY) requirements/dev.lock
 	@$(PIP_INSTALL) --require-hashes --requirement requirements/dev.lock
 	@touch $@
 
-# Apart from .venv: the site's tools and the broker's dependencies do not have to agree.
+# Separate from .venv, because the site's tools and the broker may need different versions.
 .venv-docs/ready: $(BIN)/python requirements/docs.lock
 	@$(BIN)/python -m venv --clear .venv-docs
 	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/docs.lock

@@ -1,1 +1,1 @@
-"""How fast Penstock is, beside Apache Kafka on the same machine in the same run. `python -m benchmarks`."""
+"""Benchmarks of Penstock and Apache Kafka on the same machine in the same run. `python -m benchmarks`."""

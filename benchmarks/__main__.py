@@ -1,8 +1,8 @@
-"""`python -m benchmarks`: Penstock beside Apache Kafka, in rounds that take turns, the best round of each.
+"""`python -m benchmarks`: Penstock and Apache Kafka in alternating rounds; the best round of each counts.
 
 python -m benchmarks                quick: about three minutes
 python -m benchmarks --full         five rounds, larger amounts, a warm JVM
-python -m benchmarks --no-kafka     Penstock alone
+python -m benchmarks --no-kafka     only Penstock
 python -m benchmarks -k produce     only rows with 'produce' in the name
 """
 
@@ -42,7 +42,7 @@ def main() -> int:
     started = time.monotonic()
     with ExitStack() as running:
         targets = _targets(running, results, notes, with_kafka=not options.no_kafka)
-        for target in targets[1:]:  # the two Penstock targets are one process
+        for target in targets[1:]:  # the two Penstock targets share one process
             results[bars.IDLE, target.title] = lifecycle.idle_memory(target)
         results[bars.IDLE, bars.FSYNC] = results.get((bars.IDLE, bars.OS), {})
         measures = [one for one in MEASURES if options.pattern in one.name]
@@ -59,7 +59,7 @@ def main() -> int:
         for target in (targets[0], *targets[2:]):
             console.print(f"[dim]memory with connections, restart after kill -9: {target.title}[/dim]")
             _lifecycle(load, results, target, notes, restart=not options.pattern)
-        # Last, because what they leave behind would show as memory.
+        # Last, because their leftovers would count as memory.
         for measure in (one for one in measures if one.only):
             for target in (one for one in targets if one.title == measure.only):
                 console.print(f"[dim]{measure.name}, {target.title}[/dim]")
@@ -76,11 +76,11 @@ def _options() -> argparse.Namespace:
         prog="python -m benchmarks", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("--full", action="store_true", help="five rounds, larger amounts, a warm JVM (half an hour)")
-    parser.add_argument("--rounds", type=int, help="how often each row is measured (quick: 2, full: 5)")
-    parser.add_argument("--scale", type=float, help="how much load, 1.0 being seconds per row (quick: 0.2, full: 1.0)")
-    parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--rounds", type=int, help="number of rounds per row (quick: 2, full: 5)")
+    parser.add_argument("--scale", type=float, help="amount of load; 1.0 takes seconds per row (quick: 0.2, full: 1.0)")
+    parser.add_argument("--no-kafka", action="store_true", help="do not measure Apache Kafka")
     parser.add_argument("-k", dest="pattern", default="", help="only rows whose name contains this")
-    parser.add_argument("--json", help="write every figure to this file too")
+    parser.add_argument("--json", help="also write all figures to this file")
     options = parser.parse_args()
     options.rounds = options.rounds or (5 if options.full else 2)
     options.scale = options.scale or (1.0 if options.full else 0.2)
@@ -135,7 +135,7 @@ def _keep_best(results: Results, measure: Measure, title: str, found: Figures) -
 
 
 def _warm(load: Load, targets: list[Target], *, seconds: float) -> None:
-    """Give the JVM time to compile what is hot; Python has nothing to warm."""
+    """Give the JVM time to compile hot code; Python needs no warm-up."""
     for target in targets[2:]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -144,7 +144,7 @@ def _warm(load: Load, targets: list[Target], *, seconds: float) -> None:
 
 
 def _mock_ceiling(load: Load, results: Results, measures: list[Measure], scale: float) -> None:
-    """librdkafka against the broker that it mocks inside its own process: the most a client can do here."""
+    """Measure librdkafka against its in-process mock broker: the maximum for a client on this machine."""
     if not load.is_native:
         return
     for measure in measures:
@@ -162,7 +162,7 @@ def _mock_ceiling(load: Load, results: Results, measures: list[Measure], scale: 
 
 
 def _echo_ceiling(load: Load, results: Results, measures: list[Measure], options: argparse.Namespace) -> None:
-    """The same client and shape against a server that does nothing: what two processes can say to each other here."""
+    """Measure the same client and shape against an echo server: the maximum between two processes on this machine."""
     if not load.is_native:
         return
     frame = (100).to_bytes(4, "big") + bytes(100)
@@ -181,7 +181,7 @@ def _print_report(console: Console, results: Results, titles: list[str], notes: 
     machine = (
         f"{platform.machine()}, {_cores()} cores, Python {platform.python_version()}, Apache Kafka {KAFKA_VERSION}"
     )
-    table = Table(title=f"Best of the rounds; in brackets the durability. {machine}", title_justify="left")
+    table = Table(title=f"Best round of each; durability in parentheses. {machine}", title_justify="left")
     table.add_column("measure")
     shown = [*titles, bars.CEILING]
     for title in shown:
@@ -199,7 +199,7 @@ def _print_report(console: Console, results: Results, titles: list[str], notes: 
     console.print(verdict)
     for note in dict.fromkeys(notes):
         console.print(f"note: {note}")
-    console.print("ceiling: librdkafka with its own mock; small requests with a server that only echoes them")
+    console.print("ceiling: librdkafka with its mock broker; small requests with an echo server")
     console.print(f"{seconds:.0f} s. Under 1.3x is a tie on a noisy machine.")
 
 

@@ -1,4 +1,4 @@
-"""The bars that the figures are held against, and whether each was cleared."""
+"""The targets for the figures, and whether each was met."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMMIT_ROWS = (measures.COMMITS_ONE, measures.COMMITS, measures.COMMITS_MANY)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One demand: what is asked for, what was found; `passed` is None where it could not be judged."""
+    """One target and the figure; `passed` is None if it could not be judged."""
 
     text: str
     found: str
@@ -31,7 +31,7 @@ class Bar:
 
 
 def judge(results: Results) -> list[Bar]:
-    """Hold the results against every bar."""
+    """Compare the results with every target."""
     bars = [
         _at_most(results, "start to first answer <= 1 s", START, FSYNC, "s", 1.0),
         _at_most(results, "restart after kill -9 with the log <= 1 s", RESTART, FSYNC, "s", 1.0),

@@ -1,8 +1,7 @@
-"""Compaction: how fast one core goes through a log, and what requests notice of it meanwhile.
+"""Compaction: its throughput on one core, and its effect on request latency.
 
-The log has values of 1 to 7 KB, 4 KB on average, under keys that come about twelve times each. Throughput is that
-of the code that the child process runs, on files made for it. The latency beside it is that of a live broker whose
-child is at work.
+The log has values of 1 to 7 KB, 4 KB on average, with about twelve records per key. Throughput is measured on the code
+of the child process, with generated files. Latency is measured on a live broker while its child compacts.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ Figures = dict[str, float]
 
 
 def throughput(load: Load, target: Target, scale: float) -> Figures:
-    """One pass over a log that was never compacted, read from and written to the file system."""
+    """Measure one pass over an uncompacted log, including file I/O."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-compaction-"))
     try:
         task, size = _written_log(folder, int(LOG_SIZE * max(scale, 0.25)))
         began, began_cpu = time.perf_counter(), time.process_time()
         for step in compact(RealDisk(), task):
             if isinstance(step, CleanedGroup):
-                # Nobody swaps it here, and the next one may be written beside it.
+                # The result is not swapped in here, and the next pass may write beside it.
                 continue
         seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
     finally:
@@ -55,12 +54,12 @@ def throughput(load: Load, target: Target, scale: float) -> Figures:
 
 
 def latency_beside(load: Load, target: Target, scale: float) -> Figures:
-    """p99 of produce requests with acks=all, one at a time on two connections, without compaction and beside it.
+    """Measure the p99 of acks=all produce requests, one at a time on two connections, with and without compaction.
 
-    The child is stopped and let go on in turns.
+    The child is stopped and continued alternately.
     """
     server = target.server
-    assert isinstance(server, PenstockProcess), "only our own data folder can be watched"
+    assert isinstance(server, PenstockProcess), "only Penstock's data directory can be watched"
     admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 3})
     _fill(admin, server.bootstrap, int(LOG_SIZE * max(scale, 0.6)))
     beside = target.new_topic()
@@ -79,13 +78,13 @@ def latency_beside(load: Load, target: Target, scale: float) -> Figures:
     without: list[float] = []
     during: list[float] = []
     while not (server.data / "cleaner-offset-checkpoint").exists():
-        # In turns, so that whatever else the machine does is in both.
+        # Alternate, so that other load on the machine affects both.
         os.kill(children[0], signal.SIGSTOP)
         without.append(sample())
         os.kill(children[0], signal.SIGCONT)
         during.append(sample())
     admin.delete_topics([TOPIC, beside])[TOPIC].result(timeout=15)
-    # The last one saw the end of it.
+    # The last sample includes the end of the compaction.
     plain, beside_it = statistics.median(without), statistics.median(during[:-1] or during)
     return {"p99 ms": beside_it, "p99 ms without": plain, "ratio": beside_it / plain, "samples": len(during)}
 
@@ -95,7 +94,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _written_log(folder: Path, size_wanted: int) -> tuple[Task, int]:
-    """Write segments as a broker would have; return the pass over them, and the size of the log."""
+    """Write segments as a broker does; return the pass over them, and the size of the log."""
     noise, segments, offset, total = random.Random(1), list[Extent](), 0, 0
     key_count = size_wanted // (sum(VALUE_SIZES) // 2) // KEY_REPEATS
     while total < size_wanted:
@@ -134,7 +133,7 @@ def _written_log(folder: Path, size_wanted: int) -> tuple[Task, int]:
 
 
 def _fill(admin: AdminClient, bootstrap: str, size: int) -> None:
-    """Write a log that is not compacted yet: it never gets dirtier than its own limit."""
+    """Write an uncompacted log that stays below its dirty ratio."""
     config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1", "segment.bytes": str(16 * 1024 * 1024)}
     admin.create_topics([NewTopic(TOPIC, 1, 1, config=config)])[TOPIC].result(timeout=15)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 3})

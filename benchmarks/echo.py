@@ -1,4 +1,4 @@
-"""The floor of depth-1 latency: a bare TCP echo on the loopback in the same run."""
+"""The minimum depth-1 latency: a TCP echo on the loopback interface in the same run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.load import Load
 
 
 def echo_p50_us(load: Load, *, count: int = 20_000) -> float:
-    """Median round trip of a small frame to a server that only sends it back."""
+    """Return the median round trip of a small frame to an echo server."""
     listener = socket.create_server(("127.0.0.1", 0))
     child = os.fork()
     if child == 0:

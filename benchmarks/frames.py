@@ -1,4 +1,4 @@
-"""The frames that the raw load sends: one Produce or Fetch request, prepared once."""
+"""The frames of the raw load: one Produce or Fetch request, encoded once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.differential.entities import request_frame
 
 
 def produce_frame(topic: str, *, size: int, acks: int = 1, partition: int = 0) -> bytes:
-    """A Produce request whose one batch takes about `size` bytes."""
+    """Return a Produce request with one batch of about `size` bytes."""
     value_size = min(1000, size)
     noise = random.Random(7)
     values = [noise.randbytes(value_size) for _ in range(max(1, size // value_size))]
@@ -20,7 +20,7 @@ def produce_frame(topic: str, *, size: int, acks: int = 1, partition: int = 0) -
 
 
 def fetch_frame(topic: str, *, size: int) -> bytes:
-    """A Fetch request for up to `size` bytes from the start of the log."""
+    """Return a Fetch request for up to `size` bytes from the start of the log."""
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": size}
     rows = [{"topic": topic, "partitions": [partition]}]
     return request_frame(

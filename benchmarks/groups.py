@@ -1,7 +1,7 @@
 """Consumer groups under load: heartbeats of many members, a rebalance of a large group, commits.
 
-Members are made over raw sockets, a hundred groups at a time, and then speak with frames prepared once: what is
-measured is the broker. Every member has a connection of its own, as real ones have.
+Members use raw sockets, a hundred groups at a time, and then send frames encoded once, so that the broker is measured
+and not the client. Every member has its own connection, as real ones do.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ GROUPS, MEMBERS_EACH = 1000, 10
 GROUPS_AT_ONCE = 100
 SESSION_MS = 1_800_000
 CLASSIC_BEAT_S, CONSUMER_BEAT_S = 3.0, 5.0
-"""How often members beat unless they are told otherwise: heartbeat.interval.ms, and what the broker tells them."""
+"""The heartbeat interval of members: heartbeat.interval.ms, and the one that the broker sets."""
 BEAT_ROUNDS = 3
-"""Making the members takes far longer than a round, so a row has its rounds within."""
+"""Creating the members takes far longer than a round, so a row repeats its rounds internally."""
 LARGE = 100
 COMMITTED = 12_345
 INITIAL_DELAY_MS = 500
-"""The group.initial.rebalance.delay.ms that the brokers under test are started with."""
+"""The group.initial.rebalance.delay.ms of the brokers under test."""
 
 Figures = dict[str, float]
 _runs = itertools.count(1)
@@ -47,7 +47,7 @@ def _prefix() -> str:
 
 
 def _wait_for_coordinator(target: Target, *groups: str) -> None:
-    """Let the broker make its internal topic, if nobody has asked for it yet."""
+    """Make the broker create its internal topic."""
     session = _session(target)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -57,11 +57,11 @@ def _wait_for_coordinator(target: Target, *groups: str) -> None:
             session.hang_up()
             return
         time.sleep(0.1)
-    raise LoadFailed("the coordinator never answered")
+    raise LoadFailed("the coordinator never responded")
 
 
 def _good(api: str, version: int, frame: bytes | str) -> dict[str, Any]:
-    """The answer, which must be without an error."""
+    """Return the response, which must not contain an error."""
     answer = frame if isinstance(frame, str) else read_response(api, version, frame)
     if isinstance(answer, str) or answer["error_code"] != "0 none":
         raise LoadFailed(f"{api}: {answer}")
@@ -73,7 +73,7 @@ def _subscription(topic: str) -> bytes:
 
 
 class _Classic:
-    """One member of the classic protocol, on a connection of its own."""
+    """One member of the classic protocol, with its own connection."""
 
     def __init__(self, target: Target, group: str, topic: str) -> None:
         self._session, self.group, self._topic = _session(target), group, topic
@@ -118,7 +118,7 @@ class _Classic:
 
 
 def _settle(members: Sequence[_Classic]) -> None:
-    """Take all of them through one rebalance; they have asked to join already."""
+    """Complete one rebalance of all members, which have already sent JoinGroup."""
     for one in members:
         one.joined()
     for one in members:
@@ -128,7 +128,7 @@ def _settle(members: Sequence[_Classic]) -> None:
 
 
 def classic_heartbeats(load: Load, target: Target, scale: float) -> Figures:
-    """The share of one core that the heartbeats of all members take."""
+    """Return the fraction of one core that the heartbeats of all members use."""
     topic, prefix, frames = target.new_topic(), _prefix(), []
     _wait_for_coordinator(target, *(f"{prefix}-{number}" for number in range(GROUPS)))
     for first in range(0, GROUPS, GROUPS_AT_ONCE):
@@ -140,12 +140,12 @@ def classic_heartbeats(load: Load, target: Target, scale: float) -> Figures:
         frames += [one.heartbeat() for one in members]
         for one in members:
             one.close()
-    # Behind the size: correlation id, tags, throttle time.
+    # After the size: correlation id, tags, throttle time.
     return _share_of_a_core(load, target, frames, period=CLASSIC_BEAT_S, scale=scale, error_at=4 + 1 + 4)
 
 
 def consumer_heartbeats(load: Load, target: Target, scale: float) -> Figures:
-    """The same over the new protocol."""
+    """Return the same for the consumer protocol."""
     topic, prefix = target.new_topic(), _prefix()
     groups = [f"{prefix}-{number}" for number in range(GROUPS)]
     _wait_for_coordinator(target, *groups)
@@ -195,7 +195,7 @@ def _share_of_a_core(
 
 
 def rebalance(load: Load, target: Target, scale: float) -> Figures:
-    """A hundred members: from one more asking to join until the last has its share; all answer at once."""
+    """Measure a rebalance of a hundred members: from a new JoinGroup until the last member has its assignment."""
     topic, group = target.new_topic(), _prefix()
     _wait_for_coordinator(target, group)
     members = [_Classic(target, group, topic) for _ in range(LARGE)]
@@ -209,10 +209,10 @@ def rebalance(load: Load, target: Target, scale: float) -> Figures:
     late.ask_to_join()
     waiting = list(members)
     while waiting:
-        told = [one for one in waiting if one.must_join_again()]
-        for one in told:
+        began_again = [one for one in waiting if one.must_join_again()]
+        for one in began_again:
             one.ask_to_join()
-        waiting = [one for one in waiting if one not in told]
+        waiting = [one for one in waiting if one not in began_again]
     _settle([*members, late])
     seconds = time.monotonic() - started
     for one in (*members, late):
@@ -221,11 +221,11 @@ def rebalance(load: Load, target: Target, scale: float) -> Figures:
 
 
 def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], Figures]:
-    """Commits of several groups at once, each on its own connection with so many of them under way.
+    """Measure concurrent commits of several groups, each on its own connection with this many in flight.
 
-    One consumer, one at a time: a loop of `commit()`. Many groups: what a busy broker sees; each falls on one of the
-    50 partitions of the internal topic, so that fewer commits share a batch or a sync. Several under way: a client
-    that commits without waiting; Kafka answers one request of a connection before it looks at the next.
+    One consumer, one at a time: a loop of `commit()`. Many groups: the load of a busy broker; each group maps to one of
+    the 50 partitions of the internal topic, so fewer commits share a batch or a sync. Several in flight: a client that
+    commits without waiting; Kafka completes one request of a connection before it starts the next.
     """
 
     def run(load: Load, target: Target, scale: float) -> Figures:
@@ -256,7 +256,7 @@ def commits(group_count: int, *, depth: int) -> Callable[[Load, Target, float], 
 
 
 def _check_committed(target: Target, groups: Sequence[str], topic: str) -> None:
-    """A refusal is quicker than a commit: see to it that none was measured."""
+    """Check that the commits succeeded, because an error is faster than a commit."""
     session = _session(target)
     asked = [{"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}]} for group in groups]
     answer = session.ask("offset_fetch", 8, groups=asked)
@@ -269,7 +269,7 @@ def _check_committed(target: Target, groups: Sequence[str], topic: str) -> None:
 
 
 def _make_durable(target: Target) -> None:
-    """Give the internal topic the flush mode that the target stands for."""
+    """Set the flush mode of the internal topic to that of the target."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in target.topic_config

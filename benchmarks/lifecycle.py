@@ -1,4 +1,4 @@
-"""Start, restart after kill -9 with a large log, memory idle and with many connections."""
+"""Startup, restart after kill -9 with a large log, memory when idle and with many connections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def idle_memory(target: Target) -> Figures:
 
 
 def memory_with_connections(target: Target) -> Figures:
-    """Resident memory while many clients are connected and have asked one question each."""
+    """Return the resident memory with many connected clients that have sent one request each."""
     host, _, port = target.server.bootstrap.rpartition(":")
     question = bytes.fromhex("0000000a0012000000000001ffff")
     with ExitStack() as open_ones:
@@ -34,7 +34,7 @@ def memory_with_connections(target: Target) -> Figures:
 
 
 def restart_after_kill(load: Load, target: Target, *, gigabytes: float) -> Figures:
-    """Fill a log, end the process at once, and measure the time until it answers again."""
+    """Fill a log, kill the process, and measure the time until it responds again."""
     topic = target.new_topic()
     load.produce(target.server.bootstrap, topic, count=int(gigabytes * 1e9 / RECORD_SIZE), size=RECORD_SIZE)
     target.server.kill()

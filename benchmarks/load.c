@@ -1,5 +1,5 @@
 /*
- * The load of the benchmarks, so that the client is not what is measured.
+ * The load generator of the benchmarks, in C so that the client is not the bottleneck.
  *
  *   load produce LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE [name=value ...]
  *   load consume LIBRDKAFKA BOOTSTRAP TOPIC COUNT [name=value ...]
@@ -8,11 +8,11 @@
  *   load paced HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT
  *   load echo HOST
  *
- * The first three go through librdkafka, loaded at run time from the path given, so that no headers are
- * needed. The others send prepared frames over raw sockets: `requests` as fast as they are answered, DEPTH at
- * a time, each connection one frame of the file again and again; `paced` each frame of the file on a
- * connection of its own once per PERIOD seconds. Each prints one JSON object. `echo` is a server that only sends back
- * what it gets: it prints its port and ends with its standard input.
+ * The first three use librdkafka, loaded at run time from the given path, so that no headers are
+ * needed. The others send prepared frames over raw sockets: `requests` as fast as they are answered, DEPTH in
+ * flight, each connection one frame of the file repeatedly; `paced` each frame of the file on a
+ * separate connection once per PERIOD seconds. Each prints one JSON object. `echo` is an echo server:
+ * it prints its port and exits when its standard input is closed.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -58,7 +58,7 @@ static void print_latencies(double *seconds, long count) {
            seconds[(long)((double)count * 0.99)] * 1e6, seconds[count - 1] * 1e6);
 }
 
-/* ---- librdkafka: the part of its interface that is used here ---- */
+/* ---- librdkafka: the functions used here ---- */
 
 typedef struct {
     int err;
@@ -113,7 +113,7 @@ static void *new_client(int is_consumer, const char *bootstrap, int argc, char *
     return client;
 }
 
-/* Words of a small vocabulary: compresses about as well as logs do. */
+/* Words of a small vocabulary, which compress about as well as logs. */
 static char *make_text(size_t size) {
     static const char *words[] = {"flow ",  "gate ",  "wheel ", "river ", "pressure ", "turbine ", "0.173 ", "open ",
                                   "closed ", "valve ", "84112 ", "level ", "2026-01-", "sensor-", "ok ",      "warn "};
@@ -146,7 +146,7 @@ static int produce(int argc, char **argv) {
     char *text = make_text(POOL);
     Message *messages = calloc(CHUNK, sizeof *messages);
     size_t at = 0;
-    /* One record first: connecting and looking up the leader are not throughput. */
+    /* Send one record first, so that connecting and finding the leader are not measured. */
     messages[0].payload = text;
     messages[0].size = size;
     send(topic, 0, 0, messages, 1);
@@ -169,7 +169,7 @@ static int produce(int argc, char **argv) {
         while (first < chunk) {
             int taken = send(topic, 0, 0, messages + first, chunk - first);
             if (taken < chunk - first) {
-                /* The queue is full: what was refused stands at the end, in order, for one partition. */
+                /* The queue is full: rejected records are at the end, in order, for one partition. */
                 int kept = first;
                 for (int index = first; index < chunk; index++)
                     if (messages[index].err)
@@ -225,7 +225,7 @@ static int consume(int argc, char **argv) {
             }
             drop(messages[index]);
         }
-        if (taken > 0 && !started) { /* the clock starts with the first records, which then do not count */
+        if (taken > 0 && !started) { /* the clock starts with the first records, which are not counted */
             started = now();
             first = got;
             bytes = 0;
@@ -238,7 +238,7 @@ static int consume(int argc, char **argv) {
     _exit(got < count ? 2 : 0);
 }
 
-/* Records at a steady rate; each carries the moment it was handed over, and the reader of the same process subtracts. */
+/* Records at a steady rate; each has its send time, which the reader in the same process subtracts. */
 static int latency(int argc, char **argv) {
     if (argc < 6)
         die("latency", "needs LIBRDKAFKA BOOTSTRAP TOPIC COUNT SIZE RATE");
@@ -298,10 +298,10 @@ static int latency(int argc, char **argv) {
 
 typedef struct {
     int socket;
-    char *burst; /* several copies of its frame, so that small ones go out many at a time */
+    char *burst; /* several copies of its frame, so that many small ones are sent at a time */
     size_t frame_size;
     long burst_frames;
-    size_t written; /* of the frame under way */
+    size_t written; /* of the current frame */
     long started, answered;
     unsigned char head[4];
     size_t head_have;
@@ -385,7 +385,7 @@ static void read_some(Connection *on, long depth) {
     }
 }
 
-/* A file of frames, one behind the other; each says its own size. */
+/* A file of consecutive frames; each starts with its size. */
 typedef struct {
     char *at;
     size_t size;
@@ -460,8 +460,8 @@ static int requests(int argc, char **argv) {
     return 0;
 }
 
-/* One connection for each frame, each sent once per PERIOD, spread evenly over it; the broker's work is then a matter of
-   rate and not of how fast it is asked. An answer whose 16 bits at ERROR_AT (behind the size) are not 0 has failed. */
+/* One connection for each frame, each sent once per PERIOD, spread evenly over it, so that the
+   load has a fixed rate. A response whose 16 bits at ERROR_AT (after the size) are not 0 has failed. */
 static int paced(int argc, char **argv) {
     if (argc < 6)
         die("paced", "needs HOST PORT FRAME_FILE PERIOD SECONDS ERROR_AT");
@@ -484,7 +484,7 @@ static int paced(int argc, char **argv) {
     }
     printf("ready\n");
     fflush(stdout);
-    getchar(); /* the caller reads the clocks now */
+    getchar(); /* the caller reads the CPU clocks now */
     double started = now();
     while (now() - started < duration || (answered < sent && now() - started < duration + 5)) {
         long due = (long)((now() - started < duration ? now() - started : duration) / period * (double)count);
@@ -515,7 +515,7 @@ static int paced(int argc, char **argv) {
     return wrong || answered < sent ? 2 : 0;
 }
 
-/* What the machine and the client can do when the server has nothing to do. */
+/* The maximum of the machine and the client with a server that does no work. */
 static int echo(char **argv) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t address_size = sizeof address;

@@ -1,7 +1,7 @@
-"""The load generator: `load.c` compiled on first use, or a slower one in Python where there is no compiler.
+"""The load generator: `load.c`, compiled on first use, or a slower one in Python if there is no compiler.
 
-`Load.produce`, `consume`, `latency` go through librdkafka, `requests` and `paced` over raw sockets. Each returns the
-numbers that the generator printed. `echo` is a server to hold the others against.
+`Load.produce`, `consume` and `latency` use librdkafka, `requests` and `paced` raw sockets. Each returns the numbers
+that the generator printed. `echo` is a server for comparison.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SECONDS_MAX = 180
 
 
 class LoadFailed(Exception):
-    """The generator ended with an error; says which."""
+    """The generator failed; the message says why."""
 
 
 class Load:
-    """The generator to use on this machine."""
+    """The generator for this machine."""
 
     def __init__(self) -> None:
         self.note = ""
@@ -61,7 +61,7 @@ class Load:
     def requests(
         self, bootstrap: str, frame: bytes, *, connections: int, depth: int, count: int, name: str = "frame"
     ) -> dict[str, Any]:
-        """`name` keeps generators apart that run at the same time."""
+        """Run a consumer; `name` distinguishes generators that run at the same time."""
         host, _, port = bootstrap.rpartition(":")
         BUILD.mkdir(parents=True, exist_ok=True)
         file = BUILD / name
@@ -72,7 +72,7 @@ class Load:
     def paced(
         self, bootstrap: str, frames: Iterable[bytes], *, period: float, seconds: float, error_at: int
     ) -> Iterator[Callable[[], dict[str, Any]]]:
-        """Connect once for each frame; the callable given sends each frame once per period and returns the numbers."""
+        """Connect once per frame; the returned callable sends each frame once per period and returns the numbers."""
         host, _, port = bootstrap.rpartition(":")
         BUILD.mkdir(parents=True, exist_ok=True)
         file = BUILD / "frames"
@@ -82,7 +82,7 @@ class Load:
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
-            process.stdout.readline()  # it is connected
+            process.stdout.readline()  # wait until it is connected
 
             def run() -> dict[str, Any]:
                 out, error = process.communicate("go\n", timeout=SECONDS_MAX)
@@ -95,7 +95,7 @@ class Load:
 
     @contextmanager
     def echo(self) -> Iterator[str]:
-        """The address of a server that only sends back what it gets. The slower generator has none."""
+        """Return the address of an echo server, or None with the slower generator."""
         words = [*self._command, "echo", "127.0.0.1"]
         with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
@@ -113,7 +113,7 @@ class Load:
 
 
 def librdkafka() -> Path | None:
-    """The shared library that confluent-kafka brings along."""
+    """Return the path of the library in confluent-kafka."""
     import confluent_kafka
 
     beside = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"

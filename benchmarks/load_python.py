@@ -1,6 +1,6 @@
-"""The load in Python, for machines without a C compiler. Takes the words of `load.c` and prints the same JSON.
+"""The load generator in Python, for machines without a C compiler. It has the arguments and output of `load.c`.
 
-A Python client tops out near half a million records a second: good for a look, not for ranking brokers.
+A Python client reaches about half a million records per second: enough for a check, not for comparing brokers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def consume(library: str, bootstrap: str, topic: str, count: str, *settings: str
         messages = consumer.consume(CHUNK // 10, timeout=1)
         got += len(messages)
         size += sum(len(one.value() or b"") for one in messages)
-        if messages and not started:  # the clock starts with the first records, which then do not count
+        if messages and not started:  # the clock starts with the first records, which are not counted
             started, first, size = time.monotonic(), got, 0
     return _throughput(got - first, size, max(0, int(count) - got), time.monotonic() - started)
 
@@ -112,7 +112,7 @@ def paced(host: str, port: str, file: str, period: str, seconds: str, error_at: 
     for flow in flows:
         ready.register(flow.socket, selectors.EVENT_READ, flow)
     print("ready", flush=True)
-    sys.stdin.readline()  # the caller reads the clocks now
+    sys.stdin.readline()  # the caller reads the CPU clocks now
     started = time.monotonic()
     sent, all_due = 0, int(float(seconds) / float(period) * len(frames))
     while sent < all_due or any(flow.is_waiting for flow in flows):
@@ -136,7 +136,7 @@ def paced(host: str, port: str, file: str, period: str, seconds: str, error_at: 
 
 
 def _frames(file: str) -> list[bytes]:
-    """The frames of a file, one behind the other; each says its own size."""
+    """Return the frames of a file, one after another; each has its own size."""
     data, frames = Path(file).read_bytes(), []
     while data:
         size = 4 + int.from_bytes(data[:4], "big")
@@ -146,7 +146,7 @@ def _frames(file: str) -> list[bytes]:
 
 
 class _Flow:
-    """One connection with several requests under way."""
+    """One connection with several requests in flight."""
 
     def __init__(self, one: socket.socket, frame: bytes, count: int) -> None:
         self.socket, self._frame, self._count = one, frame, count
@@ -168,7 +168,7 @@ class _Flow:
         return self.answered < self._sent
 
     def wrong(self, error_at: int) -> bool:
-        """Whether the last answer carries an error."""
+        """Return whether the last response has an error."""
         return self.answered > 0 and self._last[error_at : error_at + 2] != bytes(2)
 
     def read(self) -> None:

@@ -1,4 +1,4 @@
-"""What is measured, one function per row: each takes a target and returns figures by name."""
+"""The measurements, one function per row: each takes a target and returns figures by name."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ GB = 1e9
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A row of the table. `better` says which of several rounds is the best."""
+    """A row of the table. `better` selects the best of several rounds."""
 
     name: str
     run: Callable[[Load, Target, float], Figures]
     best_by: str
     higher_is_better: bool = True
     only: str = ""
-    """The one target whose figure is wanted, where a row takes long and is not held against Kafka. Measured once."""
+    """The only target to measure, for a row that takes long and is not compared with Kafka. Measured once."""
     connections: int = 0
     depth: int = 0
-    """The shape of a row of small requests: a server that only echoes them is measured in it, too."""
+    """The shape of a row of small requests; an echo server is measured with it, too."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def consume(size: int, count: int) -> Callable[[Load, Target, float], Figures]:
 def raw_produce(
     size: int, *, connections: int, depth: int, count: int, acks: int = 1, partitions: int = 1
 ) -> Callable[[Load, Target, float], Figures]:
-    """Each connection writes to one partition; there are as many as partitions, or there is one partition."""
+    """Write from each connection to one partition; there are as many partitions as connections, or one."""
 
     def run(load: Load, target: Target, scale: float) -> Figures:
         with topic_of(target, partitions) as topic:
@@ -131,7 +131,7 @@ def end_to_end(size: int, *, rate: int, seconds: float) -> Callable[[Load, Targe
 
 
 END_TO_END_RATE = 50_000
-"""Records of 1 KB a second: about half of what Apache Kafka takes on two cores with a client beside it."""
+"""Records of 1 KB per second: about half of Apache Kafka's maximum on two cores shared with a client."""
 
 OURS = "Penstock (fsync)"
 SMALL = "100 B requests, 4 connections x 16 deep, acks=1"

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.replication`: three Penstock nodes beside three Apache Kafka nodes, and one process beside two.
+"""`python -m benchmarks.replication`: three Penstock nodes compared with three Apache Kafka nodes, and one with two.
 
-Rounds take turns; the best of each counts. Replication factor 3, acks=all, min.insync.replicas 2; Kafka with its
-defaults, which sync nothing before they acknowledge. The bars stand in `BARS`.
+Rounds alternate; the best of each counts. Replication factor 3, acks=all, min.insync.replicas 2; Kafka with its
+defaults, which acknowledge before a sync. The targets are in `BARS`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Target:
 
     @contextmanager
     def topic(self, *, partitions: int = 1, replicas: int = 3) -> Iterator[tuple[str, list[str]]]:
-        """A topic's name and the addresses of the leaders of its partitions."""
+        """Create a topic; return its name and the addresses of the leaders of its partitions."""
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 3})
         name = f"bench-{next(_numbers)}"
         config = {"retention.ms": "-1", "file.delete.delay.ms": "100", "min.insync.replicas": "2", **dict(self.config)}
@@ -95,7 +95,7 @@ def _rates(size: float, seconds: float, used: float) -> Figures:
 
 
 def processes(count: int) -> Callable[[Load, Target, float], Figures]:
-    """Small requests to topics of one replica, as many connections for each of the processes."""
+    """Send small requests to topics with one replica, with as many connections for each process."""
 
     def run(load: Load, target: Target, scale: float) -> Figures:
         with target.topic(partitions=3, replicas=1) as (topic, leaders):
@@ -120,7 +120,7 @@ def _requests(load: Load, address: str, frame: bytes, place: int, count: int) ->
 
 
 def _to_partition(frame: bytes, index: int) -> bytes:
-    """The same Produce request (version 7, one partition) for another partition."""
+    """Return the same Produce request (version 7, one partition) for another partition."""
     head = frame.index(b"bench-")
     at = head + frame[head - 1] + 4
     return frame[:at] + index.to_bytes(4, "big") + frame[at + 4 :]
@@ -147,7 +147,7 @@ MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A ratio of two figures that must be at least, or at most, so much."""
+    """A ratio of two figures with a minimum or a maximum."""
 
     what: str
     figure: tuple[str, str, str]
@@ -201,7 +201,7 @@ def _targets(running: ExitStack, console: Console, *, with_kafka: bool) -> list[
 
 
 def _warm(load: Load, targets: list[Target], console: Console, *, seconds: float) -> None:
-    """Let the virtual machines of Java compile what will be measured."""
+    """Let the JVM compile the code that will be measured."""
     for target in (one for one in targets if one.title == KAFKA):
         console.print(f"[dim]warming {target.title} for {seconds:.0f} s[/dim]")
         until = time.monotonic() + seconds
@@ -229,21 +229,21 @@ def _print(console: Console, results: dict[tuple[str, str], Figures]) -> None:
         ratio = one[bar.figure[2]] / other[bar.against[2]]
         met = ratio >= bar.least if bar.least is not None else ratio <= (bar.most or 0.0)
         wanted = f">= {bar.least}" if bar.least is not None else f"<= {bar.most}"
-        console.print(f"{'met   ' if met else 'MISSED'} {bar.what}: {ratio:.2f} (wanted {wanted})")
+        console.print(f"{'met   ' if met else 'MISSED'} {bar.what}: {ratio:.2f} (target {wanted})")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.replication",
-        description="Three Penstock nodes beside three Apache Kafka nodes, replication factor 3, acks=all.",
+        description="Compare three Penstock nodes with three Apache Kafka nodes, replication factor 3, acks=all.",
         epilog="Example: python -m benchmarks.replication --rounds 3 -k records",
     )
-    parser.add_argument("--rounds", type=int, default=2, help="how often each row is measured")
-    parser.add_argument("--scale", type=float, default=0.3, help="how much load, 1.0 being many seconds per row")
-    parser.add_argument("--warm", type=float, default=60.0, help="seconds of load on Apache Kafka before it counts")
-    parser.add_argument("--no-kafka", action="store_true", help="leave Apache Kafka out")
+    parser.add_argument("--rounds", type=int, default=2, help="number of rounds per row")
+    parser.add_argument("--scale", type=float, default=0.3, help="amount of load; 1.0 takes many seconds per row")
+    parser.add_argument("--warm", type=float, default=60.0, help="seconds of warm-up load for Apache Kafka")
+    parser.add_argument("--no-kafka", action="store_true", help="do not measure Apache Kafka")
     parser.add_argument("--json", help="also write the figures to this file")
-    parser.add_argument("-k", dest="pattern", default="", help="only rows with this in the name")
+    parser.add_argument("-k", dest="pattern", default="", help="only rows whose name contains this")
     return parser.parse_args()
 
 

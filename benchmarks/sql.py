@@ -1,4 +1,4 @@
-"""SQL over records: a million JSON values from the live log, grouped and summed by DuckDB."""
+"""SQL over records: a million JSON values from the live log, aggregated by DuckDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Figures = dict[str, float]
 
 
 def json_records(load: Load, target: Target, scale: float) -> Figures:
-    """From the call to the rows, the reading of the log included. Always a million: the bar names it."""
+    """Measure from the call to the result, including reading the log. Always a million records, as in the target."""
     topic = target.new_topic()
     try:
         _fill(target.server.bootstrap, topic)
@@ -30,7 +30,7 @@ def json_records(load: Load, target: Target, scale: float) -> Figures:
         seconds = time.perf_counter() - began
     finally:
         target.delete_topic(topic)
-    assert sum(row[1] for row in rows) == RECORDS, "every record was read"
+    assert sum(row[1] for row in rows) == RECORDS, "some records were not read"
     return {"s": seconds, "records/s": RECORDS / seconds}
 
 

@@ -1,4 +1,4 @@
-"""The brokers under load, each with the durability that its figures were taken with."""
+"""The brokers under load, each with the durability of its figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _numbers = itertools.count(1)
 
 
 class Server(Protocol):
-    """What both the Penstock process and the Apache Kafka peer offer."""
+    """The common interface of the Penstock process and the Apache Kafka peer."""
 
     @property
     def bootstrap(self) -> str: ...
@@ -26,7 +26,7 @@ class Server(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A broker and the topic settings that make it durable or not."""
+    """A broker and the topic settings for its durability."""
 
     name: str
     durability: str
@@ -38,17 +38,17 @@ class Target:
         return f"{self.name} ({self.durability})"
 
     def new_topic(self, partitions: int = 1) -> str:
-        """Make a topic and wait until its logs can be written."""
+        """Create a topic and wait until its logs can be written."""
         admin = self._admin()
         name = f"bench-{next(_numbers)}"
-        # The records of the raw load have a fixed time, long past any retention.
+        # The records of the raw load have a fixed timestamp, older than any retention.
         config = {"retention.ms": "-1", "file.delete.delay.ms": "100", **dict(self.topic_config)}
         admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(timeout=15)
-        time.sleep(0.3)  # Kafka makes the log a moment after it has acknowledged the topic
+        time.sleep(0.3)  # Kafka creates the log shortly after it has acknowledged the topic
         return name
 
     def delete_topic(self, name: str) -> None:
-        admin = self._admin()  # kept by name: the answer needs its client alive
+        admin = self._admin()  # kept in a variable: the future needs its client alive
         admin.delete_topics([name])[name].result(timeout=15)
 
     def _admin(self) -> AdminClient:

@@ -1,7 +1,7 @@
-"""Transactions under load: how many small ones a second, and what they cost a steady stream of records.
+"""Transactions under load: how many small ones per second, and their cost for a steady stream of records.
 
-Load comes from confluent-kafka: a transaction is a handful of round trips, so what is measured is the broker's
-coordinators. The stream is compared with itself, once in transactions of a tenth of a second and once without.
+The load comes from confluent-kafka: a transaction is a few round trips, so the broker's coordinators are measured. The
+stream is measured in transactions of a tenth of a second and without transactions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Figures = dict[str, float]
 
 
 def small_transactions(load: Load, target: Target, scale: float) -> Figures:
-    """One small record, the offsets of one group, commit: one after the other."""
+    """Commit one small record and the offsets of one group, repeatedly."""
     topic = target.new_topic()
     producer = _producer(target, transactional=True)
     consumer = Consumer({"bootstrap.servers": target.server.bootstrap, "group.id": f"bench-{topic}", "log_level": 3})
@@ -46,7 +46,7 @@ def small_transactions(load: Load, target: Target, scale: float) -> Figures:
 
 
 def stream(*, transactional: bool) -> Callable[[Load, Target, float], Figures]:
-    """Records of 1 KB as fast as they go, in transactions of a tenth of a second or in none."""
+    """Send records of 1 KB as fast as possible, in transactions of a tenth of a second or without."""
 
     def run(load: Load, target: Target, scale: float) -> Figures:
         topic = target.new_topic()
@@ -98,7 +98,7 @@ def _producer(target: Target, *, transactional: bool) -> Producer:
 
 
 def _give_flush_mode(target: Target) -> None:
-    """Give the coordinators' topics the flush mode that the target stands for; they are there by now."""
+    """Set the flush mode of the coordinators' topics, which exist by now, to that of the target."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in target.topic_config

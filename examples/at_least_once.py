@@ -1,10 +1,10 @@
-"""Manual commit after the work.
+"""At-least-once: manual commit after processing.
 
-Guarantee: at-least-once. The offset is committed after the record was handled, so a crash in
-between makes the group deliver it again: nothing is lost, and handling must bear a repetition.
+Guarantee: at-least-once. The offset is committed after the record was processed, so after a crash in between the
+record is delivered again: nothing is lost, and processing must tolerate repetition.
 
-Most commits are asynchronous, so that the work does not wait for them; when partitions are taken
-away and at the end they are synchronous, so that as little as possible is repeated.
+Most commits are asynchronous, so that processing does not wait for them; when partitions are revoked and at the end
+they are synchronous, so that as little as possible is repeated.
 
     python examples/at_least_once.py localhost:9092 orders billing
 """
@@ -20,14 +20,14 @@ COMMIT_EVERY = 100
 def run(
     bootstrap: str, topic: str, group_id: str, handle: Callable[[Message], None], *, idle_polls_max: int | None = None
 ) -> int:
-    """Handle records until nothing came for so many polls (None: for ever); return how many."""
+    """Process records until this many polls in a row were empty (None: forever); return how many."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group_id,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            # Only what is stored here is committed, and it is stored after the work.
+            # Only stored offsets are committed, and they are stored after processing.
             "enable.auto.offset.store": False,
         }
     )
@@ -41,7 +41,7 @@ def run(
         while idle_polls_max is None or idle < idle_polls_max:
             message = consumer.poll(1.0)
             if message is None:
-                # Before the group has let this member in there is nothing to be idle about.
+                # Do not count empty polls before this member has joined the group.
                 idle += bool(consumer.assignment())
                 continue
             idle = 0
@@ -60,13 +60,13 @@ def run(
 
 
 def commit_stored(consumer: Consumer) -> None:
-    """Commit what was stored and wait for it; having nothing to commit is no error."""
+    """Commit the stored offsets and wait; having nothing to commit is not an error."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:
         if error.args[0].name() != "_NO_OFFSET":
-            # Not fatal: what is not committed is delivered again.
-            print(f"not committed: {error.args[0].str()}", file=sys.stderr)
+            # Not fatal: uncommitted records are delivered again.
+            print(f"commit failed: {error.args[0].str()}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Commit before the work.
+"""At-most-once: commit before processing.
 
-Guarantee: at-most-once. The offset is committed, and the commit is waited for, before the record
-is handled: a crash in between loses the record, and no record is ever handled twice. For work
-where a repetition is worse than a gap: sending a text message, moving a motor.
+Guarantee: at-most-once. The offset is committed, and the commit is acknowledged, before the record is processed: a
+crash in between loses the record, and no record is ever processed twice. For work where a repetition is worse than a
+gap, such as sending a text message or moving a motor.
 
-A commit per record costs a round trip each; here one commit covers a small batch, and a crash
-loses what is left of the batch.
+A commit per record costs a round trip each; here one commit covers a small batch, and a crash loses the rest of the
+batch.
 
     python examples/at_most_once.py localhost:9092 alerts pager
 """
@@ -21,7 +21,7 @@ BATCH = 10
 def run(
     bootstrap: str, topic: str, group_id: str, handle: Callable[[Message], None], *, idle_polls_max: int | None = None
 ) -> int:
-    """Handle records until nothing came for so many polls (None: for ever); return how many."""
+    """Process records until this many polls in a row were empty (None: forever); return how many."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -43,7 +43,7 @@ def run(
                 error = message.error()
                 if error is not None:
                     raise KafkaException(error)
-            # If this raises, nothing was handled and nothing is lost: the batch is delivered again.
+            # If this raises, nothing was processed and nothing is lost: the batch is delivered again.
             consumer.commit(offsets=ends(messages), asynchronous=False)
             for message in messages:
                 handle(message)

@@ -1,9 +1,8 @@
-"""Auto-commit: the client commits in the background, every so often and at the end.
+"""Auto-commit: the client commits in the background, periodically and at the end.
 
-Guarantee: at-least-once, thanks to `enable.auto.offset.store=false`: only what was handled is
-stored, and only what is stored is committed. After a crash up to one interval's worth of records
-is delivered again. With the default of that setting, poll stores a record before it is handled,
-and a crash in the middle of the work can lose it.
+Guarantee: at-least-once, because of `enable.auto.offset.store=false`: only processed records are stored, and only
+stored offsets are committed. After a crash, up to one interval of records is delivered again. With the default of
+that setting, poll stores an offset before the record is processed, and a crash during processing can lose it.
 
     python examples/auto_commit.py localhost:9092 clicks dashboard
 """
@@ -17,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Message
 def run(
     bootstrap: str, topic: str, group_id: str, handle: Callable[[Message], None], *, idle_polls_max: int | None = None
 ) -> int:
-    """Handle records until nothing came for so many polls (None: for ever); return how many."""
+    """Process records until this many polls in a row were empty (None: forever); return how many."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -25,7 +24,7 @@ def run(
             "auto.offset.reset": "earliest",
             "enable.auto.commit": True,
             "auto.commit.interval.ms": 1000,
-            # Stored by hand, after the work.
+            # Stored explicitly, after processing.
             "enable.auto.offset.store": False,
         }
     )
@@ -45,7 +44,7 @@ def run(
             consumer.store_offsets(message)
             handled += 1
     finally:
-        # Close commits what is stored, so a clean end repeats nothing.
+        # close() commits the stored offsets, so a clean shutdown repeats nothing.
         consumer.close()
     return handled
 

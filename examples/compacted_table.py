@@ -1,8 +1,8 @@
-"""A key-value table that lives in a compacted topic: write by key, rebuild by reading from the start.
+"""A key-value table in a compacted topic: write by key, rebuild by reading from the start.
 
-The broker keeps the last value of each key, so a rebuild takes time that grows with the number of keys and
-not with the number of changes ever made. A value of None deletes the key; the broker keeps that tombstone
-for delete.retention.ms, so that a reader who started earlier learns of it, too.
+The broker keeps the last value of each key, so the time of a rebuild grows with the number of keys and not with the
+number of changes. A value of None deletes the key; the broker keeps that tombstone for delete.retention.ms, so that
+a reader who started earlier sees the deletion, too.
 
     python examples/compacted_table.py localhost:9092 prices fill 200000 1000    200,000 changes of 1,000 keys
     python examples/compacted_table.py localhost:9092 prices                     rebuild the table
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 CALL_S = 30.0
 SETTINGS = {
     "cleanup.policy": "compact",
-    # Only closed segments are compacted: small ones leave little behind. For a table of gigabytes take more.
+    # Only closed segments are compacted, so small ones leave little uncompacted. Use larger ones for large tables.
     "segment.bytes": str(1024 * 1024),
     # Compact when a tenth of the log is new. The default, half, compacts less often and leaves more to read.
     "min.cleanable.dirty.ratio": "0.1",
@@ -32,7 +32,7 @@ class Rebuilt(NamedTuple):
 
 
 def make_topic(bootstrap: str, topic: str) -> None:
-    """Make the topic, compacted from the first record on, unless it is there."""
+    """Create the topic with compaction enabled, unless it exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics([NewTopic(topic, 1, config=SETTINGS)])
     try:
@@ -43,7 +43,7 @@ def make_topic(bootstrap: str, topic: str) -> None:
 
 
 def fill(bootstrap: str, topic: str, *, events: int, keys: int) -> None:
-    """Change the values of some keys again and again; every hundredth change deletes one."""
+    """Change the values of some keys repeatedly; every hundredth change deletes one."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20})
     for number in range(events):
         key = f"key-{number * 7919 % keys:09d}"
@@ -56,11 +56,11 @@ def fill(bootstrap: str, topic: str, *, events: int, keys: int) -> None:
                 producer.poll(0.1)
         producer.poll(0)
     if producer.flush(CALL_S):
-        raise SystemExit(f"{len(producer)} records were not acknowledged: is the broker at {bootstrap} well?")
+        raise SystemExit(f"{len(producer)} records were not acknowledged: check the broker at {bootstrap}")
 
 
 def rebuild(bootstrap: str, topic: str) -> Rebuilt:
-    """Read all partitions from the start to their present ends; later changes are for a reader who goes on."""
+    """Read all partitions from the start to their current ends; later changes are ignored."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "no-group", "enable.auto.commit": False})
     table: dict[bytes, bytes] = {}
     records_read = 0
@@ -79,7 +79,7 @@ def rebuild(bootstrap: str, topic: str) -> Rebuilt:
                     table[key] = value
                 elif isinstance(key, bytes):
                     table.pop(key, None)
-            # The end may have no record of its own any more: the position passes it all the same.
+            # The end offset may have no record any more, but the position still passes it.
             for place in consumer.position([TopicPartition(topic, index) for index in left]):
                 if place.offset >= left[place.partition] or not left[place.partition]:
                     del left[place.partition]

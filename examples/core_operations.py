@@ -1,10 +1,10 @@
 """The core operations with plain confluent-kafka: create a topic, produce, consume, commit.
 
-Nothing here is special to Penstock: the same code runs against any Kafka cluster.
+Nothing here is specific to Penstock: the same code runs against any Kafka cluster.
 
-Guarantee: `produce` returns after the record is acknowledged by all in-sync replicas, and the
-idempotent producer keeps retries from writing it twice. `consume` commits before it returns, so
-its caller gets each record at most once; at_least_once.py shows the commit after the work.
+Guarantee: `produce` returns after all in-sync replicas have acknowledged the record, and the idempotent producer
+prevents duplicates on retries. `consume` commits before it returns, so its caller gets each record at most once;
+at_least_once.py commits after processing.
 
     python examples/core_operations.py localhost:9092
 """
@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 
 
 def create_topic(topic: str, partitions: int = 3, replication_factor: int = 1) -> None:
-    """Create a topic; one that is there already is left as it is."""
+    """Create a topic, or do nothing if it exists."""
     admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
     future = admin.create_topics([NewTopic(topic, partitions, replication_factor)])[topic]
     try:
@@ -50,7 +50,7 @@ def produce(topic: str, key: str | bytes | None, value: str | bytes | None, acks
 
 
 def consume(group_id: str, topics: list[str], max_messages: int) -> list[Message]:
-    """Read up to so many records as a member of a group, commit behind them, and leave the group."""
+    """Read up to this many records as a member of a group, commit, and leave the group."""
     consumer = Consumer(
         {
             "bootstrap.servers": BOOTSTRAP,
@@ -72,13 +72,13 @@ def consume(group_id: str, topics: list[str], max_messages: int) -> list[Message
                 raise KafkaException(error)
             messages.append(message)
         if messages:
-            # An offset that is committed is the next to be read, for each partition that was read from.
+            # The committed offset is the next offset to read, for each partition that was read.
             consumer.commit(offsets=_behind(messages), asynchronous=False)
         return messages
 
 
 def commit_offset(group_id: str, topic: str, partition: int, offset: int) -> None:
-    """Set where a group goes on, from a consumer that never subscribed. The group must have no members."""
+    """Set the committed offset of a group, from a consumer that never subscribed. The group must have no members."""
     consumer = Consumer({"bootstrap.servers": BOOTSTRAP, "group.id": group_id, "enable.auto.commit": False})
     with closing(consumer):
         committed = consumer.commit(offsets=[TopicPartition(topic, partition, offset)], asynchronous=False)
@@ -89,12 +89,12 @@ def commit_offset(group_id: str, topic: str, partition: int, offset: int) -> Non
 
 @cache
 def _producer(bootstrap: str, acks: str) -> Producer:
-    """One producer for all calls: it is the connections and the sequence numbers that cost."""
+    """Return one producer for all calls: connections and sequence numbers are expensive to set up."""
     return Producer(
         {
             "bootstrap.servers": bootstrap,
             "acks": acks,
-            # Idempotence needs the word of all in-sync replicas.
+            # Idempotence requires the acknowledgement of all in-sync replicas.
             "enable.idempotence": acks == "all",
             "compression.type": "lz4",
             "linger.ms": 5,
@@ -103,7 +103,7 @@ def _producer(bootstrap: str, acks: str) -> Producer:
 
 
 def _behind(messages: list[Message]) -> list[TopicPartition]:
-    """Return for each partition the offset after its last record."""
+    """Return the offset after the last record of each partition."""
     ends: dict[tuple[str, int], int] = {}
     for message in messages:
         topic, partition, offset = message.topic(), message.partition(), message.offset()

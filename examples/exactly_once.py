@@ -1,12 +1,11 @@
 """Read, transform, write and commit in one transaction.
 
-Guarantee: exactly-once, from topic to topic. The results and the offset behind the records they come
-from are committed together, so a crash at any moment leaves both or neither; whoever goes on begins
-where the last committed transaction ended. Readers of the results must ask for committed records only
-(isolation.level=read_committed, the default of librdkafka).
+Guarantee: exactly-once, from topic to topic. The results and the offsets of the records they come from are committed
+together, so a crash leaves both or neither; a restarted process continues after the last committed transaction.
+Readers of the results must read only committed records (isolation.level=read_committed, the default of librdkafka).
 
-What the transaction does not cover: everything that is not in a topic. `transform` may be called
-twice for the same record, so it should compute and have no effects.
+The transaction does not cover anything outside of topics. `transform` may be called twice for the same record, so it
+should compute a result and have no side effects.
 
     python examples/exactly_once.py localhost:9092 orders billing invoices
 """
@@ -31,7 +30,7 @@ def run(
     *,
     idle_polls_max: int | None = None,
 ) -> int:
-    """Transform records until nothing came for so many polls (None: for ever); return how many."""
+    """Transform records until this many polls in a row were empty (None: forever); return how many."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -45,8 +44,8 @@ def run(
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            # One for each process that runs at the same time, and the same one after a restart: the new
-            # process then ends at once what the old one left open, and locks it out if it still lives.
+            # Unique for each concurrent process, and the same after a restart: the new process then aborts the
+            # transaction that the old one left open, and fences it if it is still running.
             "transactional.id": f"{group_id}-{target}",
         }
     )
@@ -54,8 +53,8 @@ def run(
     batch: list[Message] = []
 
     def moved(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # What was read of partitions that have gone is for their new owner. Without these callbacks partitions
-        # would change hands at any moment, and not only inside of poll.
+        # Records read from revoked partitions belong to their new owner. Without these callbacks partitions would
+        # be reassigned at any time, and not only inside poll.
         batch.clear()
 
     consumer.subscribe([topic], on_assign=moved, on_revoke=moved, on_lost=moved)
@@ -72,7 +71,7 @@ def run(
                 done += len(batch)
             except KafkaException as error:
                 if not error.args[0].txn_requires_abort():
-                    # Among them: another process has taken over the transactional id.
+                    # For example: another process has taken over the transactional id.
                     raise
                 insist(lambda: producer.abort_transaction(CALL_S))
                 rewind(consumer)
@@ -83,7 +82,7 @@ def run(
 
 
 def fill(consumer: Consumer, batch: list[Message]) -> None:
-    """Wait for a record, and take what else is there."""
+    """Wait for a record, then take those that are available."""
     wait_s = 1.0
     while len(batch) < BATCH:
         message = consumer.poll(wait_s)
@@ -97,19 +96,19 @@ def fill(consumer: Consumer, batch: list[Message]) -> None:
 
 
 def transact(consumer: Consumer, producer: Producer, batch: list[Message], target: str, transform: Transform) -> None:
-    """Results and offsets, both or neither."""
+    """Commit results and offsets atomically."""
     producer.begin_transaction()
     for message in batch:
         producer.produce(target, transform(message), message.key())
         producer.poll(0)
-    # With the group's metadata the broker refuses offsets of a member that was replaced.
+    # With the group metadata the broker rejects offsets of a member that was replaced.
     group = consumer.consumer_group_metadata()
     insist(lambda: producer.send_offsets_to_transaction(ends(batch), group, CALL_S))
     insist(lambda: producer.commit_transaction(CALL_S))
 
 
 def insist(call: Callable[[], object]) -> None:
-    """Call again as long as the error says that it may help."""
+    """Repeat a call while its error is retriable."""
     while True:
         try:
             call()
@@ -120,14 +119,14 @@ def insist(call: Callable[[], object]) -> None:
 
 
 def rewind(consumer: Consumer) -> None:
-    """Go back to what is committed: the records of an aborted transaction are read again."""
+    """Seek to the committed offsets, to read the records of an aborted transaction again."""
     for place in consumer.committed(consumer.assignment(), CALL_S):
         place.offset = max(place.offset, 0)
         consumer.seek(place)
 
 
 def ends(messages: list[Message]) -> list[TopicPartition]:
-    """Return for each partition the offset after its last record."""
+    """Return the offset after the last record of each partition."""
     last: dict[tuple[str, int], int] = {}
     for message in messages:
         topic, partition, offset = message.topic(), message.partition(), message.offset()

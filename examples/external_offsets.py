@@ -1,13 +1,12 @@
-"""Offsets kept beside the results, in one database transaction.
+"""Offsets stored with the results in one database transaction.
 
-Guarantee: exactly-once for what is in the database. A result and the offset behind its record
-are written in the same sqlite transaction: after a crash either both are there or neither is. The
-group's committed offsets are not used; `assign` and the stored offset say where to go on.
+Guarantee: exactly-once for the contents of the database. A result and the offset of its record are written in the
+same SQLite transaction: after a crash both exist or neither does. The group's committed offsets are not used; the
+consumer assigns partitions and starts at the stored offsets.
 
-There is no group here, so nothing shares out the partitions: run one process, or give each
-process partitions of its own. The primary key on the partition keeps two processes that were
-started on the same one by mistake from counting twice: the second finds an offset it does not
-expect and stops.
+There is no group, so partitions are not distributed: run one process, or give each process its own partitions. If
+two processes are started on the same partition by mistake, the primary key prevents double counting: the second one
+finds an unexpected offset and stops.
 
     python examples/external_offsets.py localhost:9092 payments totals.sqlite
 """
@@ -28,13 +27,13 @@ CREATE TABLE IF NOT EXISTS offsets (
 
 
 def run(bootstrap: str, topic: str, database: str | Path, *, idle_polls_max: int | None = None) -> int:
-    """Add up amounts by key until nothing came for so many polls (None: for ever); return how many records."""
+    """Add up amounts by key until this many polls in a row were empty (None: forever); return the record count."""
     with closing(sqlite3.connect(database, isolation_level=None)) as store:
         store.executescript(SCHEMA)
         consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                # The client asks for a name; nothing joins or commits under it.
+                # The client requires a group id, but does not join the group or commit.
                 "group.id": "external-offsets",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
@@ -58,7 +57,7 @@ def run(bootstrap: str, topic: str, database: str | Path, *, idle_polls_max: int
 
 
 def starts(consumer: Consumer, store: sqlite3.Connection, topic: str) -> list[TopicPartition]:
-    """Return every partition with the offset that the database expects next, or the log's first."""
+    """Return every partition with the next offset from the database, or the start of the log."""
     found = consumer.list_topics(topic, timeout=30).topics[topic]
     if found.error is not None:
         raise KafkaException(found.error)
@@ -71,7 +70,7 @@ def starts(consumer: Consumer, store: sqlite3.Connection, topic: str) -> list[To
 
 
 def apply(store: sqlite3.Connection, message: Message) -> None:
-    """Write the result and the offset behind it together, or neither."""
+    """Write the result and the offset atomically."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert offset is not None
     store.execute("BEGIN IMMEDIATE")
@@ -80,7 +79,9 @@ def apply(store: sqlite3.Connection, message: Message) -> None:
             "SELECT next_offset FROM offsets WHERE topic = ? AND partition = ?", (topic, partition)
         ).fetchone()
         if row is not None and offset < row[0]:
-            raise RuntimeError(f"{topic}-{partition}@{offset} was counted already: is another process running?")
+            raise RuntimeError(
+                f"{topic}-{partition}@{offset} was already counted: check whether another process is running"
+            )
         store.execute(
             "INSERT INTO totals VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET amount = amount + excluded.amount",
             ((message.key() or b"").decode(), int(message.value() or b"0")),

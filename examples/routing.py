@@ -1,4 +1,4 @@
-"""Four ways to choose a partition: by key, by the client's own spreading, in turns, by a rule of yours.
+"""Four ways to choose a partition: by key, by the client's default, round-robin, and by a custom rule.
 
 python examples/routing.py --bootstrap localhost:9092
 """
@@ -27,29 +27,31 @@ def main() -> None:
     problem = created.exception(timeout=30)
     if problem is not None and problem.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
         raise problem
-    # murmur2 is what Java clients hash with: the same key, the same partition, whoever writes it.
+    # murmur2 is the hash of Java clients: all clients send the same key to the same partition.
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", "linger.ms": 5})
 
-    print("by key    ", by_key(producer))
-    print("no key    ", without_key(producer))
-    print("in turns  ", in_turns(producer))
-    print("own rule  ", by_rule(producer, lambda customer: 0 if customer.startswith("vip-") else 1 + len(customer) % 3))
+    print("by key     ", by_key(producer))
+    print("no key     ", without_key(producer))
+    print("round-robin", round_robin(producer))
+    print(
+        "custom rule", by_rule(producer, lambda customer: 0 if customer.startswith("vip-") else 1 + len(customer) % 3)
+    )
 
 
 def by_key(producer: Producer) -> dict[int, int]:
-    """All records of one customer go to one partition, and stay in order there."""
+    """Send all records of a customer to one partition, where they stay in order."""
     return _sent(
         producer, lambda number, done: producer.produce(TOPIC, key=f"customer-{number % 50}", on_delivery=done)
     )
 
 
 def without_key(producer: Producer) -> dict[int, int]:
-    """The client fills one partition's batch, then moves to another: fewer, larger requests."""
+    """Let the client fill a batch for one partition, then move to another: fewer, larger requests."""
     return _sent(producer, lambda number, done: producer.produce(TOPIC, value=str(number), on_delivery=done))
 
 
-def in_turns(producer: Producer) -> dict[int, int]:
-    """Strict round-robin: exactly even, at the price of smaller batches."""
+def round_robin(producer: Producer) -> dict[int, int]:
+    """Distribute records evenly by strict round-robin, at the price of smaller batches."""
     turns = count()
     return _sent(
         producer,
@@ -60,7 +62,7 @@ def in_turns(producer: Producer) -> dict[int, int]:
 
 
 def by_rule(producer: Producer, lane: PriorityLane) -> dict[int, int]:
-    """A partitioner of your own: important customers get partition 0 for themselves."""
+    """Use a custom partitioner: important customers get partition 0."""
 
     def send(number: int, done: Callable[[KafkaError | None, Message], None]) -> None:
         customer = f"vip-{number}" if number % 10 == 0 else f"customer-{number}"

@@ -1,11 +1,11 @@
-"""A worker with retries and a dead-letter topic, in the few lines that are one's own.
+"""A worker with retries and a dead-letter topic.
 
-Guarantee: at-least-once. An offset is committed after its record was handled or is safely in the
-dead-letter topic `<topic>.dlq`; a crash before that delivers the record again. With several
-records at a time the lowest unfinished one holds the commit back.
+Guarantee: at-least-once. An offset is committed after its record was processed or written to the dead-letter topic
+`<topic>.dlq`; a crash before that delivers the record again. If several records are processed concurrently, the
+lowest unfinished one holds back the commit.
 
     python examples/worker_with_dlq.py localhost:9092 orders billing
-    penstock dlq show orders          # what could not be handled, and why
+    penstock dlq show orders          # records that failed, and why
     penstock dlq replay orders --execute
 """
 
@@ -17,7 +17,7 @@ from penstock.worker import Counts, Record, Reject, Retry, Worker
 
 
 def handle(record: Record) -> None:
-    """Charge an order. Any exception is tried again; Reject goes to the dead letters at once."""
+    """Charge an order. Exceptions are retried; Reject dead-letters the record immediately."""
     try:
         order = json.loads(record.value or b"")
     except ValueError as error:
@@ -28,7 +28,7 @@ def handle(record: Record) -> None:
 
 
 def run(bootstrap: str, topic: str, group_id: str, *, idle_stop_s: float | None = None) -> Counts:
-    """Work until a signal, or until nothing came for so long; return what was done."""
+    """Work until a signal, or until the worker has been idle for this long; return the counters."""
     worker = Worker(
         handle,
         topics=[topic],

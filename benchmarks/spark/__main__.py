@@ -1,8 +1,8 @@
-"""`python -m benchmarks.spark`: Spark on Penstock, ours beside the JVM connector, in rounds that take turns.
+"""`python -m benchmarks.spark`: Penstock's Spark source and sink and the JVM connector, in alternating rounds.
 
 python -m benchmarks.spark              about five minutes on two cores
 python -m benchmarks.spark --rows 300000 --rounds 1
-Ratios are of the best round of each. A bar that needs the JVM connector is left out where Maven cannot fetch it.
+Ratios use the best round of each. Targets that need the JVM connector are skipped if Maven cannot fetch it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A ratio and what it must be; without a target it is for orientation."""
+    """A ratio and its target; without a target it is informational."""
 
     name: str
     ratio: float
@@ -59,14 +59,14 @@ class Rounds:
         return min(cost.cpu for cost in self.costs[name])
 
     def ratio(self, ours: str, theirs: str) -> float:
-        """How many times the rate of the other."""
+        """Return the ratio of the two rates."""
         return self.seconds(theirs) / self.seconds(ours)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="rows of 100 B that are read and written")
-    # The best of three was still a matter of luck where two things are nearly as fast.
+    parser.add_argument("--rows", type=int, default=1_000_000, help="number of 100 B rows")
+    # The best of three still varied too much for things of similar speed.
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     console = Console(width=120)
@@ -124,7 +124,7 @@ def _bars(bench: Bench, log: Log, rows: int, rounds: int, with_jvm: bool, consol
 
 
 def _alike_bar(bench: Bench, count: int, topic: str, rounds: int, console: Console) -> Bar:
-    """Rows that Parquet stores in a fifth of their bytes, so that it reads so much less."""
+    """Measure rows that Parquet compresses to a fifth, so that it reads much less."""
     frame = bench.rows(count, 1000, alike=True)
     bench.write(frame, "penstock", topic, guarantee="at-least-once")
     frame.unpersist()
@@ -149,7 +149,7 @@ def _reads(
             kept.add("default", bench.read("kafka", topic, {}))
             kept.add("tuned", bench.read("kafka", topic, TUNED))
     for name in found.costs:
-        console.print(f"read {what}, {name}: {found.seconds(name):.2f} s, {found.cpu(name):.2f} processor seconds")
+        console.print(f"read {what}, {name}: {found.seconds(name):.2f} s, {found.cpu(name):.2f} CPU seconds")
     return found
 
 
@@ -177,7 +177,7 @@ def _write_bars(
         if with_jvm:
             kept.add("jvm", bench.write(frame, "kafka", new_topic()))
     for name in found.costs:
-        console.print(f"write, {name}: {found.seconds(name):.2f} s, {found.cpu(name):.2f} processor seconds")
+        console.print(f"write, {name}: {found.seconds(name):.2f} s, {found.cpu(name):.2f} CPU seconds")
     bars = [Bar("exactly-once / plain sink", found.ratio("once", "plain"), 0.6)]
     if with_jvm:
         bars.append(Bar("write rate / JVM Kafka sink", found.ratio("plain", "jvm"), 0.9))

@@ -1,4 +1,4 @@
-"""What is timed: reads, writes and triggers through Spark, each as ours and as the JVM connector's."""
+"""The timed operations: reads, writes and triggers through Spark, with our source and with the JVM connector."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock_client.protocol.connection import PAD
 from penstock_client.records.batches import scan
 from penstock_client.records.decode import decode
 
-# What one would set after reading the connector's guide: larger fetches, larger polls.
+# Settings recommended by the connector's guide: larger fetches, larger polls.
 TUNED = {
     "kafka.max.partition.fetch.bytes": str(8 << 20),
     "kafka.fetch.max.bytes": str(64 << 20),
@@ -30,7 +30,7 @@ TUNED = {
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds on the clock, and of processors in all of Spark's processes."""
+    """Elapsed seconds, and CPU seconds of all Spark processes."""
 
     seconds: float
     cpu: float
@@ -44,7 +44,7 @@ def measured(into: list[Cost]) -> Iterator[None]:
 
 
 def spark_cpu_seconds() -> float:
-    """Processor time of the JVM that this process started and of all that it started, living or dead."""
+    """Return the CPU time of the JVM that this process started and of all its children, alive or dead."""
     parents: dict[int, list[int]] = {}
     times: dict[int, float] = {}
     ticks = os.sysconf("SC_CLK_TCK")
@@ -72,7 +72,7 @@ def _is_jvm(pid: int) -> bool:
 
 
 class Bench:
-    """One session and one broker; every method does one thing once and says what it cost."""
+    """One session and one broker; every method runs one operation once and returns its cost."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, data: Path) -> None:
         self.spark = spark
@@ -80,7 +80,7 @@ class Bench:
         self.data = data
 
     def rows(self, count: int, size: int, *, alike: bool = False) -> DataFrame:
-        """Rows that no codec makes smaller, held in memory. `alike`: each is most of the one before, shifted."""
+        """Cache incompressible rows in memory. With `alike`, each is mostly the previous one, shifted."""
         pad = size // 32 + 1
         seed = "id + i" if alike else f"id * {pad} + i"
         text = f"substring(concat_ws('', transform(sequence(1, {pad}), i -> md5(cast({seed} as string)))), 1, {size})"
@@ -107,7 +107,7 @@ class Bench:
         return costs[0]
 
     def parquet(self, topic: str) -> Path:
-        """The same rows, with all their columns, as a table of files."""
+        """Write the same rows, with all columns, as a table of files."""
         folder = Path(tempfile.mkdtemp(prefix="bench-parquet-")) / "rows"
         reader = self.spark.read.format("penstock").option("kafka.bootstrap.servers", self.bootstrap)
         reader.option("subscribe", topic).load().write.parquet(str(folder))
@@ -120,7 +120,7 @@ class Bench:
         return costs[0]
 
     def trigger(self, form: str, source: str, target: str) -> float:
-        """The median milliseconds of triggers of ten rows each, from topic to topic."""
+        """Return the median milliseconds of triggers of ten rows each, from topic to topic."""
         with tempfile.TemporaryDirectory() as folder:
             reader = self.spark.readStream.format(form).option("kafka.bootstrap.servers", self.bootstrap)
             frame = reader.options(subscribe=source, startingOffsets="earliest", maxOffsetsPerTrigger="10").load()
@@ -133,7 +133,7 @@ class Bench:
 
 
 def decode_ratio(size: int, records_per_batch: int) -> float:
-    """How much faster columns are made by numpy than record by record, on one core."""
+    """Return the speedup of numpy over record-by-record decoding, on one core."""
     count = 40_000
     batches = [
         encode_batch(

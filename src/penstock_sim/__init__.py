@@ -1,1 +1,1 @@
-"""The four ports, seeded and faulty, so that the real code can be tried against bad luck."""
+"""Deterministic simulator: the four ports with seeded randomness and faults, which run the production code."""

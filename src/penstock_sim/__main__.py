@@ -1,8 +1,8 @@
-"""Run seeds: `python -m penstock_sim --seeds 1000 --first 1`, or one of them again with `--verbose`.
+"""Command line of the simulator: `python -m penstock_sim --seeds 1000 --first 1`, or one seed with `--verbose`.
 
-Several processes share the seeds; a line now and then says how far they are. Ends with 1 if a seed
-broke an invariant, or a long campaign never reached a state that it is there for. With `--bug` a
-planted bug is switched on, and the run ends well once a seed has found it; `--bug all` plants each.
+Several processes share the seeds; progress is printed periodically. The exit code is 1 if a seed violated an
+invariant, or if a long campaign never reached one of the states it should test. `--bug` plants a bug, and the run
+succeeds when a seed has found it; `--bug all` plants each.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from penstock_sim.shrink import shrink
 from penstock_sim.workers import SEED_S_MAX, Task, run_tasks
 from penstock_sim.world import World
 
-SAID_EVERY_S = 5.0
+PROGRESS_INTERVAL_S = 5.0
 ALL = "all"
 EXAMPLES = """examples:
   python -m penstock_sim --seeds 20000 --keep-going --output campaign.jsonl
-      a long campaign; started again with the same file it goes on where it was
+      a long campaign; restarted with the same file, it continues
   python -m penstock_sim --first 32 --verbose
-      the story of one seed
+      the events of one seed
   python -m penstock_sim --bug all --seeds 1000
-      how many seeds each planted bug takes until it is found
+      the number of seeds until each planted bug is found
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m penstock_sim",
-        description="Run the node in a simulated world.",
+        description="Run clusters in a deterministic simulation.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--seeds", type=int, default=200, help="how many seeds to run (default: 200)")
-    parser.add_argument("--first", type=int, default=1, help="the first of them (default: 1)")
+    parser.add_argument("--seeds", type=int, default=200, help="number of seeds (default: 200)")
+    parser.add_argument("--first", type=int, default=1, help="first seed (default: 1)")
     parser.add_argument(
         "--bug", default="", help=f"plant bugs, one by one: {ALL}, or some of {', '.join(ablations.BUGS)}"
     )
-    parser.add_argument("--nodes", type=int, default=None, help="so many nodes in each world (default: drawn)")
+    parser.add_argument("--nodes", type=int, default=None, help="number of nodes (default: random)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=int, default=cores, help=f"how many processes (default: one per core, {cores})")
-    parser.add_argument("--verbose", action="store_true", help="tell what happens, for a single seed")
-    parser.add_argument("--keep-going", action="store_true", help="run all seeds whatever they find")
-    parser.add_argument("--output", type=Path, default=None, help="append each result to this file; go on from it")
+    parser.add_argument("--jobs", type=int, default=cores, help=f"number of processes (default: one per core, {cores})")
+    parser.add_argument("--verbose", action="store_true", help="print all events; for a single seed")
+    parser.add_argument("--keep-going", action="store_true", help="continue after a violation")
+    parser.add_argument("--output", type=Path, default=None, help="append results to this file, and continue from it")
     parser.add_argument(
         "--seed-timeout",
         type=float,
         default=SEED_S_MAX,
-        help=f"seconds of processor time a seed may take (default: {SEED_S_MAX:.0f})",
+        help=f"maximum CPU seconds per seed (default: {SEED_S_MAX:.0f})",
     )
     options = parser.parse_args(arguments)
     bugs = list(ablations.BUGS) if options.bug == ALL else [name for name in options.bug.split(",") if name]
     for name in bugs:
         if name not in ablations.BUGS:
-            parser.error(f"no bug is called {name}: choose from {', '.join(ablations.BUGS)}")
+            parser.error(f"unknown bug {name}: choose from {', '.join(ablations.BUGS)}")
     signal.signal(signal.SIGTERM, _interrupted)
     if options.verbose:
         return _replay(options.first, options.bug, options.nodes)
@@ -90,7 +90,7 @@ def _campaign(options: argparse.Namespace) -> int:
         figures, done = record.figures, record.done
     tasks = (Task(seed, options.nodes) for seed in _seeds(options) if seed not in done)
     clock = RealClock()
-    began = said = clock.monotonic()
+    began = printed = clock.monotonic()
     before = figures.seeds
     try:
         for _, result in run_tasks([tasks] * options.jobs, seed_s_max=options.seed_timeout):
@@ -99,9 +99,9 @@ def _campaign(options: argparse.Namespace) -> int:
                 record.add(result)
             if result.violations:
                 print(report(result, options.nodes), flush=True)
-            if clock.monotonic() - said >= SAID_EVERY_S or figures.seeds == options.seeds:
-                said = clock.monotonic()
-                print(figures.progress(options.seeds, (figures.seeds - before) / (said - began)), flush=True)
+            if clock.monotonic() - printed >= PROGRESS_INTERVAL_S or figures.seeds == options.seeds:
+                printed = clock.monotonic()
+                print(figures.progress(options.seeds, (figures.seeds - before) / (printed - began)), flush=True)
             if len(figures.violations) >= 5 and not options.keep_going:
                 break
     except KeyboardInterrupt:
@@ -124,7 +124,7 @@ def _seeds(options: argparse.Namespace) -> range:
 
 
 def _hunt(options: argparse.Namespace, bugs: list[str]) -> int:
-    """Plant one bug after the other; each until a seed has found it that is well without the bug."""
+    """Plant each bug in turn until a seed finds it that passes without the bug."""
     found: dict[str, str] = {}
     broken: dict[tuple[str, int], str] = {}
     waiting = iter(bugs)
@@ -138,7 +138,7 @@ def _hunt(options: argparse.Namespace, bugs: list[str]) -> int:
                 yield Task(seed, options.nodes)
                 if ("", seed) not in broken:
                     found[bug] = broken[bug, seed]
-                    print(f"{bug}: found by seed {seed}, the {count}. that was run: {found[bug]}", flush=True)
+                    print(f"{bug}: found by seed {seed} after {count} seeds: {found[bug]}", flush=True)
                     break
             else:
                 print(f"{bug}: not found in {options.seeds} seeds", flush=True)

@@ -1,8 +1,7 @@
-"""Planted bugs, each switched on by name: proof that the checkers see what they are there to see.
+"""Planted bugs, each enabled by name: proof that the checkers detect what they should.
 
-Every bug replaces something of the production code from outside; nothing in there knows of it.
-docs/internals/simulator.md says which checker finds which, and after how many seeds. Those that
-need several nodes are in cluster_ablations.py.
+Every bug patches production code from outside; that code does not refer to it. docs/internals/simulator.md lists which
+checker finds which bug, and after how many seeds. Bugs that need several nodes are in cluster_ablations.py.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["BUGS", "cluster_ablations", "compaction_ablations", "planted"]
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Run with a bug in place; with no name, as things are."""
+    """Run with a planted bug; with an empty name, without one."""
     with ExitStack() as stack:
         if name:
             for each in BUGS[name]():
@@ -56,7 +55,7 @@ def planted(name: str) -> Iterator[None]:
 
 @bug
 def ack_before_fsync() -> list[Patch]:
-    """acks=all answers once the records are written."""
+    """Acknowledge acks=all when the records are written, not durable."""
 
     def wait_durable(self: MarkedLog, waiting: Any) -> None:
         waiting.done(NO_ERROR)
@@ -66,7 +65,7 @@ def ack_before_fsync() -> list[Patch]:
 
 @bug
 def mark_ahead_of_the_disk() -> list[Patch]:
-    """The high watermark follows what is written, not what is durable."""
+    """Advance the high watermark by written instead of durable records."""
 
     def advance(self: Partition) -> None:
         if self.lead is not None and self.log.end_offset > self.high_watermark:
@@ -85,7 +84,7 @@ def mark_ahead_of_the_disk() -> list[Patch]:
 
 @bug
 def failed_sync_tried_again() -> list[Patch]:
-    """A failed sync is taken for a passing trouble."""
+    """Treat a failed sync as a transient error."""
 
     def forgiving(original: Any) -> Any:
         return lambda self, generation, job, size, error: original(self, generation, job, size, None)
@@ -95,25 +94,25 @@ def failed_sync_tried_again() -> list[Patch]:
 
 @bug
 def failed_sync_forgotten() -> list[Patch]:
-    """After a failed sync and a restart the cache is taken for the disk."""
+    """After a failed sync and a restart, treat the page cache as durable."""
     return [patch.object(LogDirectory, "failed_before", property(lambda self: False, lambda self, value: None))]
 
 
 @bug
 def recovery_point_too_far() -> list[Patch]:
-    """A crash trusts what was written, synced or not."""
+    """Recover only from the written, not the synced, position after a crash."""
     return [patch.object(Log, "recovery_point", property(lambda self: self.end_offset))]
 
 
 @bug
 def new_folders_not_synced() -> list[Patch]:
-    """The name of a new partition's folder is never made durable."""
+    """Never sync the name of a new partition's directory."""
     return [patch.object(LogStore, "_sync_names_with_first_batch", lambda self, log: None)]
 
 
 @bug
 def journal_not_redone() -> list[Patch]:
-    """A start takes no notice of what only the journal has."""
+    """Ignore the journal at startup."""
 
     def redo(self: Journal) -> list[str]:
         self._remove_files(FILE_NAMES)
@@ -124,13 +123,13 @@ def journal_not_redone() -> list[Patch]:
 
 @bug
 def cuts_not_struck_out() -> list[Patch]:
-    """The journal is not told of files that are cut, renamed or removed."""
+    """Do not remove truncated, renamed or deleted files from the journal."""
     return [patch.object(Journal, "_strike", lambda self, places, settle: None)]
 
 
 @bug
 def deleted_records_forgotten() -> list[Patch]:
-    """Where a log begins is kept in memory alone."""
+    """Keep log start offsets only in memory."""
     return [
         patch.object(LogStore, "checkpoint_log_starts", lambda self: None),
         patch.object(SavedOffsets, "moved", lambda self: None),
@@ -142,7 +141,7 @@ def deleted_records_forgotten() -> list[Patch]:
 
 @bug
 def rot_is_cut() -> list[Patch]:
-    """Recovery cuts a log at the first bad batch, whatever follows."""
+    """Truncate a log at the first bad batch during recovery, even if good batches follow."""
 
     def cut(disk: Any, state: Any, index: int, stopped: Any, *, known_end: int) -> None:
         stopped.segment.truncate(stopped.bad.position, stopped.offset)
@@ -153,7 +152,7 @@ def rot_is_cut() -> list[Patch]:
 
 @bug
 def checksums_not_checked() -> list[Patch]:
-    """Neither recovery nor a reader computes a checksum."""
+    """Skip checksums in recovery and in reads."""
 
     def trusting(*arguments: Any, **named: Any) -> Any:
         named["check_crc"] = False
@@ -170,13 +169,13 @@ def checksums_not_checked() -> list[Patch]:
 
 @bug
 def read_failures_ignored() -> list[Patch]:
-    """A log does not learn that what it gave could not be read when it was sent."""
+    """Do not report to a log that its data could not be read while it was sent."""
     return [patch.object(Log, "read_failed", lambda self, piece, error: None)]
 
 
 @bug
 def stale_epochs_trusted() -> list[Patch]:
-    """The file of epochs is believed as it is."""
+    """Trust the leader epoch checkpoint without checking it."""
     return [
         patch.object(epoch_recovery, "_epoch_is_true", lambda *arguments: True),
         patch.object(epoch_recovery, "_none_is_missing", lambda *arguments: True),
@@ -185,19 +184,19 @@ def stale_epochs_trusted() -> list[Patch]:
 
 @bug
 def missing_folder_is_new() -> list[Patch]:
-    """A partition without a folder gets an empty log, whatever it held."""
+    """Create an empty log for a partition whose directory is missing, even if it had records."""
     return [patch.object(HeldPartitions, "__getitem__", lambda self, key: Holding.UNKNOWN)]
 
 
 @bug
 def truncate_below_own_mark() -> list[Patch]:
-    """So does a leader, and its followers remove what is committed on its word."""
+    """As above on a leader; and let followers truncate committed records when it says so."""
     return [*missing_folder_is_new(), patch.object(follower, "loses_committed", lambda step, log, mark: False)]
 
 
 @bug
 def missing_segment_skipped() -> list[Patch]:
-    """A start does not look for missing segments, and readers step over the gaps that they leave."""
+    """Do not check for missing segments at startup; readers skip the gaps."""
     return [
         patch.object(recovery, "first_loss", lambda *arguments, **named: None),
         patch.object(Log, "_refuse_gap", lambda self, segment, offset, next_offset: None),
@@ -209,7 +208,7 @@ def missing_segment_skipped() -> list[Patch]:
 
 @bug
 def fetch_beyond_high_watermark() -> list[Patch]:
-    """Consumers are shown whatever is written."""
+    """Return everything written to consumers."""
 
     def read(self: Partition, offset: int, *, max_bytes: int, committed_only: bool, at_least_one: bool) -> Any:
         if offset >= self.log.end_offset:
@@ -221,13 +220,13 @@ def fetch_beyond_high_watermark() -> list[Patch]:
 
 @bug
 def open_transactions_shown() -> list[Patch]:
-    """The last stable offset is the high watermark."""
+    """Use the high watermark as the last stable offset."""
     return [patch.object(MarkedLog, "_stable_up_to", lambda self, mark: mark)]
 
 
 @bug
 def aborted_list_left_out() -> list[Patch]:
-    """Readers of committed records are not told what was aborted."""
+    """Return an empty list of aborted transactions to consumers."""
     return [
         patch.object(Log, "aborted_transactions", lambda self, start, end: []),
         patch.object(Log, "aborted_in", lambda self, offset, piece: []),
@@ -239,13 +238,13 @@ def aborted_list_left_out() -> list[Patch]:
 
 @bug
 def no_dedupe() -> list[Patch]:
-    """A batch that was written before is written again."""
+    """Write duplicate batches again."""
     return [patch.object(ProducerState, "check", lambda self, *arguments, **named: None)]
 
 
 @bug
 def no_dedupe_after_restart() -> list[Patch]:
-    """What producers wrote is not read back from the log."""
+    """Do not rebuild producer state from the log."""
 
     def nothing(*arguments: Any, **named: Any) -> None:
         return None
@@ -260,7 +259,7 @@ def no_dedupe_after_restart() -> list[Patch]:
 
 @bug
 def producer_ids_given_twice() -> list[Patch]:
-    """A restarted node begins with the first producer id again."""
+    """Start with the first producer id again after a restart."""
 
     async def take(self: ProducerIds) -> Any:
         self._next += 1
@@ -271,7 +270,7 @@ def producer_ids_given_twice() -> list[Patch]:
 
 @bug
 def old_epochs_may_write() -> list[Patch]:
-    """A fenced producer's batches and transactions are taken."""
+    """Accept batches and transactions of a fenced producer."""
 
     def check(original: Any) -> Any:
         def lenient(self: ProducerState, producer_id: int, epoch: int, *arguments: Any, **named: Any) -> Any:
@@ -294,7 +293,7 @@ class _NoError:
 
 @bug
 def replies_before_commit() -> list[Patch]:
-    """Coordinators answer before their records are durable."""
+    """Respond from coordinators before their records are durable."""
 
     def park(self: Any, replies: Any, actions: Any, shared: Any = None) -> None:
         from penstock.coordinator.shared import answer
@@ -307,19 +306,19 @@ def replies_before_commit() -> list[Patch]:
 
 @bug
 def stale_generations_commit() -> list[Patch]:
-    """Whoever was a member once may commit offsets."""
+    """Accept offset commits of any former member."""
     return [patch.object(ClassicGroup, "commit_check", lambda self, **named: None)]
 
 
 @bug
 def end_of_any_transaction() -> list[Patch]:
-    """EndTxn ends what is open, whatever epoch it names."""
+    """Let EndTxn end the open transaction regardless of its epoch."""
     return [patch.object(ending, "_mistaken", lambda found, command: 0)]
 
 
 @bug
 def takeover_without_a_new_epoch() -> list[Patch]:
-    """InitProducerId gives a new producer the epoch of the old one."""
+    """Let InitProducerId return the epoch of the previous producer."""
 
     def keep_epoch(original: Any) -> Any:
         return lambda found, **changes: original(found, **{**changes, "epoch": found.epoch})
@@ -329,7 +328,7 @@ def takeover_without_a_new_epoch() -> list[Patch]:
 
 @bug
 def lost_shard_when_replicas_are() -> list[Patch]:
-    """A coordinator gives its shard up when a record of it waits for too few replicas."""
+    """Unload a coordinator's shard when one of its records waits for too few replicas."""
 
     def settled(original: Any) -> Any:
         def unforgiving(self: Any, end: int, code: int) -> None:
@@ -345,7 +344,7 @@ def lost_shard_when_replicas_are() -> list[Patch]:
 
 @bug
 def completion_left_to_the_next_load() -> list[Patch]:
-    """A transaction whose end meets a full disk is not ended any more."""
+    """Do not complete a transaction whose end failed because of a full disk."""
 
     async def once(self: Any, index: int, markers: Any) -> None:
         with suppress(Refusal):
@@ -359,7 +358,7 @@ def completion_left_to_the_next_load() -> list[Patch]:
 
 @bug
 def snapshot_without_a_partition() -> list[Patch]:
-    """Checkpoints of the metadata leave out the last partition of each topic."""
+    """Leave out the last partition of each topic in metadata snapshots."""
 
     def records(original: Any) -> Any:
         def incomplete(image: Any) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What administrators do: make topics, delete records, make and delete topics again and again."""
+"""Administrative clients: create topics, delete records, create and delete topics repeatedly."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ATTEMPTS_MAX = 60
 async def create_topics(
     client: Client, topics: Sequence[TopicPlan], *, replicas: int, in_order: Sequence[int] = ()
 ) -> bool:
-    """Make topics and wait until each partition has a leader.
+    """Create topics and wait until each partition has a leader.
 
-    With `in_order` partition 0 is placed on the first of these nodes and those after it, partition 1 on the second
-    and those after it, and so on. Otherwise the controller draws the places.
+    With `in_order`, partition 0 is assigned to the first of these nodes and its successors, partition 1 to the second
+    and its successors, and so on. Otherwise the controller chooses the assignment.
     """
     for _ in range(ATTEMPTS_MAX):
         try:
@@ -60,16 +60,16 @@ def _placement(topic: TopicPlan, replicas: int, in_order: Sequence[int]) -> dict
 
 
 class Trimmer(Client):
-    """Deletes old records now and then."""
+    """A client that deletes old records from time to time."""
 
-    def __init__(self, shared: Shared, name: str, *, places: Sequence[tuple[str, int]]) -> None:
+    def __init__(self, shared: Shared, name: str, *, partitions: Sequence[tuple[str, int]]) -> None:
         super().__init__(shared, name)
-        self._places = places
+        self._partitions = partitions
 
     async def run(self) -> None:
         while not self.stopping:
             await self.sleep(2 + self.random.random() * 8)
-            topic, partition = self.random.choice(self._places)
+            topic, partition = self.random.choice(self._partitions)
             try:
                 await self._trim(topic, partition)
             except (Lost, Unavailable):
@@ -81,8 +81,8 @@ class Trimmer(Client):
         if first < 0 or last <= first:
             return
         offset = self.random.randrange(first, last + 1)
-        address, _, place = await self.leader_of(topic, partition)
-        trim = Trimmed(self.name, place, offset)
+        address, _, partition_id = await self.leader_of(topic, partition)
+        trim = Trimmed(self.name, partition_id, offset)
         self.history.trimmed.append(trim)
         reply = await self.ask(
             address,
@@ -95,7 +95,7 @@ class Trimmer(Client):
 
 
 class Churner(Client):
-    """Makes topics, writes to them and deletes them, by the same names."""
+    """A client that creates topics, writes to them and deletes them, reusing the names."""
 
     def __init__(self, shared: Shared, name: str, *, replicas: int) -> None:
         super().__init__(shared, name)
@@ -107,22 +107,22 @@ class Churner(Client):
             await self.sleep(1 + self.random.random() * 4)
             name = self.random.choice(("brief0", "brief1"))
             try:
-                await self._live_and_die(name)
+                await self._create_and_delete(name)
             except (Lost, Unavailable):
                 self.forget(name)
 
-    async def _live_and_die(self, name: str) -> None:
+    async def _create_and_delete(self, name: str) -> None:
         if not await create_topics(self, [TopicPlan(name, self.random.choice((1, 2)))], replicas=self._replicas):
             return
         self.forget(name)
         for _ in range(self.random.randrange(3)):
-            address, _, place = await self.leader_of(name, 0)
+            address, _, partition_id = await self.leader_of(name, 0)
             self._count += 1
-            send = Send(self.name, place, (f"{self.name}.{self._count}".encode(),), -1, self.now, attempts=1)
+            send = Send(self.name, partition_id, (f"{self.name}.{self._count}".encode(),), -1, self.now, attempts=1)
             self.history.sends.append(send)
-            self.history.deleted_topics.add(place.topic_id)
+            self.history.deleted_topics.add(partition_id.topic_id)
             reply = await self.ask(
-                address, ApiKey.PRODUCE, PRODUCE_VERSION, **produce_fields(place, batch_of(send), acks=-1)
+                address, ApiKey.PRODUCE, PRODUCE_VERSION, **produce_fields(partition_id, batch_of(send), acks=-1)
             )
             send.code, send.offset = result_of(reply)
             send.outcome = OK if send.code == 0 else send.outcome

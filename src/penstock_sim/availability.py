@@ -1,13 +1,13 @@
-"""Invariant 61: one full disk does not stop writes, and a node with reserved space survives it.
+"""Invariant 61: a single full disk does not stop writes, and a node with reserved space survives it.
 
-Only calm times are looked at: all nodes up, all links open, disks that are full but neither slow nor failing, and no
-other fault of late. A calm time begins with every partition led and completely in sync. As long as it lasts, with
-no more than one disk full:
+Only calm periods are checked: all nodes up, all links open, disks that may be full but are neither slow nor failing,
+and no other recent fault. A calm period begins when every partition has a leader and a full ISR. While it lasts,
+with at most one full disk:
 
-- a node that cannot write leads no partition and is in no in-sync set, once it has known that for a bound
-- a batch that is sent until it is acknowledged is acknowledged within a bound, whichever node leads the partition
-- a node that can write again is in all its in-sync sets again within a bound
-- no node ends because of a full disk before its reserved space is used up, in calm times or not
+- a node that has been unable to write for some time leads no partition and is in no ISR
+- a batch that is retried until it is acknowledged is acknowledged within a time limit, whichever node leads
+- a node that can write again rejoins all its ISRs within a time limit
+- no node ends because of a full disk before its reserved space is used up, in calm periods or not
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.2
 GRACE_S = 3.0
-"""So long ago all other faults must have begun: by now every node has sent a heartbeat since."""
+"""The minimum age of all other faults, after which every node has sent a heartbeat."""
 HANDED_OVER_S_MAX = 1.5
 ACKNOWLEDGED_S_MAX = 3.0
-"""A handover, and the pauses of a client that has to look for the leader."""
+"""A leader change, and the backoff of a client that searches for the leader."""
 BACK_S_MAX = 8.0
-"""The pause of a follower after an error, and what it has to fetch."""
+"""The backoff of a follower after an error, and the time to catch up."""
 
 
 class Availability:
     def __init__(self, world: World) -> None:
         self._world = world
         self._calm: list[list[float]] = []
-        """Beginning and last look of each calm time."""
+        """Start and last check of each calm period."""
         self._is_calm = False
         self._changed_at: dict[str, tuple[bool, float]] = {}
-        """Of each host whether its node can write, and since when this is so."""
+        """For each host, whether its node can write, and since when."""
 
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         world = self._world
         now = world.loop.now
         for host in world.hosts:
-            self._look_at_end(host)
+            self._check_end(host)
             self._note(host, now)
         image = self._image()
         if image is None or not self._may_be_calm(now):
@@ -65,7 +65,7 @@ class Availability:
             return
         self._calm[-1][1] = now
         for host in world.hosts:
-            self._look_at_sets(host, image, now)
+            self._check_isrs(host, image, now)
 
     def _note(self, host: Host, now: float) -> None:
         writes = host.node is None or host.node._context is None or not host.node.context.store.is_read_only
@@ -74,35 +74,40 @@ class Availability:
             if not writes:
                 self._world.trace.sometimes["read-only"] += 1
 
-    def _look_at_end(self, host: Host) -> None:
+    def _check_end(self, host: Host) -> None:
         context = None if host.node is None else host.node._context
         if context is not None and is_no_room(context.quorum._failure) and context.store.reserved_bytes:
             self._complain(f"{host.name} ended on a full disk with {context.store.reserved_bytes} bytes in reserve")
 
-    def _look_at_sets(self, host: Host, image: Image, now: float) -> None:
+    def _check_isrs(self, host: Host, image: Image, now: float) -> None:
         writes, since = self._changed_at[host.name]
         since = max(since, self._calm[-1][0])
         bound = BACK_S_MAX if writes else HANDED_OVER_S_MAX
         if now - since <= bound:
             return
-        for place, state in _partitions(image):
+        for partition_name, state in _partitions(image):
             if len(state.replicas) < 2 or host.node_id not in state.replicas:
                 continue
             in_sync = host.node_id in state.isr
             if writes and not in_sync:
-                self._complain(f"{host.name} can write for {bound} s and is not in sync for {place}: {state.isr}")
+                self._complain(
+                    f"{host.name} has been able to write for {bound} s but is not in the ISR of {partition_name}: "
+                    f"{state.isr}"
+                )
             elif not writes and in_sync:
-                role = "leads" if state.leader == host.node_id else "is in sync for"
-                self._complain(f"{host.name} cannot write for {bound} s and {role} {place}: {state.isr}")
+                role = "leads" if state.leader == host.node_id else "is in the ISR of"
+                self._complain(
+                    f"{host.name} has been unable to write for {bound} s but {role} {partition_name}: {state.isr}"
+                )
 
     def late_writes(self) -> Iterator[str]:
-        """Batches that were not acknowledged in time although all of that time was calm."""
+        """Yield batches that were not acknowledged in time during a calm period."""
         for send in self._world.history.sends:
-            if not send.idempotent or send.txn is not None or str(send.place) in self._world.rotten:
+            if not send.idempotent or send.txn is not None or str(send.partition) in self._world.rotten:
                 continue
             due = send.began + ACKNOWLEDGED_S_MAX
             if send.ended > due and any(begin <= send.began and due <= end for begin, end in self._calm):
-                yield f"inv_61: {send.client} waits for an acknowledgement of {send.place} since {send.began:.3f}"
+                yield f"inv_61: {send.client} waits for an acknowledgement of {send.partition} since {send.began:.3f}"
                 return
 
     def _may_be_calm(self, now: float) -> bool:
@@ -123,7 +128,7 @@ class Availability:
         )  # fmt: skip
 
     def _image(self) -> Image | None:
-        """The metadata of the active controller."""
+        """Return the metadata of the active controller."""
         for host in self._world.hosts:
             if host.is_up and host.node is not None and host.node.context.quorum.is_active:
                 return host.node.context.quorum.image

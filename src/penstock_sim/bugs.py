@@ -9,11 +9,11 @@ BUGS: dict[str, Callable[[], list[Patch]]] = {}
 
 
 def bug(make: Callable[[], list[Patch]]) -> Callable[[], list[Patch]]:
-    """Enter a bug under the name of its function."""
+    """Register a bug under the name of its function."""
     BUGS[make.__name__.replace("_", "-")] = make
     return make
 
 
 def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Patch:
-    """Replace a function by what `make` makes of it."""
+    """Return a patch that replaces a function by `make(function)`."""
     return patch.object(owner, name, make(getattr(owner, name)))

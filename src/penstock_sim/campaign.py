@@ -1,7 +1,7 @@
-"""Many seeds and what came of them: figures that grow, a file that keeps them, words for all of it.
+"""Campaigns of many seeds: running totals, a result file, and reports.
 
-Every result is a line of JSON in the file as soon as it is there, so that a campaign that is cut off
-has its figures, and goes on where it was when it is started again. Refuses: a file of another campaign.
+Every result is appended to the file as a line of JSON, so that an interrupted campaign keeps its totals and continues
+when it is restarted. A file of another campaign is rejected.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MUST_BE_REACHED = (
     "records compacted away",
     "replicas compacted apart",
 )
-"""A long campaign without one of these tests something else than it says."""
+"""States that a long campaign must reach; otherwise it does not test what it claims to."""
 
 
 class OtherCampaign(Exception):
-    """The file holds results that these cannot be added to."""
+    """The file has results of another campaign."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Figures:
     faults: Counter[str] = field(default_factory=Counter)
     sometimes: Counter[str] = field(default_factory=Counter)
     violations: dict[int, list[str]] = field(default_factory=dict)
-    """Of each seed that broke something, what."""
+    """The violations of each failed seed."""
 
     def add(self, result: Result) -> None:
         self.seeds += 1
@@ -56,7 +56,7 @@ class Figures:
             self.violations[result.seed] = result.violations
 
     def missing(self, *, clusters: bool) -> list[str]:
-        """What a campaign of this length should have seen and has not."""
+        """Return the states that a campaign of this length should have reached but has not."""
         if self.seeds < LONG_CAMPAIGN:
             return []
         found = [name for name in MUST_HAPPEN if not self.faults[name]]
@@ -78,19 +78,19 @@ class Figures:
 
 
 class Record:
-    """The file of a campaign: one line about itself, then one for each seed."""
+    """The file of a campaign: a header line, then one line per seed."""
 
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.figures = Figures()
         self.done: set[int] = set()
         lines = path.read_text().splitlines() if path.exists() else []
         if lines and json.loads(lines[0]) != about:
-            raise OtherCampaign(f"{path} holds another campaign, {lines[0]}: choose another file")
+            raise OtherCampaign(f"{path} belongs to another campaign, {lines[0]}: choose another file")
         for line in lines[1:]:
             try:
                 result = _read(json.loads(line))
             except ValueError:
-                continue  # The last line of a campaign that was cut off; its seed is run again.
+                continue  # The incomplete last line of an interrupted campaign; its seed is run again.
             self.done.add(result.seed)
             self.figures.add(result)
         self._file: TextIO = path.open("a")
@@ -135,9 +135,9 @@ def _read(line: dict[str, Any]) -> Result:
 
 
 def report(result: Result, nodes: int | None = None) -> str:
-    """A failure in words: what broke, where to look, how to see it again."""
+    """Format a failure: the violations, the last events, and how to reproduce it."""
     lines = [
-        f"seed {result.seed} broke {len(result.violations)} times, trace {result.digest}, commit {commit()}",
+        f"seed {result.seed} has {len(result.violations)} violations, trace {result.digest}, commit {commit()}",
         f"  {result.summary}",
     ]
     lines += [f"  ! {violation}" for violation in result.violations[:10]]
@@ -146,7 +146,7 @@ def report(result: Result, nodes: int | None = None) -> str:
             lines.append(f"  last events of {owner}:")
             lines += [f"    {line}" for line in tail[-12:]]
     shown = "" if nodes is None else f" --nodes {nodes}"
-    lines.append(f"  again: python -m penstock_sim --first {result.seed} --verbose{shown}")
+    lines.append(f"  reproduce: python -m penstock_sim --first {result.seed} --verbose{shown}")
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """A small client over the simulated network: connections, metadata, leaders, coordinators.
 
-Asks are coroutines of the client's own owner, so a client can be paused or killed like a node.
-`Lost` means that no answer will come, and says nothing about what was done.
+Requests are coroutines of the client's owner, so a client can be paused or killed like a node. `Lost` means that no
+response will arrive; whether the request was executed is unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 from penstock.ports.network import Connection
 from penstock.wire.api import ApiKey
 from penstock_sim import requests
-from penstock_sim.history import History, Place
+from penstock_sim.history import History, PartitionId
 from penstock_sim.loop import Owner, SimLoop
 from penstock_sim.network import Hub, NetworkPort
 
@@ -26,20 +26,20 @@ BACKOFF_S = 0.15
 UNKNOWN_TOPIC = 3
 NO_LEADER = 5
 
-# The codes that tell a client to look for the leader again.
+# The error codes after which a client looks up the leader again.
 STALE_LEADER = frozenset({3, 5, 6, 9, 74, 75, 100, 103})
 
 
 class Lost(Exception):
-    """No answer will come."""
+    """No response will arrive."""
 
 
 class Unavailable(Exception):
-    """Nobody could be asked: nothing was sent."""
+    """The request could not be sent."""
 
 
 class Link:
-    """One connection to a node; answers come in the order of the requests."""
+    """One connection to a node; responses arrive in the order of the requests."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Link:
         correlation_id = int.from_bytes(frame[:4], "big", signed=True)
         first = next(iter(self.pending), None)
         if first != correlation_id:
-            self._client.complain(f"answer {correlation_id} came when {first} was due")
+            self._client.complain(f"response {correlation_id} arrived before {first}")
             return
         api_key, version, future = self.pending.pop(correlation_id)
         _, body = requests.answer(api_key, version, frame)
@@ -70,12 +70,12 @@ class Link:
 class TopicView:
     topic_id: UUID
     leaders: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Partition: leader and its epoch."""
+    """Leader and leader epoch by partition."""
 
 
 @dataclass(slots=True)
 class Shared:
-    """What all clients of one simulation share."""
+    """State that all clients of a simulation share."""
 
     loop: SimLoop
     hub: Hub
@@ -85,7 +85,7 @@ class Shared:
     seed: str
     stopping: bool = False
     late: list[tuple[bytes, tuple[str, int]]] = field(default_factory=list)
-    """Requests of idempotent and transactional producers, to be sent again when they are long out of date."""
+    """Requests of idempotent and transactional producers, to be repeated when they are long outdated."""
 
 
 class Client:
@@ -104,7 +104,7 @@ class Client:
         self.topics: dict[str, TopicView] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
-    # -- asking ----------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------
 
     def complain(self, what: str) -> None:
         self.shared.complaints.append(f"{self.name}: {what}")
@@ -138,7 +138,7 @@ class Client:
         may_be_late: bool = False,
         **values: Any,
     ) -> asyncio.Future[Any]:
-        """Send at once; the future has the answer."""
+        """Send immediately; the future receives the response."""
         future: asyncio.Future[Any] = self.loop.create_future()
         if link.lost_for_good or link.connection is None:
             future.set_exception(Lost("connection lost before"))
@@ -156,7 +156,7 @@ class Client:
         return future
 
     def fire_and_forget(self, link: Link, api_key: int, version: int, **values: Any) -> None:
-        """Send a request that is not answered."""
+        """Send a request that has no response."""
         if link.connection is not None and not link.lost_for_good:
             self._correlation += 1
             request = requests.entity(api_key, version, **values)
@@ -198,10 +198,10 @@ class Client:
 
         return opened
 
-    # -- finding ---------------------------------------------------------------------------
+    # -- discovery -------------------------------------------------------------------------
 
     async def refresh(self, *names: str) -> None:
-        """Ask somebody for the metadata. Raises Lost or Unavailable."""
+        """Fetch metadata from any node. Raises Lost or Unavailable."""
         known = [*self.addresses.values()] or self.shared.bootstrap
         address = self.random.choice(known if self.random.random() < 0.7 else self.shared.bootstrap)
         reply = await self.ask(
@@ -221,8 +221,8 @@ class Client:
             elif int(topic.error_code) == UNKNOWN_TOPIC:
                 self.topics.pop(topic.name, None)
 
-    async def leader_of(self, topic: str, partition: int) -> tuple[tuple[str, int], int, Place]:
-        """The address and epoch of the leader. Raises Lost or Unavailable."""
+    async def leader_of(self, topic: str, partition: int) -> tuple[tuple[str, int], int, PartitionId]:
+        """Return the address and epoch of the leader. Raises Lost or Unavailable."""
         if topic not in self.topics:
             await self.refresh(topic)
         view = self.topics.get(topic)
@@ -232,13 +232,13 @@ class Client:
         if leader not in self.addresses:
             self.topics.pop(topic, None)
             raise Unavailable(f"{topic}-{partition} has no leader")
-        return self.addresses[leader], epoch, Place(topic, view.topic_id.hex, partition)
+        return self.addresses[leader], epoch, PartitionId(topic, view.topic_id.hex, partition)
 
     def forget(self, topic: str) -> None:
         self.topics.pop(topic, None)
 
     async def coordinator(self, key_type: int, key: str) -> tuple[str, int]:
-        """The address of a group's (0) or a transactional id's (1) coordinator."""
+        """Return the address of the coordinator of a group (0) or a transactional id (1)."""
         found = self._coordinators.get((key_type, key))
         if found is None:
             address = self.random.choice([*self.addresses.values()] or self.shared.bootstrap)

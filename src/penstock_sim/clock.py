@@ -1,7 +1,7 @@
-"""Time and chance of one simulated node.
+"""Time and randomness of one simulated node.
 
-The monotonic clock may run a little fast or slow; the wall clock may jump. Only the world sees
-the loop's own time.
+The monotonic clock may run slightly fast or slow; the wall clock may jump. Only the world sees the time of the event
+loop.
 """
 
 from collections.abc import Callable

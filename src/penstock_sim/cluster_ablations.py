@@ -1,4 +1,4 @@
-"""Planted bugs that only several nodes can have. See ablations.py."""
+"""Planted bugs that need several nodes. See ablations.py."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from penstock_sim.bugs import Patch, bug, replaced
 
 @bug
 def unreadable_log_may_lead() -> list[Patch]:
-    """A log that cannot be read when its node starts is opened again for ever, and nobody hears of it."""
+    """Keep reopening a log that cannot be read at startup, without reporting it."""
     return [patch.object(replicas, "UNOPENABLE", frozenset())]
 
 
 @bug
 def mark_of_the_leader_alone() -> list[Patch]:
-    """The high watermark is what the leader has on disk."""
+    """Set the high watermark to the durable end of the leader alone."""
     return [patch.object(Leadership, "mark_bound", lambda self, durable_offset: durable_offset)]
 
 
 @bug
 def mark_with_too_few_in_sync() -> list[Patch]:
-    """One replica in sync is enough, whatever min.insync.replicas says."""
+    """Accept a single in-sync replica regardless of min.insync.replicas."""
     return [patch.object(partition, "effective_min_isr", lambda least, *, replica_count: 1)]
 
 
 @bug
 def followers_confirm_before_fsync() -> list[Patch]:
-    """A follower's next fetch speaks of what is written, not of what is durable."""
+    """Let a follower's next fetch confirm written instead of durable records."""
 
     def hasty(original: Any) -> Any:
         def append_fetched(self: Partition, records: memoryview, *, now_ms: int) -> None:
@@ -58,7 +58,7 @@ def followers_confirm_before_fsync() -> list[Patch]:
 
 @bug
 def truncate_to_high_watermark() -> list[Patch]:
-    """Whoever becomes a follower cuts its log at its own mark (KIP-101)."""
+    """Truncate the log of a new follower to its own high watermark (KIP-101)."""
 
     def cutting(original: Any) -> Any:
         def take_role(self: Partition, state: Any) -> None:
@@ -74,7 +74,7 @@ def truncate_to_high_watermark() -> list[Patch]:
 
 @bug
 def divergence_overlooked() -> list[Patch]:
-    """A leader does not look whether a follower's log has parted from its own."""
+    """Do not check on the leader whether a follower's log diverges."""
     return [
         patch.object(Partition, "diverging_epoch", lambda self, offset, last_fetched_epoch: None),
         patch.object(Partition, "holds_prefix", lambda self, offset, last_fetched_epoch: True),
@@ -83,13 +83,13 @@ def divergence_overlooked() -> list[Patch]:
 
 @bug
 def divergence_ignored() -> list[Patch]:
-    """A follower that is told where its log has parted goes on as it is."""
+    """Let a follower ignore a diverging epoch."""
     return [patch.object(follower, "on_divergence", lambda log, *, epoch, end_offset: follower.GO_ON)]
 
 
 @bug
 def set_shrunk_alone() -> list[Patch]:
-    """A leader leaves out a slow follower without asking the controller."""
+    """Let a leader remove a slow follower from the ISR without the controller."""
 
     def expel(self: Leadership, *, leader_end: int, now: float, lag_s_max: float) -> None:
         self._counted = tuple(each for each in self._counted if each.offset >= leader_end)
@@ -99,13 +99,13 @@ def set_shrunk_alone() -> list[Patch]:
 
 @bug
 def no_dedupe_after_failover() -> list[Patch]:
-    """Followers do not note which producer wrote what."""
+    """Do not track producer state on followers."""
     return [patch.object(replicated, "_note", lambda *arguments: None)]
 
 
 @bug
 def damage_kept_to_itself() -> list[Patch]:
-    """A node whose log has rotted does not say so: it may lead, and nobody repairs it."""
+    """Do not report a damaged log: the replica may lead and is not repaired."""
     real = repair.next_step
     return [
         patch.object(repair, "next_step", lambda *, damaged, **state: real(damaged=False, **state)),
@@ -123,7 +123,7 @@ def _diverging_by_any_log(self: Partition, offset: int, last_fetched_epoch: int)
 
 @bug
 def leader_outside_the_set() -> list[Patch]:
-    """Any living replica may lead."""
+    """Let any live replica become leader."""
 
     def clean_leader(state: Any, living: Any, election: Any) -> Any:
         able = [node_id for node_id in reversed(state.replicas) if living.serves(node_id)]
@@ -134,7 +134,7 @@ def leader_outside_the_set() -> list[Patch]:
 
 @bug
 def unclean_election_by_default() -> list[Patch]:
-    """When nobody in sync is left, anybody is taken."""
+    """Elect any replica if no in-sync replica is left."""
 
     def unclean(original: Any) -> Any:
         return lambda state, living, settings, election: original(state, living, settings, leaders.Election.UNCLEAN)
@@ -144,7 +144,7 @@ def unclean_election_by_default() -> list[Patch]:
 
 @bug
 def stale_broker_epochs_join() -> list[Patch]:
-    """A replica may join the in-sync set for a process that is no more (KIP-903)."""
+    """Let a replica join the ISR with the broker epoch of an earlier process (KIP-903)."""
     return [
         patch.object(alter_partition, "_ineligible", lambda image, state, member: None),
         patch.object(Company, "may_join", lambda self, held, node_id, broker_epoch: True),
@@ -153,7 +153,7 @@ def stale_broker_epochs_join() -> list[Patch]:
 
 @bug
 def stale_leaders_change_the_set() -> list[Patch]:
-    """The controller takes changes of the in-sync set from any epoch of a leader, and of the processes it names."""
+    """Accept ISR changes from any leader epoch and any broker epoch."""
 
     def any_process(original: Any) -> Any:
         return lambda image, state, member: original(image, state, replace(member, broker_epoch=NO_BROKER_EPOCH))
@@ -167,13 +167,13 @@ def stale_leaders_change_the_set() -> list[Patch]:
 
 @bug
 def full_follower_stays_in_sync() -> list[Patch]:
-    """A follower that cannot write stays in the in-sync set until it has been behind for too long."""
+    """Keep a follower that cannot write in the ISR until it has lagged for too long."""
     return [patch.object(leaders, "_without_read_only", lambda state, living: state)]
 
 
 @bug
 def full_leader_keeps_leading() -> list[Patch]:
-    """A leader that cannot write goes on leading while its followers could."""
+    """Let a leader that cannot write keep leading although its followers could."""
 
     def followers_alone(original: Any) -> Any:
         def without(state: Any, living: Any) -> Any:
@@ -192,13 +192,13 @@ def full_leader_keeps_leading() -> list[Patch]:
 
 @bug
 def full_disk_kept_to_itself() -> list[Patch]:
-    """A broker that cannot write does not tell the controller."""
+    """Do not report to the controller that a broker cannot write."""
     return [patch.object(Lifecycle, "read_only_changed", lambda self, read_only: None)]
 
 
 @bug
 def reserve_not_used() -> list[Patch]:
-    """The metadata log does not use the space that is reserved for it."""
+    """Do not use the reserved space for the metadata log."""
     return [patch.object(Reserve, "release", lambda self: False)]
 
 
@@ -207,13 +207,13 @@ def reserve_not_used() -> list[Patch]:
 
 @bug
 def vote_not_persisted() -> list[Patch]:
-    """A voter forgets with a restart whom it voted for, and in which epoch."""
+    """Forget a voter's vote and epoch at a restart."""
     return [patch.object(quorum_state, "write", lambda *arguments, **named: None)]
 
 
 @bug
 def votes_for_anybody() -> list[Patch]:
-    """A vote goes to whoever asks, however old its log."""
+    """Grant every vote, even to a candidate with an older log."""
 
     def grants(state: Any, source: Any, request: Any) -> bool:
         return request.pre_vote or state.election.voted in (None, source)
@@ -223,7 +223,7 @@ def votes_for_anybody() -> list[Patch]:
 
 @bug
 def quorum_of_one() -> list[Patch]:
-    """The active controller commits what it alone holds."""
+    """Commit records that only the active controller has."""
     return [patch.object(leading, "held_by_majority", lambda ends: max(ends))]
 
 
@@ -232,11 +232,11 @@ def quorum_of_one() -> list[Patch]:
 
 @bug
 def markers_of_any_epoch() -> list[Patch]:
-    """A partition takes a marker whatever producer and coordinator epoch it names."""
+    """Accept a transaction marker with any producer and coordinator epoch."""
     return [patch.object(ProducerState, "check_marker", lambda self, *arguments, **named: None)]
 
 
 @bug
 def partitions_not_added() -> list[Patch]:
-    """A coordinator says that a partition is part of the transaction, and does not write it down."""
+    """Report a partition as added to the transaction without recording it."""
     return [patch.object(partitions, "_add", lambda *arguments: None)]

@@ -1,4 +1,4 @@
-"""Planted bugs of compaction: see ablations.py."""
+"""Planted bugs of compaction. See ablations.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock_sim.bugs import Patch, bug, replaced
 
 @bug
 def newest_of_a_key_dropped() -> list[Patch]:
-    """A pass drops its very last record, as if the active segment began with a later one of its key."""
+    """Drop the last record of a pass, as if the active segment started with a later one of its key."""
 
     def last_of(original: Any) -> Any:
         def beyond(self: KeyMap, key: bytes) -> int:
@@ -26,7 +26,7 @@ def newest_of_a_key_dropped() -> list[Patch]:
 
 @bug
 def tombstones_dropped_at_once() -> list[Patch]:
-    """The second pass that meets a tombstone drops it, whoever may not have read it yet."""
+    """Drop a tombstone in the second pass that finds it, before all consumers have read it."""
 
     def task(original: Any) -> Any:
         return lambda self, log, found: replace(original(self, log, found), delete_retention_ms=0)
@@ -36,7 +36,7 @@ def tombstones_dropped_at_once() -> list[Patch]:
 
 @bug
 def aborted_writes_count() -> list[Patch]:
-    """What an aborted transaction wrote last for a key drives out what was committed before it."""
+    """Let the last write of an aborted transaction for a key replace the committed value before it."""
 
     def task(original: Any) -> Any:
         return lambda self, log, found: replace(original(self, log, found), aborted=())

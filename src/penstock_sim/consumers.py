@@ -1,7 +1,7 @@
-"""Consumers that read whole partitions, and the reading of a partition batch by batch.
+"""Consumers that read whole partitions, and the decoding of batches.
 
-`read_batches` undoes what the wire does: batches, values, markers; `hide_aborted` then leaves out
-what a reader of committed records must not be given, as Kafka's consumers do it.
+`read_batches` decodes batches, values and markers; `hide_aborted` then removes the records that a read_committed
+consumer must not see, as Kafka's consumers do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.wire.api import ApiKey
 from penstock.wire.batch import LOG_OVERHEAD, BatchHeader
 from penstock.wire.records import decode_batch
 from penstock_sim.client import Client, Lost, Shared, Unavailable, seconds
-from penstock_sim.history import Batch, Listed, Place, Poll, View
+from penstock_sim.history import Batch, Listed, PartitionId, Poll, View
 
 FETCH_VERSION = 17
 LIST_VERSION = 10
@@ -26,11 +26,11 @@ READ_BACK_S_MAX = 60.0
 STORAGE_ERROR = 56
 PAUSE_S = 0.8
 REFUSALS_MAX = 20
-"""So many refusals in a row of a healed node: the partition is damaged."""
+"""After this many consecutive errors of a healed node, the partition is considered damaged."""
 
 
 def read_batches(data: bytes) -> list[Batch]:
-    """Every whole batch; the last may be cut off. Raises what the codec raises if a checksum fails."""
+    """Decode every complete batch; the last may be truncated. Raises the codec's error if a checksum fails."""
     found = []
     view = memoryview(data)
     position = 0
@@ -61,7 +61,7 @@ def read_batches(data: bytes) -> list[Batch]:
 
 
 def hide_aborted(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -> list[tuple[int, bytes]]:
-    """The records of a fetched range that belong to no aborted transaction."""
+    """Return the records of a fetched range that belong to no aborted transaction."""
     waiting = sorted(aborted, key=lambda each: each[1])
     hidden: set[int] = set()
     shown: list[tuple[int, bytes]] = []
@@ -76,7 +76,9 @@ def hide_aborted(batches: Iterable[Batch], aborted: Iterable[tuple[int, int]]) -
     return shown
 
 
-def fetch_fields(place: Place, position: int, *, epoch: int, committed_only: bool, wait_s: float) -> dict[str, Any]:
+def fetch_fields(
+    partition_id: PartitionId, position: int, *, epoch: int, committed_only: bool, wait_s: float
+) -> dict[str, Any]:
     return {
         "max_wait": seconds(wait_s),
         "min_bytes": 1,
@@ -84,10 +86,10 @@ def fetch_fields(place: Place, position: int, *, epoch: int, committed_only: boo
         "isolation_level": int(committed_only),
         "topics": [
             {
-                "topic_id": UUID(place.topic_id),
+                "topic_id": UUID(partition_id.topic_id),
                 "partitions": [
                     {
-                        "partition": place.partition,
+                        "partition": partition_id.partition_index,
                         "current_leader_epoch": epoch,
                         "fetch_offset": position,
                         "partition_max_bytes": 1 << 16,
@@ -99,8 +101,8 @@ def fetch_fields(place: Place, position: int, *, epoch: int, committed_only: boo
 
 
 async def list_offset(client: Client, topic: str, partition: int, timestamp: int, *, committed_only: bool) -> int:
-    """The earliest or latest offset; -1 if it was refused. Raises Lost or Unavailable."""
-    address, epoch, place = await client.leader_of(topic, partition)
+    """Return the earliest or latest offset; -1 on an error response. Raises Lost or Unavailable."""
+    address, epoch, partition_id = await client.leader_of(topic, partition)
     began = client.now
     reply = await client.ask(
         address,
@@ -119,29 +121,35 @@ async def list_offset(client: Client, topic: str, partition: int, timestamp: int
     if int(found.error_code):
         return -1
     client.history.listed.append(
-        Listed(client.name, place, timestamp, committed_only, found.offset, began, client.now, epoch)
+        Listed(client.name, partition_id, timestamp, committed_only, found.offset, began, client.now, epoch)
     )
     return int(found.offset)
 
 
 class Consumer(Client):
-    """Reads some partitions from their beginning, one fetch after the other."""
+    """A consumer that reads some partitions from the beginning, one fetch after another."""
 
     def __init__(
-        self, shared: Shared, name: str, *, places: Sequence[tuple[str, int]], committed_only: bool, wait_s: float = 0.5
+        self,
+        shared: Shared,
+        name: str,
+        *,
+        partitions: Sequence[tuple[str, int]],
+        committed_only: bool,
+        wait_s: float = 0.5,
     ) -> None:
         super().__init__(shared, name)
-        self._places = list(places)
+        self._partitions = list(partitions)
         self.committed_only = committed_only
         self._wait_s = wait_s
-        self.positions: dict[Place, int] = {}
-        self._at: dict[tuple[str, int], Place] = {}
+        self.positions: dict[PartitionId, int] = {}
+        self._at: dict[tuple[str, int], PartitionId] = {}
         self.failed: dict[tuple[str, int], int] = {}
 
     async def run(self) -> None:
         turn = 0
         while not self.stopping:
-            topic, partition = self._places[turn % len(self._places)]
+            topic, partition = self._partitions[turn % len(self._partitions)]
             turn += 1
             try:
                 await self.poll(topic, partition)
@@ -154,15 +162,17 @@ class Consumer(Client):
                 await self.backoff()
 
     async def poll(self, topic: str, partition: int) -> Poll | None:
-        """One fetch of one partition. Raises Lost or Unavailable."""
-        address, epoch, place = await self.leader_of(topic, partition)
-        position = self.positions.get(place, 0)
+        """Fetch one partition once. Raises Lost or Unavailable."""
+        address, epoch, partition_id = await self.leader_of(topic, partition)
+        position = self.positions.get(partition_id, 0)
         began = self.now
         reply = await self.ask(
             address,
             ApiKey.FETCH,
             FETCH_VERSION,
-            **fetch_fields(place, position, epoch=epoch, committed_only=self.committed_only, wait_s=self._wait_s),
+            **fetch_fields(
+                partition_id, position, epoch=epoch, committed_only=self.committed_only, wait_s=self._wait_s
+            ),
         )
         if int(reply.error_code) or not reply.responses:
             self.forget(topic)
@@ -174,19 +184,19 @@ class Consumer(Client):
         if code == OUT_OF_RANGE:
             earliest = await list_offset(self, topic, partition, EARLIEST, committed_only=False)
             if earliest >= 0:
-                self.positions[place] = earliest
+                self.positions[partition_id] = earliest
             return None
         if code:
             self.forget(topic)
             await self.backoff()
             return None
-        return self._take(place, position, answer, began, epoch)
+        return self._take(partition_id, position, answer, began, epoch)
 
-    def _take(self, place: Place, position: int, answer: Any, began: float, epoch: int) -> Poll:
+    def _take(self, partition_id: PartitionId, position: int, answer: Any, began: float, epoch: int) -> Poll:
         try:
             batches = read_batches(bytes(answer.records or b""))
         except Refusal as refusal:
-            self.complain(f"inv_45: {place} was given bytes that are no batches: {refusal}")
+            self.complain(f"inv_45: {partition_id} received bytes that are not batches: {refusal}")
             batches = []
         if self.committed_only:
             aborted = [(int(each.producer_id), each.first_offset) for each in answer.aborted_transactions or ()]
@@ -197,7 +207,7 @@ class Consumer(Client):
         next_position = max([position, *(batch.last_offset + 1 for batch in batches)])
         poll = Poll(
             self.name,
-            place,
+            partition_id,
             self.committed_only,
             position,
             next_position,
@@ -210,7 +220,7 @@ class Consumer(Client):
             epoch,
         )
         self.history.polls.append(poll)
-        self.positions[place] = next_position
+        self.positions[partition_id] = next_position
         self._batches = batches
         return poll
 
@@ -219,13 +229,13 @@ class Consumer(Client):
 
 
 async def read_back(shared: Shared, name: str, topic: str, partition: int) -> View:
-    """Read a whole partition with fresh consumers, all of it and the committed part."""
+    """Read a whole partition with new consumers: all records and the committed ones."""
     deadline = shared.loop.now + READ_BACK_S_MAX
-    every = Consumer(shared, f"{name}.all", places=[(topic, partition)], committed_only=False, wait_s=0.0)
-    batches, place, last, code = await _read_all(every, topic, partition, deadline)
+    every = Consumer(shared, f"{name}.all", partitions=[(topic, partition)], committed_only=False, wait_s=0.0)
+    batches, partition_id, last, code = await _read_all(every, topic, partition, deadline)
     committed: dict[int, bytes] = {}
     if not code:
-        reader = Consumer(shared, f"{name}.committed", places=[(topic, partition)], committed_only=True, wait_s=0.0)
+        reader = Consumer(shared, f"{name}.committed", partitions=[(topic, partition)], committed_only=True, wait_s=0.0)
         before = len(shared.history.polls)
         _, _, _, code = await _read_all(reader, topic, partition, deadline)
         for poll in shared.history.polls[before:]:
@@ -233,7 +243,7 @@ async def read_back(shared: Shared, name: str, topic: str, partition: int) -> Vi
                 committed.update(poll.records)
     start = last.log_start if last else 0
     return View(
-        place,
+        partition_id,
         start,
         last.high_watermark if last else -1,
         last.last_stable_offset if last else -1,
@@ -245,14 +255,14 @@ async def read_back(shared: Shared, name: str, topic: str, partition: int) -> Vi
 
 async def _read_all(
     reader: Consumer, topic: str, partition: int, deadline: float
-) -> tuple[list[Batch], Place, Poll | None, int]:
+) -> tuple[list[Batch], PartitionId, Poll | None, int]:
     batches: list[Batch] = []
-    place = Place(topic, "", partition)
+    partition_id = PartitionId(topic, "", partition)
     poll: Poll | None = None
     refusals = 0
     while reader.now < deadline:
         try:
-            _, _, place = await reader.leader_of(topic, partition)
+            _, _, partition_id = await reader.leader_of(topic, partition)
             last = await reader.poll(topic, partition)
         except (Lost, Unavailable):
             reader.forget(topic)
@@ -268,5 +278,5 @@ async def _read_all(
         batches.extend(reader.last_batches())
         end = poll.last_stable_offset if reader.committed_only else poll.high_watermark
         if poll.next_position >= end:
-            return batches, place, poll, 0
-    return batches, place, poll, reader.failed.get((topic, partition), 0) or -1
+            return batches, partition_id, poll, 0
+    return batches, partition_id, poll, reader.failed.get((topic, partition), 0) or -1

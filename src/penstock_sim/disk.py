@@ -1,10 +1,9 @@
-"""A disk in memory that loses power, fills up, fails and rots on command.
+"""An in-memory disk that loses power, fills up, fails and decays on command.
 
-Each file has durable bytes and writes since its last sync; each folder has durable names
-and changes since its last sync. `crash` keeps a seeded part of both: each sector of 512
-bytes as some write left it, each rename whole or not at all. `fail_at` makes the Nth call
-fail or stops the node there. Syncs asked for with `sync_later` end at once, or one by one
-with `finish_sync`.
+Each file has durable bytes and writes since its last sync; each directory has durable names and changes since its last
+sync. `crash` keeps a random part of both: each 512-byte sector as some write left it, each rename entirely or not at
+all. `fail_at` makes the Nth call fail or stops the node there. Syncs requested with `sync_later` complete immediately,
+or one by one with `finish_sync`.
 """
 
 import errno
@@ -21,20 +20,20 @@ _SPACE_TOTAL: Final = 1 << 40
 
 
 class Crashed(Exception):
-    """The node is dead: it stopped at this call, and no later one is served before `crash`."""
+    """The node has crashed: it stopped at this call, and later calls fail until `crash` is called."""
 
 
 class _Bytes:
-    """The content of one file, under whatever name."""
+    """The content of one file, independent of its name."""
 
     __slots__ = ("content", "durable", "first_pending", "pending", "unreadable")
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.unreadable: tuple[int, int] | None = None
-        """A range that the disk cannot read any more. One that begins below 0 keeps the file from being opened, too."""
+        """An unreadable range. One that starts below 0 also prevents opening the file."""
         self.durable = bytearray()
-        # Writes (position, bytes) and truncations (size, None), counted from the first one ever.
+        # Writes (position, bytes) and truncations (size, None), numbered from the first one.
         self.pending: deque[tuple[int, bytes | None]] = deque()
         self.first_pending = 0
 
@@ -43,22 +42,22 @@ class _Bytes:
         self.pending.append((position, data))
 
     def count(self) -> int:
-        """How many changes there ever were."""
+        """Return the number of changes so far."""
         return self.first_pending + len(self.pending)
 
     def sync(self, count: int) -> None:
-        """Make the first changes durable."""
+        """Make the first `count` changes durable."""
         while self.pending and self.first_pending < count:
             _apply(self.durable, *self.pending.popleft())
             self.first_pending += 1
 
     def drop_pending(self) -> None:
-        """What a failed sync does: pages count as clean, and their bytes never reach the disk."""
+        """Drop the changes after a failed sync: pages count as clean, and their bytes never reach the disk."""
         self.first_pending += len(self.pending)
         self.pending.clear()
 
     def crash(self, random: Random, kept: float) -> None:
-        """Each sector, and the size, is left as it was after some number of the pending changes."""
+        """Leave each sector, and the size, as it was after some number of the pending changes."""
         states = [bytes(self.durable)]
         for position, data in self.pending:
             _apply(self.durable, position, data)
@@ -90,14 +89,14 @@ def _apply(target: bytearray, position: int, data: bytes | None) -> None:
 
 
 class _Folder:
-    """Names of files and folders. Changes are (name removed or "", name added or "", what is added)."""
+    """Names of files and directories. Changes are (name removed or "", name added or "", the added entry)."""
 
     __slots__ = ("durable", "first_pending", "names", "pending")
 
     def __init__(self) -> None:
         self.names: dict[str, _Bytes | _Folder] = {}
         self.durable: dict[str, _Bytes | _Folder] = {}
-        # Counted from the first one ever, as for a file.
+        # Numbered from the first one, as for a file.
         self.pending: deque[tuple[str, str, _Bytes | _Folder | None]] = deque()
         self.first_pending = 0
 
@@ -106,17 +105,17 @@ class _Folder:
         _rename(self.names, removed, added, entry)
 
     def count(self) -> int:
-        """How many changes there ever were."""
+        """Return the number of changes so far."""
         return self.first_pending + len(self.pending)
 
     def sync(self, count: int) -> None:
-        """Make the first changes durable."""
+        """Make the first `count` changes durable."""
         while self.pending and self.first_pending < count:
             _rename(self.durable, *self.pending.popleft())
             self.first_pending += 1
 
     def drop_pending(self) -> None:
-        """What a failed sync does: nothing. File systems keep names in a journal, in order; a later sync takes all."""
+        """Do nothing after a failed sync: file systems journal names in order, and a later sync covers all."""
 
     def crash(self, random: Random, kept: float) -> None:
         for change in self.pending:
@@ -136,7 +135,7 @@ def _rename(names: dict[str, _Bytes | _Folder], removed: str, added: str, entry:
 
 
 class SimFile:
-    """An open file; it stays readable after its name is gone."""
+    """An open file; it stays readable after its name is removed."""
 
     __slots__ = ("_disk", "bytes", "path")
 
@@ -150,7 +149,7 @@ class SimFile:
         try:
             self._disk.call("write", self.path)
         except (OSError, Crashed):
-            # Any part of it may have been written.
+            # Any part of the write may have reached the file.
             self.bytes.change(position, data[: self._disk.random.randrange(len(data) + 1)])
             raise
         room = self._disk.room_for(self.bytes, position, len(data))
@@ -208,16 +207,16 @@ class SimLock:
 
 
 class SimDisk:
-    """Folders and files below one root, "/"."""
+    """Directories and files below one root, "/"."""
 
     def __init__(self, seed: int | str = 0, *, capacity: int | None = None, syncs_at_once: bool = True) -> None:
         self.random = Random(f"{seed}:disk")
         self.capacity = capacity
         self.syncs_at_once = syncs_at_once
-        # Calls so far, and what is to happen at some of them: an errno, or None for the end of the node.
+        # The number of calls, and the faults at some of them: an errno, or None for a crash of the node.
         self.calls = 0
         self.fail_at: dict[int, int | None] = {}
-        # Kinds of calls that fail until further notice, with their errno.
+        # Kinds of calls that keep failing, with their errno.
         self.failing: dict[str, int] = {}
         self.trace: list[tuple[str, str]] = []
         self._dead = False
@@ -230,7 +229,7 @@ class SimDisk:
     # Faults
 
     def call(self, kind: str, path: str) -> None:
-        """Count a call; fail where that was asked for."""
+        """Count a call, and fail if a fault is set for it."""
         if self._dead:
             raise Crashed(f"{kind} {path} after the crash")
         self.calls += 1
@@ -245,14 +244,14 @@ class SimDisk:
             raise OSError(self.failing[kind], os.strerror(self.failing[kind]), path)
 
     def crash(self, random: Random | None = None, *, kept: float | None = None) -> None:
-        """Lose power. Some of what was not synced survives, each piece with the probability `kept`."""
+        """Simulate a power loss. Unsynced data survives piece by piece, with probability `kept`."""
         random = random or self.random
         self._root.crash(random, random.choice((0.0, 0.3, 0.7, 0.95, 1.0)) if kept is None else kept)
         self._boots += 1
         self.end_process()
 
     def end_process(self) -> None:
-        """Let the process that uses the disk be killed: what it wrote stays, synced or not."""
+        """Simulate the end of the process: everything written stays, synced or not."""
         self._dead = False
         self.read_well()
         self.fail_at.clear()
@@ -261,26 +260,26 @@ class SimDisk:
         self._syncs.clear()
 
     def flip(self, path: str, position: int, mask: int = 1) -> None:
-        """Let one byte of a file rot."""
+        """Flip bits of one byte of a file."""
         found = self._file(path)
         found.content[position] ^= mask
         if position < len(found.durable):
             found.durable[position] ^= mask
 
     def lose(self, path: str) -> None:
-        """Let a file or a folder be gone for good, with all that is in it."""
-        folder, name = self._place(path)
+        """Remove a file or a directory permanently, with its contents."""
+        folder, name = self._locate(path)
         folder.names.pop(name, None)
         folder.durable.pop(name, None)
-        # Counted changes stay in their places: a sync under way ends at one of them.
+        # Keep numbered changes: a sync in progress ends at one of them.
         folder.pending = deque(change if name not in change[:2] else ("", "", None) for change in folder.pending)
 
     def cut_off(self, path: str, size: int) -> None:
-        """Let a file have lost its end."""
+        """Cut off the end of a file."""
         self.put_back(path, bytes(self._file(path).content[:size]))
 
     def make_unreadable(self, path: str, start: int, end: int, *, lasting: bool = False) -> None:
-        """Let a range of a file be unreadable until the process ends, or with `lasting` as long as the file exists."""
+        """Make a range of a file unreadable until the process ends, or permanently with `lasting`."""
         found = self._file(path)
         found.unreadable = (start, end)
         (self._unreadable_for_good if lasting else self._unreadable).append(found)
@@ -290,19 +289,19 @@ class SimDisk:
         return bool(self._unreadable or self._unreadable_for_good)
 
     def read_well(self) -> None:
-        """Let everything be readable again that is not lasting."""
+        """Make everything readable again, except permanent errors."""
         for found in self._unreadable:
             found.unreadable = None
         self._unreadable.clear()
 
     def put_back(self, path: str, content: bytes) -> None:
-        """Let a file be again what it was once: all writes since are lost, and the disk does not say so."""
+        """Restore an old content of a file: all later writes are lost silently."""
         found = self._file(path)
         found.drop_pending()
         found.content, found.durable = bytearray(content), bytearray(content)
 
     def finish_sync(self, error: OSError | None = None) -> bool:
-        """End the oldest sync under way; False if there is none."""
+        """Complete the oldest sync in progress; return False if there is none."""
         if not self._syncs:
             return False
         content, count, done = self._syncs.popleft()
@@ -325,7 +324,7 @@ class SimDisk:
         file.bytes.sync(count)
 
     def room_for(self, content: _Bytes, position: int, size: int) -> int:
-        """Return how many bytes of a write fit; overwriting needs no room."""
+        """Return how many bytes of a write fit; overwriting needs no space."""
         growth = position + size - len(content.content)
         if self.capacity is None or growth <= 0:
             return size
@@ -336,7 +335,7 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         self.call("open", path)
-        folder, name = self._place(path)
+        folder, name = self._locate(path)
         entry = folder.names.get(name)
         if entry is None and create:
             entry = _Bytes()
@@ -403,7 +402,7 @@ class SimDisk:
 
     def exists(self, path: str) -> bool:
         try:
-            folder, name = self._place(path)
+            folder, name = self._locate(path)
         except FileNotFoundError:
             return False
         return not name or name in folder.names
@@ -432,16 +431,16 @@ class SimDisk:
 
     def rename(self, source: str, target: str) -> None:
         self.call("rename", source)
-        folder, name = self._place(source)
+        folder, name = self._locate(source)
         if name not in folder.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
-        other, new_name = self._place(target)
+        other, new_name = self._locate(target)
         assert other is folder, "renames stay within one folder"
         folder.change(name, new_name, folder.names[name])
 
     def remove(self, path: str) -> None:
         self.call("remove", path)
-        folder, name = self._place(path)
+        folder, name = self._locate(path)
         if name in folder.names:
             folder.change(name)
 
@@ -474,7 +473,7 @@ class SimDisk:
     def boot_id(self) -> str:
         return str(self._boots)
 
-    def _place(self, path: str) -> tuple[_Folder, str]:
+    def _locate(self, path: str) -> tuple[_Folder, str]:
         folder, _, name = path.strip("/").rpartition("/")
         return self._folder(folder), name
 
@@ -490,7 +489,7 @@ class SimDisk:
         return entry
 
     def _file(self, path: str) -> _Bytes:
-        folder, name = self._place(path)
+        folder, name = self._locate(path)
         entry = folder.names.get(name)
         if not isinstance(entry, _Bytes):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -1,7 +1,7 @@
-"""The faults: one coroutine of the world for each kind that a seed has, until the world heals.
+"""The faults: one coroutine for each kind in a seed, until the world heals.
 
-A fault that lasts undoes itself. What takes a node down says when it may come back; the world's
-supervisor starts it again.
+A fault with a duration undoes itself. A fault that stops a node sets when it may restart; the world's supervisor
+restarts it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Faults:
         self._random = Random(f"{world.plan.seed}:faults")
         self._loop = world.loop
         self._trace = world.trace
-        self._said: dict[int, deque[tuple[bytes, tuple[str, int]]]] = {}
-        """What nodes asked each other of late."""
+        self._requests: dict[int, deque[tuple[bytes, tuple[str, int]]]] = {}
+        """Recent requests between nodes."""
 
     def start(self) -> list[asyncio.Task[Any]]:
         if "late_peer_requests" in self._world.plan.faults:
@@ -63,28 +63,28 @@ class Faults:
             await asyncio.sleep(self._random.expovariate(1 / mean_s))
             await act(self._random.choice(self._world.hosts))
 
-    def _away(self) -> float:
+    def _downtime_s(self) -> float:
         return self._random.choice((0.05, 1.0, 5.0, 12.0)) * (0.5 + self._random.random())
 
     # -- nodes -----------------------------------------------------------------------------
 
     async def kill(self, host: Host) -> None:
         if host.state != "down":
-            self._world.down_for(host, self._away())
+            self._world.down_for(host, self._downtime_s())
             host.kill()
 
     async def power_loss(self, host: Host) -> None:
         if host.state != "down":
-            self._world.down_for(host, self._away())
+            self._world.down_for(host, self._downtime_s())
             host.lose_power()
 
     async def clean_stop(self, host: Host) -> None:
         if host.is_up:
-            self._world.down_for(host, self._away())
+            self._world.down_for(host, self._downtime_s())
             await host.stop()
 
     async def crash_point(self, host: Host) -> None:
-        """The node dies at some disk call soon, wherever that is."""
+        """Crash the node at some disk call soon."""
         if host.is_up:
             host.disk.crash_at = host.disk.calls + self._random.randrange(1, 60)
             self._world.power_at_crash[host.name] = self._random.random() < 0.5
@@ -99,7 +99,7 @@ class Faults:
     async def all_down(self, _: Host) -> None:
         power = self._random.random() < 0.5
         for host in self._world.hosts:
-            self._world.down_for(host, self._away())
+            self._world.down_for(host, self._downtime_s())
             if power:
                 host.lose_power()
             else:
@@ -135,29 +135,29 @@ class Faults:
         host.disk.failing.pop(kind, None)
 
     async def send_fails(self, host: Host) -> None:
-        """Files cannot be read while responses are sent, for a while."""
+        """Make file reads fail while responses are sent, for some time."""
         self._trace.fault("send fails", host.name)
         host.disk.failing["send"] = errno.EIO
         await asyncio.sleep(self._random.random() * 1.0)
         host.disk.failing.pop("send", None)
 
     async def bad_sector(self, host: Host) -> None:
-        """Part of a log cannot be read any more, under a running node."""
-        # One disk may fail, as one may rot.
+        """Make part of a log unreadable while its node runs."""
+        # At most one disk may fail, as at most one may decay.
         host = self._rotting_host()
-        logs = [path for path in _logs(host) if _leads(host, _place_of(path))] if host.is_up else []
+        logs = [path for path in _logs(host) if _leads(host, _partition_of(path))] if host.is_up else []
         spots = [(path, *spot) for path in logs for spot in _rottable(host.disk.content_of(path))]
         if spots:
             path, start, end = self._random.choice(spots)
             self._trace.fault("bad sector", host.name, path, start)
             host.disk.make_unreadable(path, start, end)
-            self._world.rotten.add(_place_of(path))
+            self._world.rotten.add(_partition_of(path))
 
     def _rotting_host(self) -> Host:
         return next(each for each in self._world.hosts if each.may_lose)
 
     async def _down(self, host: Host) -> bool:
-        """Take the node down for a change of its files; False if somebody else has it down."""
+        """Stop the node to change its files; return False if it is already stopped."""
         if not host.is_up:
             return False
         self._world.down_for(host, 30.0)
@@ -168,7 +168,7 @@ class Faults:
         return host.state == "down"
 
     async def derived_files(self, host: Host) -> None:
-        """Lose or spoil files that say nothing which the logs do not say, or put back what they were some time ago."""
+        """Delete or damage files that can be derived from the logs, or restore an old version of them."""
         old = {path: host.disk.content_of(path) for path in _derived(host)}
         await asyncio.sleep(self._random.random() * 6)
         if not await self._down(host):
@@ -187,8 +187,8 @@ class Faults:
         self._world.down_for(host, 0.5)
 
     async def rot(self, host: Host) -> None:
-        """Flip a bit of a record that others follow: what ends a log cannot be told from a torn write."""
-        # One disk may rot: a second one may hold the only good copy of something.
+        """Flip a bit of a record that is not the last: the end of a log looks like a torn write."""
+        # At most one disk may decay: a second one may have the only good copy of a record.
         host = self._rotting_host()
         if not await self._down(host):
             return
@@ -198,11 +198,11 @@ class Faults:
             position = self._random.randrange(start, end)
             self._trace.fault("rot", host.name, path, position)
             host.disk.flip(path, position, 1 << self._random.randrange(8))
-            self._world.rotten.add(_place_of(path))
+            self._world.rotten.add(_partition_of(path))
         self._world.down_for(host, 0.5)
 
     async def folder_lost(self, _: Host) -> None:
-        """A partition's folder is gone, while its node is down."""
+        """Remove a partition's directory while its node is down."""
         host = await self._down_for_loss()
         if host is None:
             return
@@ -213,7 +213,7 @@ class Faults:
         self._back_up(host)
 
     async def segment_lost(self, _: Host) -> None:
-        """The file of a closed segment is gone, while its node is down."""
+        """Remove the file of a closed segment while its node is down."""
         host = await self._down_for_loss()
         if host is None:
             return
@@ -223,7 +223,7 @@ class Faults:
         self._back_up(host)
 
     async def segment_cut(self, _: Host) -> None:
-        """The file of a closed segment has lost its end, while its node is down."""
+        """Truncate the file of a closed segment while its node is down."""
         host = await self._down_for_loss()
         if host is None:
             return
@@ -237,11 +237,11 @@ class Faults:
         self._back_up(host)
 
     async def log_unreadable(self, _: Host) -> None:
-        """Part of a log cannot be read any more, or a segment not be opened, when its node starts and from then on."""
+        """Make part of a log unreadable, or a segment impossible to open, from the node's start on."""
         host = await self._down_for_loss()
         if host is None:
             return
-        logs = [path for path in _logs(host) if _place_of(path).rpartition("-")[2].isdecimal()]
+        logs = [path for path in _logs(host) if _partition_of(path).rpartition("-")[2].isdecimal()]
         if logs:
             path = self._random.choice(logs)
             size = host.disk.size_of(path)
@@ -253,15 +253,15 @@ class Faults:
         self._back_up(host)
 
     async def _down_for_loss(self) -> Host | None:
-        """Take down the node whose disk may lose something, and perhaps all others; None if it is down already."""
-        # As with rot, one disk only.
+        """Stop the node whose disk may lose data, and possibly all others; return None if it is already down."""
+        # One disk only, as with rot.
         host = self._rotting_host()
         with_others = self._random.random() < 0.5
         if not await self._down(host):
             return None
         for other in self._world.hosts:
             if with_others and other is not host:
-                self._world.down_for(other, self._away())
+                self._world.down_for(other, self._downtime_s())
                 other.kill()
         return host
 
@@ -274,11 +274,11 @@ class Faults:
         self._note_loss(path)
 
     def _note_loss(self, path: str) -> None:
-        """A partition without another replica must be refused from here on; with others nothing may show."""
-        place = path[len(DATA) + 1 :].partition("/")[0]
-        self._world.observer.lost.add(place)
+        """Record the loss: a partition with one replica must return errors; with others it must be invisible."""
+        partition_name = path[len(DATA) + 1 :].partition("/")[0]
+        self._world.observer.lost.add(partition_name)
         if len(self._world.hosts) == 1:
-            self._world.rotten.add(place)
+            self._world.rotten.add(partition_name)
 
     # -- time and network ------------------------------------------------------------------
 
@@ -305,7 +305,7 @@ class Faults:
         await self._block("client partition", edges)
 
     async def partition(self, host: Host) -> None:
-        """Two sides, or a ring, or one node alone."""
+        """Split the network into two sides or a ring, or isolate one node."""
         names = [each.name for each in self._world.hosts]
         side = {host.name} | {name for name in names if self._random.random() < 0.3}
         edges = {(a, b) for a in names for b in names if (a in side) != (b in side)}
@@ -336,21 +336,21 @@ class Faults:
         self._world.hub.weather = Weather()
 
     async def late_requests(self, _: Host) -> None:
-        """A request of long ago arrives again, over a connection of its own."""
+        """Deliver an old request again, over a separate connection."""
         late = self._world.shared.late
         if not late:
             return
         data, address = self._random.choice(late)
         self._trace.fault("late request", address[0])
-        self._say(data, address)
+        self._send(data, address)
 
     async def late_peer_requests(self, _: Host) -> None:
-        """What a node asked another comes again, when both have gone on: a first try that was overtaken."""
-        for _count in range(self._random.randrange(1, LATE_AT_ONCE_MAX + 1) if self._said else 0):
-            api_key = self._random.choice(sorted(self._said))
-            data, address = self._random.choice(self._said[api_key])
+        """Deliver an old request between nodes again, after both have moved on."""
+        for _count in range(self._random.randrange(1, LATE_AT_ONCE_MAX + 1) if self._requests else 0):
+            api_key = self._random.choice(sorted(self._requests))
+            data, address = self._random.choice(self._requests[api_key])
             self._trace.fault("late request of a node", address[0], api_key)
-            self._say(data, address)
+            self._send(data, address)
 
     def _listen(self, source: SimConnection, data: bytes) -> None:
         if not source.owner.name.startswith("node"):
@@ -359,13 +359,13 @@ class Faults:
             end = 4 + int.from_bytes(data[:4], "big")
             api_key = int.from_bytes(data[4:6], "big")
             if api_key in LATE_PEER_REQUESTS:
-                said = self._said.setdefault(api_key, deque(maxlen=PEER_REQUESTS_KEPT))
-                said.append((data[:end], (source.peer_host, source.peer_port)))
+                requests = self._requests.setdefault(api_key, deque(maxlen=PEER_REQUESTS_KEPT))
+                requests.append((data[:end], (source.peer_host, source.peer_port)))
             data = data[end:]
 
-    def _say(self, data: bytes, address: tuple[str, int]) -> None:
+    def _send(self, data: bytes, address: tuple[str, int]) -> None:
         port = NetworkPort(self._world.hub, self._world.loop.owner("ghost"), "ghost")
-        port.connect(*address, lambda connection: _say(connection, data))
+        port.connect(*address, lambda connection: _send(connection, data))
 
     async def client_pause(self, _: Host) -> None:
         if self._world.clients:
@@ -379,34 +379,34 @@ def _logs(host: Host) -> list[str]:
     return [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
 
 
-def _place_of(path: str) -> str:
+def _partition_of(path: str) -> str:
     return path[len(DATA) + 1 :].partition("/")[0]
 
 
-def _leads(host: Host, place: str) -> bool:
-    """Whether readers of the partition come to this node."""
+def _leads(host: Host, partition_name: str) -> bool:
+    """Return whether this node leads the partition."""
     assert host.node is not None
-    topic, _, index = place.rpartition("-")
+    topic, _, index = partition_name.rpartition("-")
     partition = host.node.context.replicas.find(TopicName(topic), int(index))
     return partition is not None and partition.lead is not None
 
 
 def _derived(host: Host) -> list[str]:
-    """The files of a node that can be made again from its logs."""
+    """Return the files of a node that can be derived from its logs."""
     names = [(path, path.rpartition("/")[2]) for path in host.disk.files() if "__cluster_metadata" not in path]
     return [path for path, name in names if name.endswith(DERIVED) or name in DERIVED_CHECKPOINTS]
 
 
 def _closed_segments(host: Host) -> list[str]:
-    """The segments that others follow, in the logs of topics that clients read."""
+    """Return closed segments with successors in the logs of topics that clients read."""
     logs = [path for path in host.disk.files() if path.endswith(".log") and path.startswith(ROTTING)]
     logs = [path for path in logs if path.rpartition("/")[0].rpartition("-")[2].isdecimal()]
     return [path for path, following in pairwise(logs) if path.rpartition("/")[0] == following.rpartition("/")[0]]
 
 
 def _rottable(content: bytes) -> list[tuple[int, int]]:
-    """The ranges whose rot must be found out: all of a batch that another follows, but for the leader epoch,
-    which its checksum does not cover."""
+    """Return the ranges in which a flipped bit must be detected: batches that are not last, except the leader epoch,
+    which the checksum does not cover."""
     ranges: list[tuple[int, int]] = []
     try:
         for view in list(iter_batches(content))[:-1]:
@@ -418,7 +418,7 @@ def _rottable(content: bytes) -> list[tuple[int, int]]:
 
 
 class _Ghost:
-    """Hears nothing."""
+    """A session that ignores everything."""
 
     def frame(self, frame: memoryview) -> None:
         return
@@ -427,7 +427,7 @@ class _Ghost:
         return
 
 
-def _say(connection: Connection | OSError, data: bytes) -> _Ghost | None:
+def _send(connection: Connection | OSError, data: bytes) -> _Ghost | None:
     if isinstance(connection, OSError):
         return None
     connection.send((data,))

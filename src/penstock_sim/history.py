@@ -1,7 +1,7 @@
-"""What clients did and saw. Checkers read nothing else of a client.
+"""The history of client operations. Checkers see nothing else of a client.
 
-Every operation ends `ok`, `fail` (it was certainly not done) or `info` (nobody knows); `info` is
-never taken for `fail`. Times are the loop's own.
+Every operation ends as `ok`, `fail` (certainly not done) or `info` (unknown); `info` is never treated as `fail`. Times
+are those of the event loop.
 """
 
 from collections.abc import Iterator
@@ -11,26 +11,26 @@ from typing import NamedTuple
 OK, FAIL, INFO = "ok", "fail", "info"
 ENDLESS = float("inf")
 KEY_SIZE = 4
-"""So many bytes of a value are its key. A tombstone is told as its key alone."""
+"""The number of leading bytes of a value that are its key. A tombstone is recorded as its key alone."""
 
 
-class Place(NamedTuple):
-    """A partition of one life of a topic: the same name made anew is another place."""
+class PartitionId(NamedTuple):
+    """A partition of one incarnation of a topic: a recreated topic of the same name has another topic id."""
 
     topic: str
     topic_id: str
-    partition: int
+    partition_index: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.topic}-{self.partition_index}"
 
 
 @dataclass(slots=True)
 class Send:
-    """One batch of values that a producer sent to a partition, through all its attempts."""
+    """One batch that a producer sent to a partition, including all retries."""
 
     client: str
-    place: Place
+    partition: PartitionId
     values: tuple[bytes, ...]
     acks: int
     began: float
@@ -45,15 +45,15 @@ class Send:
     code: int = 0
     attempts: int = 0
     leader_epoch: int = -1
-    """That of the leader who was asked last, as far as the client knew."""
+    """The epoch of the last leader that the client sent it to, as far as the client knew."""
 
 
 @dataclass(slots=True)
 class Poll:
-    """One answer to a fetch."""
+    """One fetch response."""
 
     client: str
-    place: Place
+    partition: PartitionId
     committed_only: bool
     position: int
     next_position: int
@@ -68,7 +68,7 @@ class Poll:
 
 @dataclass(slots=True)
 class Txn:
-    """One transaction: `outcome` is that of its commit or abort."""
+    """One transaction; `outcome` is that of its commit or abort."""
 
     client: str
     transactional_id: str
@@ -76,7 +76,7 @@ class Txn:
     epoch: int
     began: float
     sends: list[Send] = field(default_factory=list)
-    offsets: dict[Place, int] = field(default_factory=dict)
+    offsets: dict[PartitionId, int] = field(default_factory=dict)
     group: str = ""
     wants_commit: bool = True
     end_began: float = ENDLESS
@@ -85,7 +85,7 @@ class Txn:
 
     @property
     def committed(self) -> bool | None:
-        """Whether it is in, if anybody knows."""
+        """Return whether it was committed; None if unknown."""
         if self.outcome == OK:
             return self.wants_commit
         if self.outcome == FAIL or self.end_began == ENDLESS or not self.wants_commit:
@@ -95,7 +95,7 @@ class Txn:
 
 @dataclass(slots=True)
 class Init:
-    """An InitProducerId that was answered."""
+    """An InitProducerId with a response."""
 
     client: str
     transactional_id: str
@@ -107,12 +107,12 @@ class Init:
 
 @dataclass(slots=True)
 class Commit:
-    """Offsets that a member of a group committed for one partition."""
+    """An offset that a group member committed for one partition."""
 
     client: str
     group: str
     generation: int
-    place: Place
+    partition: PartitionId
     offset: int
     began: float
     ended: float = ENDLESS
@@ -125,7 +125,7 @@ class Commit:
 class FetchedOffset:
     client: str
     group: str
-    place: Place
+    partition: PartitionId
     offset: int
     began: float
     ended: float
@@ -133,23 +133,23 @@ class FetchedOffset:
 
 @dataclass(slots=True)
 class Assigned:
-    """A member was told what it owns in a generation."""
+    """The assignment of a member in a generation."""
 
     client: str
     group: str
     generation: int
     members: tuple[str, ...]
-    partitions: tuple[Place, ...]
+    partitions: tuple[PartitionId, ...]
     began: float
     ended: float
 
 
 @dataclass(slots=True)
 class Listed:
-    """An answer to ListOffsets: the earliest (-2) or latest (-1) offset."""
+    """A ListOffsets response: the earliest (-2) or latest (-1) offset."""
 
     client: str
-    place: Place
+    partition: PartitionId
     timestamp: int
     committed_only: bool
     offset: int
@@ -160,10 +160,10 @@ class Listed:
 
 @dataclass(slots=True)
 class Trimmed:
-    """Records below an offset were asked to be deleted."""
+    """A request to delete records below an offset."""
 
     client: str
-    place: Place
+    partition: PartitionId
     offset: int
     outcome: str = INFO
 
@@ -183,17 +183,17 @@ class Batch(NamedTuple):
 
 @dataclass(slots=True)
 class View:
-    """A whole partition as a fresh reader sees it after everything has healed."""
+    """A whole partition as a new consumer sees it after everything has healed."""
 
-    place: Place
+    partition: PartitionId
     start: int
     end: int
     last_stable_offset: int
     batches: list[Batch]
     committed: dict[int, bytes]
-    """What a reader of committed records is given."""
+    """The records that a read_committed consumer receives."""
     code: int = 0
-    """The error that ended the reading early, if one did."""
+    """The error that ended the read early, if any."""
 
     def records(self) -> Iterator[tuple[int, bytes]]:
         for batch in self.batches:
@@ -213,9 +213,9 @@ class History:
     trimmed: list[Trimmed] = field(default_factory=list)
     views: list[View] = field(default_factory=list)
     deleted_topics: set[str] = field(default_factory=set)
-    """Ids of topics that somebody asked to delete, done or not."""
+    """Ids of topics with a delete request, completed or not."""
     tables: dict[str, float] = field(default_factory=dict)
-    """Names of compacted topics, and for how many seconds they keep a tombstone at least."""
+    """Compacted topics by name, with the minimum number of seconds that they keep a tombstone."""
 
-    def view_of(self, place: Place) -> View | None:
-        return next((view for view in self.views if view.place == place), None)
+    def view_of(self, partition_id: PartitionId) -> View | None:
+        return next((view for view in self.views if view.partition == partition_id), None)

@@ -1,8 +1,7 @@
-"""One machine of a simulation: its disk, its clock, and the node that runs on it again and again.
+"""A simulated machine: its disk, its clock, and the successive processes of its node.
 
-Each start is a new process: a new owner on the loop, new ports, the same disk. `kill` loses what
-the process had in memory, `lose_power` also what the disk was never told to sync. A start that
-fails leaves the machine without a node; whoever drives the machine tries again or not.
+Each start is a new process: a new owner on the loop, new ports, the same disk. `kill` loses the memory of the process,
+`lose_power` also unsynced data. A failed start leaves the machine without a node; the caller may retry.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ STOP_S_MAX: Final = 60.0
 
 
 class HostDisk(SimDisk):
-    """The faulty disk, whose syncs take time and can be told to fail."""
+    """The faulty disk, with syncs that take time and can fail."""
 
     def __init__(self, seed: str, loop: SimLoop) -> None:
         super().__init__(seed, syncs_at_once=False)
@@ -85,7 +84,7 @@ class HostDisk(SimDisk):
         super().sync_bytes(file, count)
 
     def kill(self) -> None:
-        """The process that used it is gone; what it wrote is still in the cache."""
+        """Simulate the end of the process; its writes are still in the page cache."""
         self._dead = False
         self.read_well()
         self.crash_at = None
@@ -93,7 +92,7 @@ class HostDisk(SimDisk):
         self._sync_free_at.clear()
 
     def files(self) -> list[str]:
-        """Every file there is."""
+        """Return the paths of all files."""
         return sorted(self._walk("/", self._root))
 
     def _walk(self, path: str, folder: object) -> list[str]:
@@ -104,7 +103,7 @@ class HostDisk(SimDisk):
         return found
 
     def content_of(self, path: str) -> bytes:
-        """What a file holds, without a disk call of the node's."""
+        """Return the content of a file, without counting as a disk call of the node."""
         return bytes(self._file(path).content)
 
     def size_of(self, path: str) -> int:
@@ -140,13 +139,13 @@ class Host:
         self.step_cost = 0.0
         self.complaints: list[str] = []
         self.may_lose = False
-        """Whether this is the machine whose disk rots and loses files."""
+        """Whether this is the machine whose disk decays and loses files."""
         self.on_up: Callable[[Host], None] = lambda host: None
 
     # -- starting --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a process. `state` says what became of it."""
+        """Start a process. `state` shows the result."""
         assert self.state == "down", f"{self.name} is {self.state}"
         self.starts += 1
         self._hub.without_power.discard(self.name)
@@ -175,7 +174,7 @@ class Host:
             if owner.alive:
                 self._trace.event(self.name, "start failed", problem)
                 if not isinstance(problem, StartupError):
-                    self.complaints.append(f"inv_52: {self.name} did not say why it could not start: {problem!r}")
+                    self.complaints.append(f"inv_52: {self.name} did not explain why it could not start: {problem!r}")
                 self.last_problem = problem
                 self._end(power_lost=False)
             return
@@ -188,7 +187,7 @@ class Host:
     # -- ending ----------------------------------------------------------------------------
 
     def _crash_point(self) -> None:
-        """The process ends in the middle of a disk call."""
+        """End the process in the middle of a disk call."""
         self.owner.die()
         self._loop.as_owner(self._loop.world, self.kill)
 
@@ -198,7 +197,7 @@ class Host:
             self._end(power_lost=False)
 
     def lose_power(self, kept: float | None = None) -> None:
-        """Everything goes at once; of what was not synced the disk keeps what it likes."""
+        """Cut the power; the disk keeps a random part of the unsynced data."""
         self._trace.fault("power loss", self.name)
         if self.state != "down":
             self._end(power_lost=True)
@@ -215,7 +214,7 @@ class Host:
         self.node = None
 
     async def stop(self) -> None:
-        """Stop as SIGTERM does; killed if it takes too long."""
+        """Stop as on SIGTERM; kill the process if that takes too long."""
         if self.state != "up" or self.node is None:
             self.kill()
             return
@@ -229,7 +228,7 @@ class Host:
             if not await stopped:
                 self._trace.event(self.name, "stop takes too long")
         finally:
-            # Whoever waited may be called off; the process ends all the same.
+            # The waiting task may be cancelled; the process ends anyway.
             timer.cancel()
             if self.owner is owner and owner.alive:
                 self._end(power_lost=False)
@@ -241,12 +240,12 @@ class Host:
             return
         except Exception as problem:
             self.complaints.append(f"inv_52: {self.name} failed to stop: {problem!r}")
-        # The world waits for it, so the news goes there.
+        # Report to the world, which waits for it.
         self._loop.as_owner(self._loop.world, self._loop.settle, stopped, True)
 
     @property
     def is_broken(self) -> bool:
-        """Whether its disk has failed it for good: only a new process can go on."""
+        """Return whether the disk has failed permanently: only a new process can continue."""
         context = None if self.node is None else self.node._context
         return context is not None and (context.store.failure is not None or context.quorum._failure is not None)
 

@@ -1,7 +1,7 @@
-"""Who may be in sync: invariants 16 and 20 as functions of images and of what replicas hold.
+"""Invariants 16 and 20, about ISR membership, as functions of images and of replica contents.
 
-A replica joins the set only while its broker is registered, serves, and is about to stay; and whoever is in
-the set holds durably everything that consumers are shown.
+A replica joins the ISR only while its broker is registered, unfenced and not shutting down; and every member has
+durably everything that consumers can read.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from penstock.metadata.image import Image, PartitionImage
 
 
 def wrong_joiners(before: PartitionImage, after: PartitionImage, image: Image) -> Iterator[str]:
-    """Replicas that came into the set although their broker is away or leaving (KIP-903)."""
+    """Yield replicas that joined the ISR although their broker is gone or leaving (KIP-903)."""
     for node_id in after.isr:
         if node_id in before.isr:
             continue
         broker = image.brokers.get(node_id)
         if broker is None:
-            yield f"{node_id} joins the set and is not registered"
+            yield f"{node_id} joins the ISR but is not registered"
         elif broker.fenced:
-            yield f"{node_id} joins the set and is fenced"
+            yield f"{node_id} joins the ISR but is fenced"
         elif broker.in_controlled_shutdown:
-            yield f"{node_id} joins the set and is shutting down"
+            yield f"{node_id} joins the ISR but is shutting down"
         elif broker.read_only and len(after.isr) > 1:
-            yield f"{node_id} joins the set and cannot write"
+            yield f"{node_id} joins the ISR but cannot write"
 
 
 def members_behind(isr: Sequence[int], mark: int, durable_ends: Mapping[int, int | None]) -> Iterator[str]:
-    """Members of a set that lack what its leader shows. An end is None where nobody can be asked."""
+    """Yield ISR members that lack records which the leader returns. An end is None if it is unknown."""
     for node_id in isr:
         end = durable_ends.get(node_id)
         if end is not None and end < mark:
-            yield f"{node_id} is in sync and holds {end} durably, the mark is {mark}"
+            yield f"{node_id} is in the ISR with durable end {end}, but the high watermark is {mark}"

@@ -1,9 +1,9 @@
-"""The event loop of the simulator: virtual time, seeded turns, and an owner for everything that runs.
+"""The simulator's event loop: virtual time, random scheduling, and an owner for everything that runs.
 
-Each owner stands for one process. What an owner asks for with `call_soon` runs in its order, as
-asyncio promises; whose turn comes next is drawn. Time moves only when nobody has anything to do.
-An owner that dies is simply never run again: its tasks stay where they were, as after kill -9.
-Real I/O is refused: the methods of `AbstractEventLoop` that are not here raise NotImplementedError.
+Each owner stands for one process. Callbacks that an owner schedules with `call_soon` run in order, as in asyncio; which
+owner runs next is random. Time advances only when no owner has anything to run. An owner that dies is never run again:
+its tasks stay as they were, as after kill -9. Real I/O is not supported: the methods of `AbstractEventLoop` that are
+not defined here raise NotImplementedError.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 
 
 class Stuck(Exception):
-    """The simulation went on for more steps than any seed needs."""
+    """The simulation ran for more steps than any seed needs, or cannot continue."""
 
 
 class Owner:
-    """One simulated process: what it has to run, when it may run again, and whether it is alive."""
+    """A simulated process: its callbacks, when it may run again, and whether it is alive."""
 
     __slots__ = ("alive", "name", "not_before", "queued", "ready", "step_cost", "tasks")
 
@@ -32,7 +32,7 @@ class Owner:
         self.alive = True
         self.ready: deque[SimHandle] = deque()
         self.queued = False
-        # A paused or slow process has things to do and does not do them yet.
+        # A paused or slow process has callbacks that it does not run yet.
         self.not_before = 0.0
         self.step_cost = 0.0
         self.tasks: list[asyncio.Task[Any]] = []
@@ -43,7 +43,7 @@ class Owner:
 
 
 class SimHandle:
-    """A call that waits for its turn or its time."""
+    """A scheduled callback."""
 
     __slots__ = ("arguments", "callback", "cancelled_", "context", "owner", "when_")
 
@@ -68,7 +68,7 @@ class SimHandle:
 
 
 class _Counted:
-    """Hashes by a number of its own, so that a set of tasks has the same order in every run."""
+    """Hashes by a sequence number, so that a set of tasks has the same order in every run."""
 
     number = 0
 
@@ -112,11 +112,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         return made
 
     def pause(self, owner: Owner, seconds: float) -> None:
-        """Let an owner stand still while its clock runs on."""
+        """Suspend an owner while its clock continues."""
         owner.not_before = max(owner.not_before, self.now + seconds)
 
     def as_owner(self, owner: Owner, callback: Callable[..., Any], *arguments: Any) -> SimHandle:
-        """Let another owner run something in its turn."""
+        """Run a callback as another owner."""
         handle = SimHandle(owner, callback, arguments, None)
         self._enqueue(handle)
         return handle
@@ -134,7 +134,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         finally:
             self.current = before
 
-    # -- what asyncio asks for -------------------------------------------------------------
+    # -- the interface of asyncio ----------------------------------------------------------
 
     def time(self) -> float:
         return self.now
@@ -190,14 +190,14 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.errors.append((self.current.name, str(context.get("message")), error))
 
     def settle(self, future: asyncio.Future[Any], result: Any) -> None:
-        """Give a future its result, unless it has one."""
+        """Set the result of a future, unless it is done."""
         if not future.done():
             future.set_result(result)
 
     # -- running ---------------------------------------------------------------------------
 
     def run(self, main: Coroutine[Any, Any, Any]) -> Any:
-        """Run as the world until the coroutine is done."""
+        """Run a coroutine as the world until it is done."""
         self._running = True
         asyncio._set_running_loop(self)
         try:
@@ -224,7 +224,7 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._turns.append(owner)
 
     def _run_until(self, task: asyncio.Task[Any]) -> None:
-        """Let whoever has something to do take a turn, again and again. Every event of a seed passes here."""
+        """Run one owner at a time until the task is done. Every event of a seed passes through here."""
         heap, turns, world = self._heap, self._turns, self.world
         draw, enqueue, steps_max = self._random.random, self._enqueue, self._steps_max
         while not task.done():
@@ -271,7 +271,7 @@ class SimLoop(asyncio.AbstractEventLoop):
                 self.current = world
 
     def _move_time(self) -> None:
-        """Nobody can run now: go on to when somebody can."""
+        """Advance time to the next callback, because no owner can run now."""
         if self._heap and not self._turns:
             self.now = max(self.now, self._heap[0][0])
             return
@@ -279,11 +279,11 @@ class SimLoop(asyncio.AbstractEventLoop):
         if self._heap:
             times.append(self._heap[0][0])
         if not times:
-            raise Stuck(f"nobody has anything to do at {self.now:.1f} s")
+            raise Stuck(f"no owner has anything to run at {self.now:.1f} s")
         self.now = max(self.now, min(times))
 
     def _close_tasks(self) -> None:
-        """End what was left hanging, without a word: its owners' ports no longer answer."""
+        """Close pending tasks silently: the ports of their owners no longer respond."""
         for owner in self._owners:
             owner.alive = False
             for task in owner.tasks:

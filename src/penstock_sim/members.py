@@ -1,7 +1,6 @@
-"""Members of a classic group: join, sync, read what is theirs, commit, and go on after a rebalance.
+"""Members of a classic group: join, sync, read assigned partitions, commit, and continue after a rebalance.
 
-The member that leads deals the partitions out in turn. Assignments are JSON of our own: the
-coordinator passes them on unopened.
+The group leader assigns the partitions round-robin. Assignments are JSON: the coordinator does not decode them.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from penstock.wire.api import ApiKey
 from penstock_sim.client import Lost, Shared, Unavailable, seconds
 from penstock_sim.consumers import PAUSE_S, Consumer
-from penstock_sim.history import FAIL, OK, Assigned, Commit, FetchedOffset, Place
+from penstock_sim.history import FAIL, OK, Assigned, Commit, FetchedOffset, PartitionId
 
 MEMBER_ID_REQUIRED = 79
 REBALANCE = 27
@@ -21,7 +20,7 @@ COORDINATOR_MOVED = frozenset({14, 15, 16})
 UNKNOWN_MEMBER = 25
 ILLEGAL_GENERATION = 22
 COMMIT_UNKNOWN = frozenset({7, 15, 56})
-"""A commit that is answered with these may still have been written."""
+"""Error codes of a commit that may nevertheless have been written."""
 
 
 class GroupConsumer(Consumer):
@@ -31,14 +30,14 @@ class GroupConsumer(Consumer):
         name: str,
         *,
         group: str,
-        places: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]],
         session_s: float,
         commit_s: float,
         dawdles: bool,
     ) -> None:
-        super().__init__(shared, name, places=places, committed_only=True, wait_s=0.2)
+        super().__init__(shared, name, partitions=partitions, committed_only=True, wait_s=0.2)
         self.group = group
-        self._all = list(places)
+        self._all = list(partitions)
         self._session_s = session_s
         self._commit_s = commit_s
         self._dawdles = dawdles
@@ -109,9 +108,9 @@ class GroupConsumer(Consumer):
         return True
 
     async def _note_assignment(self, members: list[str], began: float) -> None:
-        places = [(await self.leader_of(topic, index))[2] for topic, index in self._mine]
+        partitions = [(await self.leader_of(topic, index))[2] for topic, index in self._mine]
         self.history.assigned.append(
-            Assigned(self.name, self.group, self._generation, tuple(members), tuple(places), began, self.now)
+            Assigned(self.name, self.group, self._generation, tuple(members), tuple(partitions), began, self.now)
         )
 
     def _refused(self, code: int) -> None:
@@ -139,23 +138,28 @@ class GroupConsumer(Consumer):
 
     async def _fetch_offsets(self) -> None:
         self.positions.clear()
-        for place, offset in (await fetch_offsets(self, self.group, self._mine)).items():
-            self.positions[place] = max(offset, 0)
+        for partition_id, offset in (await fetch_offsets(self, self.group, self._mine)).items():
+            self.positions[partition_id] = max(offset, 0)
 
     async def _commit(self) -> bool:
-        """Commit where it is; False if it is no longer a member."""
+        """Commit the positions; return False if it is no longer a member."""
         address = await self.coordinator(0, self.group)
-        places = [place for place in self.positions if (place.topic, place.partition) in self._mine]
-        if not places:
+        partitions = [
+            partition_id
+            for partition_id in self.positions
+            if (partition_id.topic, partition_id.partition_index) in self._mine
+        ]
+        if not partitions:
             return True
         commits = [
-            Commit(self.name, self.group, self._generation, place, self.positions[place], self.now) for place in places
+            Commit(self.name, self.group, self._generation, partition_id, self.positions[partition_id], self.now)
+            for partition_id in partitions
         ]
         self.history.commits.extend(commits)
         topics: dict[str, list[dict[str, int]]] = {}
         for commit in commits:
-            topics.setdefault(commit.place.topic, []).append(
-                {"partition_index": commit.place.partition, "committed_offset": commit.offset}
+            topics.setdefault(commit.partition.topic, []).append(
+                {"partition_index": commit.partition.partition_index, "committed_offset": commit.offset}
             )
         reply = await self.ask(
             address,
@@ -172,7 +176,7 @@ class GroupConsumer(Consumer):
             for part in topic.partitions
         }
         for commit in commits:
-            commit.code = codes[commit.place.topic, commit.place.partition]
+            commit.code = codes[commit.partition.topic, commit.partition.partition_index]
             commit.ended = self.now
             if commit.code == 0:
                 commit.outcome = OK
@@ -184,7 +188,7 @@ class GroupConsumer(Consumer):
         return code in (0, REBALANCE) or code in COORDINATOR_MOVED
 
     async def _work(self) -> None:
-        """Read and commit until the group wants something else."""
+        """Read and commit until a rebalance."""
         commit_at = beat_at = self.now
         turn = 0
         while not self.stopping:
@@ -197,7 +201,7 @@ class GroupConsumer(Consumer):
                 if not await self._commit():
                     return
             if self._dawdles and self.random.random() < 0.02:
-                # So long that the group goes on without it; its next commit is that of a zombie.
+                # Longer than the session timeout; its next commit is that of a zombie.
                 await self.sleep(self._session_s * 2)
                 await self._commit()
             if not self._mine:
@@ -205,9 +209,9 @@ class GroupConsumer(Consumer):
                 continue
             topic, partition = self._mine[turn % len(self._mine)]
             turn += 1
-            place = (await self.leader_of(topic, partition))[2]
-            if place not in self.positions:
-                self.positions[place] = 0
+            partition_id = (await self.leader_of(topic, partition))[2]
+            if partition_id not in self.positions:
+                self.positions[partition_id] = 0
             try:
                 await self.poll(topic, partition)
                 await self.sleep(self.random.random() * PAUSE_S)
@@ -216,11 +220,11 @@ class GroupConsumer(Consumer):
                 await self.backoff()
 
 
-async def fetch_offsets(client: Consumer, group: str, places: Sequence[tuple[str, int]]) -> dict[Place, int]:
-    """The committed offsets, -1 where there is none. Raises Lost or Unavailable."""
+async def fetch_offsets(client: Consumer, group: str, partitions: Sequence[tuple[str, int]]) -> dict[PartitionId, int]:
+    """Return the committed offsets, -1 if there is none. Raises Lost or Unavailable."""
     address = await client.coordinator(0, group)
     topics: dict[str, list[int]] = {}
-    for topic, partition in places:
+    for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     began = client.now
     reply = await client.ask(
@@ -240,14 +244,14 @@ async def fetch_offsets(client: Consumer, group: str, places: Sequence[tuple[str
         if int(found.error_code) in COORDINATOR_MOVED:
             client.forget_coordinator(0, group)
         raise Unavailable(f"offsets: {found.error_code}")
-    offsets: dict[Place, int] = {}
+    offsets: dict[PartitionId, int] = {}
     for topic in found.topics:
         for part in topic.partitions:
             if int(part.error_code):
                 raise Unavailable(f"offsets: {part.error_code}")
-            place = (await client.leader_of(topic.name, part.partition_index))[2]
-            offsets[place] = part.committed_offset
+            partition_id = (await client.leader_of(topic.name, part.partition_index))[2]
+            offsets[partition_id] = part.committed_offset
             client.history.fetched_offsets.append(
-                FetchedOffset(client.name, group, place, part.committed_offset, began, client.now)
+                FetchedOffset(client.name, group, partition_id, part.committed_offset, began, client.now)
             )
     return offsets

@@ -1,9 +1,9 @@
-"""A network of machines with links that delay, stall and break on command.
+"""A simulated network of machines with links that delay, stall and break on command.
 
-Bytes travel in packets, in order in each direction of a connection. A blocked link delivers
-nothing and says nothing; what was sent meanwhile arrives when it opens again, as TCP would send
-it again. A killed process resets its connections, a machine without power just falls silent.
-Frames are handed over in a buffer that is scrambled after the call, so that nobody keeps them.
+Bytes travel in packets, in order in each direction of a connection. A blocked link delivers nothing and reports
+nothing; its packets arrive when it opens again, as with TCP retransmission. A killed process resets its connections, a
+machine without power is silent. Frames are passed in a buffer that is scrambled after the call, so that code that
+keeps a reference fails.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _size_of = Struct(">i").unpack_from
 
 @dataclass(slots=True)
 class Weather:
-    """How the links behave just now."""
+    """The current behaviour of the links."""
 
     latency_s: float = 0.0005
     jitter_s: float = 0.001
     spike_chance: float = 0.0
     spike_s: float = 0.0
     send_delay_chance: float = 0.0
-    """How often a reply waits before it leaves, its slices of files unread."""
+    """How often a response is delayed before its file slices are read."""
 
 
 class Pipe:
@@ -55,7 +55,7 @@ class Pipe:
 
 
 class SimConnection:
-    """One end of a connection, on one machine, of one process."""
+    """One end of a connection, on one machine and in one process."""
 
     def __init__(self, hub: Hub, owner: Owner, machine: str, *, local_port: int, peer: tuple[str, int]) -> None:
         self._hub = hub
@@ -65,7 +65,7 @@ class SimConnection:
         self.peer_host, self.peer_port = peer
         self.session: Session | None = None
         self.asks = False
-        """Whether this end dialled, so that requests leave from it."""
+        """Whether this end opened the connection, so that it sends requests."""
         self.out: Pipe | None = None
         self.closed = False
         self._parts: list[Part] = []
@@ -80,7 +80,7 @@ class SimConnection:
     def send(self, parts: Sequence[Part]) -> None:
         if self.closed or not self.owner.alive:
             return
-        # The caller may reuse its buffers; files are read when the bytes leave.
+        # The caller may reuse its buffers; files are read when the bytes are sent.
         for part in parts:
             self._parts.append(part if isinstance(part, FileSlice) else bytes(part))
         if not self._flush_asked:
@@ -92,7 +92,7 @@ class SimConnection:
                 self._hub.loop.as_owner(self.owner, self._flush)
 
     def send_now(self, parts: Sequence[Part]) -> None:
-        # Time passes at the hub's pleasure anyway.
+        # The hub decides when the bytes are delivered anyway.
         self.send(parts)
 
     def keep_frame(self, frame: memoryview) -> KeptFrame:
@@ -121,7 +121,7 @@ class SimConnection:
                 except Crashed:
                     return
                 if len(read) < part.size:
-                    self._read_failed(part, OSError(errno.EIO, "the file is shorter than what was to be sent"))
+                    self._read_failed(part, OSError(errno.EIO, "the file is shorter than the slice to send"))
                     return
                 data += read
             else:
@@ -190,7 +190,7 @@ class SimConnection:
             self.drop(None)
 
     def drop(self, error: Exception | None) -> None:
-        """The connection is over for this end; the other one hears of it by and by."""
+        """End the connection on this side; the other side is notified later."""
         if self.closed:
             return
         self.vanish()
@@ -238,7 +238,7 @@ class SimListener:
 
 
 class NetworkPort:
-    """The network as one process sees it."""
+    """The network as seen by one process."""
 
     def __init__(self, hub: Hub, owner: Owner, machine: str) -> None:
         self._hub = hub
@@ -265,9 +265,9 @@ class Hub:
         self.limits = Limits()
         self.weather = Weather()
         self.spikes_end_at = 0.0
-        """When the last packet arrives that a spike delays; its connection delivers nothing behind it until then."""
+        """When the last packet delayed by a spike arrives; its connection delivers nothing after it until then."""
         self.on_request: Callable[[SimConnection, bytes], None] | None = None
-        """Told of what leaves from the end that dialled, one request or several."""
+        """Called with the data sent by the end that opened the connection: one or more requests."""
         self.blocked: set[tuple[str, str]] = set()
         self.without_power: set[str] = set()
         self._listeners: dict[tuple[str, int], SimListener] = {}
@@ -351,7 +351,7 @@ class Hub:
             self.trace.packet(source.owner.name, target.owner.name, len(sent), crc32(sent))
             self.loop.as_owner(target.owner, target.receive, data)
         elif data is not None and not source.closed and target.out is not None:
-            # Nobody knows this connection there any more: a reset comes back.
+            # The connection is unknown there: send a reset.
             self.transmit(target.out, None)
         if pipe.queue:
             self._await_head(pipe)
@@ -373,13 +373,13 @@ class Hub:
         self.wake_stalled()
 
     def wake_stalled(self) -> None:
-        """Let what was held up go on where the way is free now."""
+        """Continue delivery on links that are open again."""
         stalled, self._stalled = self._stalled, []
         for pipe in stalled:
             self.loop.as_owner_at(self.loop.world, self.loop.now + self._latency(), self._deliver, pipe)
 
     def process_ended(self, owner: Owner, *, power_lost: bool) -> None:
-        """Forget the ports of a process that is no more; peers are told unless its machine is silent."""
+        """Remove the ports of a process that has ended; peers are notified unless its machine has lost power."""
         for listener in [each for each in self._listeners.values() if each.owner is owner]:
             self.unlisten(listener)
         for end in [each for each in self._connections if each.owner is owner]:
@@ -388,7 +388,7 @@ class Hub:
                 self.transmit(end.out, None)
 
     def reset_some(self, machine: str, chance: float) -> int:
-        """Break some connections of a machine; what was under way on them is lost."""
+        """Reset some connections of a machine; data in flight is lost."""
         count = 0
         for end in [each for each in self._connections if each.machine == machine]:
             if not end.closed and self.random.random() < chance:

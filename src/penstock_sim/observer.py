@@ -1,7 +1,7 @@
-"""The invariants that only show in what nodes hold: looked at while they run.
+"""Invariants about the state of nodes, checked while they run.
 
-Subscribes to every node's metadata as it comes up, and looks at quorums, partitions and their marks
-several times a simulated second. Invariants 13, 16-18, 20, 24-27; at the end also 14, 23 and 58.
+Subscribes to every node's metadata when it starts, and checks quorums, partitions and high watermarks several times per
+simulated second. Invariants 13, 16-18, 20, 24-27; at the end also 14, 23 and 58.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock_sim.trace import Trace
 
 LOOK_S = 0.4
 HASHED_EVERY = 5
-"""Every so many offsets of the metadata log the whole image is compared between nodes."""
+"""The interval, in offsets of the metadata log, at which the whole image is compared between nodes."""
 QUORUM_STATE = "/data/__cluster_metadata-0/quorum-state"
 
 
@@ -38,7 +38,7 @@ class Observer:
         self._complaints = complaints
         self.rotten: set[str] = set()
         self.lost: set[str] = set()
-        """Partitions of which one disk has lost something: others hold all that is committed, and refill it."""
+        """Partitions with data loss on one disk: other replicas have all committed records and refill it."""
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._quorum_leaders: dict[int, int] = {}
         self._images: dict[int, tuple[int, str]] = {}
@@ -66,11 +66,13 @@ class Observer:
             digest = crc32(b"".join(encode(record) for record in records_of(image)))
             known = self._images.setdefault(image.offset, (digest, host.name))
             if known[0] != digest:
-                self._complain(f"inv_27: the metadata at offset {image.offset} differs on {known[1]} and {host.name}")
+                self._complain(
+                    f"inv_27: the metadata at offset {image.offset} differs between {known[1]} and {host.name}"
+                )
         if image.offset <= self._seen_offset:
             return
-        # The first node that publishes an offset tells all of them what changed. While no node was up several things
-        # may have happened one after the other, and only their sum is known.
+        # The first node that publishes an offset is used to check each change. If no node was up for some time, several
+        # changes may have happened, and only their sum is known.
         is_step = delta.before.offset == self._seen_offset
         self._seen_offset = image.offset
         for topic in image.topics.values():
@@ -82,14 +84,14 @@ class Observer:
                     if is_step and state.partition_epoch == before.partition_epoch + 1:
                         self._stepped(f"{topic.name}-{index}", before, state, image)
                     if len(state.isr) > len(before.isr):
-                        self._look_at_members(topic.name, index, state)
+                        self._check_members(topic.name, index, state)
 
-    def _changed(self, place: str, before: PartitionImage, state: PartitionImage) -> None:
+    def _changed(self, partition_name: str, before: PartitionImage, state: PartitionImage) -> None:
         if state.leader_epoch < before.leader_epoch or state.partition_epoch < before.partition_epoch:
-            self._complain(f"inv_13: the epoch of {place} went back")
+            self._complain(f"inv_13: the epoch of {partition_name} decreased")
         if state.leader != before.leader:
             if state.leader_epoch == before.leader_epoch:
-                self._complain(f"inv_13: {place} changed its leader within epoch {state.leader_epoch}")
+                self._complain(f"inv_13: {partition_name} changed its leader within epoch {state.leader_epoch}")
             self._trace.sometimes["leader changed"] += 1
             if state.leader < 0:
                 self._trace.sometimes["no leader"] += 1
@@ -98,14 +100,14 @@ class Observer:
         if len(state.isr) > len(before.isr):
             self._trace.sometimes["in-sync set grew"] += 1
 
-    def _stepped(self, place: str, before: PartitionImage, state: PartitionImage, image: Image) -> None:
-        """One decision of the controller about a partition."""
+    def _stepped(self, partition_name: str, before: PartitionImage, state: PartitionImage, image: Image) -> None:
+        """Check one decision of the controller about a partition."""
         for problem in wrong_joiners(before, state, image):
-            self._complain(f"inv_20: {place}: {problem}")
+            self._complain(f"inv_20: {partition_name}: {problem}")
         eligible = {*before.isr, *before.eligible_leader_replicas}
         if state.leader >= 0 and state.leader != before.leader and state.leader not in eligible:
             self._complain(
-                f"inv_17: {place} is led by {state.leader}, in sync were {before.isr}, "
+                f"inv_17: {partition_name} is led by {state.leader}, but the ISR was {before.isr}, "
                 f"eligible {before.eligible_leader_replicas}"
             )
         if state.leader in before.eligible_leader_replicas and state.leader not in before.isr:
@@ -116,36 +118,39 @@ class Observer:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         running = [host for host in self._hosts if host.is_up and host.node is not None]
         for host in running:
-            self._look_at_quorum(host)
+            self._check_quorum(host)
             assert host.node is not None
             for partition in host.node.context.replicas.all():
-                self._look_at_mark(host, partition)
+                self._check_high_watermark(host, partition)
                 if partition.is_leader and partition.lead is not None:
-                    self._look_at_leader(host, partition, running)
+                    self._check_leader(host, partition, running)
         for host in self._hosts:
-            self._look_at_vote(host)
+            self._check_vote(host)
 
-    def _look_at_mark(self, host: Host, partition: Partition) -> None:
-        """What a replica holds durably and knows to be committed stays there, unless an unclean election gave it up."""
+    def _check_high_watermark(self, host: Host, partition: Partition) -> None:
+        """Check that a replica keeps durable committed records, except after an unclean election."""
         key = (host.name, partition.topic_id.hex, partition.index)
-        place = f"{partition.topic}-{partition.index}"
+        partition_name = f"{partition.topic}-{partition.index}"
         log = partition.log
         if log.damage is not None or partition.unclean:
             self._marks.pop(key, None)
             return
         mark = self._marks.get(key, 0)
-        if log.end_offset < mark and not (host.may_lose and (place in self.lost or place in self.rotten)):
+        if log.end_offset < mark and not (
+            host.may_lose and (partition_name in self.lost or partition_name in self.rotten)
+        ):
             self._complain(
-                f"inv_18: {host.name} has removed committed records of {place}, from {log.end_offset} to {mark}"
+                f"inv_18: {host.name} has removed committed records of {partition_name}, from {log.end_offset} to "
+                f"{mark}"
             )
         self._marks[key] = max(mark, min(partition.high_watermark, log.durable_offset))
 
-    def _look_at_quorum(self, host: Host) -> None:
+    def _check_quorum(self, host: Host) -> None:
         assert host.node is not None
         quorum = host.node.context.quorum
         if quorum.is_active:
@@ -154,11 +159,13 @@ class Observer:
                 self._complain(f"inv_24: {leader} and {host.node_id} lead the quorum in epoch {quorum.epoch}")
         mark = self._quorum_marks.get((host.name, host.starts), 0)
         if quorum.high_watermark < mark:
-            self._complain(f"inv_26: the quorum's mark on {host.name} went from {mark} to {quorum.high_watermark}")
+            self._complain(
+                f"inv_26: the quorum's high watermark on {host.name} went from {mark} to {quorum.high_watermark}"
+            )
         self._quorum_marks[host.name, host.starts] = quorum.high_watermark
 
-    def _look_at_vote(self, host: Host) -> None:
-        """The epoch of the quorum that a disk remembers never goes back."""
+    def _check_vote(self, host: Host) -> None:
+        """Check that the quorum epoch on a disk never decreases."""
         if not host.disk.exists(QUORUM_STATE):
             return
         epoch = _epoch_in(host.disk.content_of(QUORUM_STATE))
@@ -166,8 +173,8 @@ class Observer:
             self._complain(f"inv_25: {host.name} has forgotten the quorum's epoch {self._epochs[host.name]}")
         self._epochs[host.name] = max(epoch, self._epochs.get(host.name, 0))
 
-    def _look_at_members(self, topic: TopicName, index: int, state: PartitionImage) -> None:
-        """A set that has just grown: its leader may not have heard of it yet, and has counted the new one already."""
+    def _check_members(self, topic: TopicName, index: int, state: PartitionImage) -> None:
+        """Check an ISR that has just grown: its leader may not know it yet, but already counts the new member."""
         running = [host for host in self._hosts if host.is_up and host.node is not None]
         for host in running:
             assert host.node is not None
@@ -179,59 +186,66 @@ class Observer:
                 for problem in members_behind(state.isr, led.high_watermark, ends):
                     self._complain(f"inv_16: {topic}-{index}: {problem}")
 
-    def _look_at_leader(self, host: Host, partition: Partition, running: Sequence[Host]) -> None:
+    def _check_leader(self, host: Host, partition: Partition, running: Sequence[Host]) -> None:
         key = (partition.topic_id.hex, partition.index, partition.leader_epoch)
         leader = self._leaders.setdefault(key, host.node_id)
-        place = f"{partition.topic}-{partition.index}"
+        partition_name = f"{partition.topic}-{partition.index}"
         if leader != host.node_id:
-            self._complain(f"inv_13: {leader} and {host.node_id} lead {place} in epoch {partition.leader_epoch}")
+            self._complain(
+                f"inv_13: {leader} and {host.node_id} lead {partition_name} in epoch {partition.leader_epoch}"
+            )
         durable = {each.node_id: _durable_end(each, partition) for each in running}
-        if place not in self.rotten:
-            # A leader may not have heard yet that a member's disk has lost something.
-            losers = {each.node_id for each in running if each.may_lose and place in self.lost}
+        if partition_name not in self.rotten:
+            # A leader may not know yet that a member's disk has lost data.
+            losers = {each.node_id for each in running if each.may_lose and partition_name in self.lost}
             members = [node_id for node_id in partition.isr if node_id not in losers]
             for problem in members_behind(members, partition.high_watermark, durable):
-                self._complain(f"inv_16: {place}: {problem}")
+                self._complain(f"inv_16: {partition_name}: {problem}")
         ends = [durable[each] for each in partition.replicas if each in durable]
         if len(ends) < len(partition.replicas) or None in ends:
-            return  # Somebody is away, or does not know of the topic's beginning or end yet.
-        if partition.high_watermark <= partition.log.start_offset or place in self.rotten or place in self.lost:
-            return  # What one disk has lost is filled again from another.
-        # With everybody there it can be counted who holds durably what consumers are shown.
+            return  # A replica is down, or does not know yet that the topic was created or deleted.
+        if (
+            partition.high_watermark <= partition.log.start_offset
+            or partition_name in self.rotten
+            or partition_name in self.lost
+        ):
+            return  # Data lost by one disk is refilled from another.
+        # If all replicas are up, count those that durably have the records that consumers can read.
         needed = min(partition.log.settings.min_insync_replicas, len(partition.replicas))
         holders = sum(end is not None and end >= partition.high_watermark for end in ends)
         if holders < needed:
             self._complain(
-                f"inv_16: the mark of {place} is {partition.high_watermark}, and {holders} replicas hold that durably"
+                f"inv_16: the high watermark of {partition_name} is {partition.high_watermark}, but only {holders} "
+                "replicas have it durably"
             )
 
     # -- the end ---------------------------------------------------------------------------
 
     def unequal(self) -> list[str]:
-        """Partitions whose replicas are not all in sync, or have not reached the end that the leader had a look ago.
+        """Return partitions whose replicas are not all in sync, or have not reached the leader's end at the last check.
 
-        Writers do not pause for the looks, so that ends are seldom all the same.
+        Producers do not pause for the checks, so the ends are rarely all equal.
         """
         found: list[str] = []
-        for place, partitions in self._replicas():
+        for partition_name, partitions in self._replicas():
             leader = next((each for each in partitions if each.is_leader), None)
             if leader is None:
-                found.append(f"{place} has no leader")
+                found.append(f"{partition_name} has no leader")
             elif len(leader.isr) < len(leader.replicas):
-                found.append(f"{place} has {leader.isr} of {leader.replicas} in sync")
+                found.append(f"{partition_name} has ISR {leader.isr} of replicas {leader.replicas}")
             else:
                 ends = [each.log.end_offset for each in partitions]
-                if min(ends) < self._led_up_to.get(place, leader.log.end_offset):
-                    found.append(f"{place} ends at {ends}")
+                if min(ends) < self._led_up_to.get(partition_name, leader.log.end_offset):
+                    found.append(f"{partition_name} ends at {ends}")
             if leader is not None:
-                self._led_up_to[place] = leader.log.end_offset
+                self._led_up_to[partition_name] = leader.log.end_offset
         return found
 
     def compare_logs(self) -> None:
-        """Below the mark all replicas are the same, byte for byte; compacted ones hold the same of every key."""
-        for place, partitions in self._replicas():
+        """Compare replicas below the high watermark: equal bytes, or if compacted, the same for every key."""
+        for partition_name, partitions in self._replicas():
             compacts = partitions[0].log.settings.compact
-            # A replica compacts up to its own mark, and others may not have heard of that yet.
+            # A replica compacts up to its own high watermark, which others may not know yet.
             mark = max(each.high_watermark for each in partitions) if compacts else _lowest_mark(partitions)
             if mark > min(each.log.end_offset for each in partitions):
                 continue
@@ -240,21 +254,23 @@ class Observer:
             if len(contents) < 2:
                 continue
             if not compacts:
-                self._complain(f"inv_14: the replicas of {place} differ between {start} and {mark}")
+                self._complain(f"inv_14: the replicas of {partition_name} differ between {start} and {mark}")
                 continue
             self._trace.sometimes["replicas compacted apart"] += 1
             problem = differences(sorted(each for each in contents if each is not None))
             if problem is not None:
-                self._complain(f"inv_51: the replicas of {place} disagree between {start} and {mark}: {problem}")
+                self._complain(
+                    f"inv_51: the replicas of {partition_name} disagree between {start} and {mark}: {problem}"
+                )
 
     def _replicas(self) -> Iterator[tuple[str, list[Partition]]]:
-        by_place: dict[tuple[str, str, int], list[Partition]] = {}
+        by_partition: dict[tuple[str, str, int], list[Partition]] = {}
         for host in self._hosts:
             if host.is_up and host.node is not None:
                 for partition in host.node.context.replicas.all():
                     key = (partition.topic_id.hex, partition.topic, partition.index)
-                    by_place.setdefault(key, []).append(partition)
-        for (_, topic, index), partitions in sorted(by_place.items()):
+                    by_partition.setdefault(key, []).append(partition)
+        for (_, topic, index), partitions in sorted(by_partition.items()):
             yield f"{topic}-{index}", partitions
 
 
@@ -269,7 +285,7 @@ def _durable_end(host: Host, partition: Partition) -> int | None:
 
 
 def _content(partition: Partition, start: int, end: int) -> bytes | None:
-    """The bytes of a log; None if it is damaged or unreadable, which a reader may be the first to notice."""
+    """Return the bytes of a log; None if it is damaged or unreadable, which a read may be the first to detect."""
     try:
         return _read(partition, start, end)
     except (StorageError, BadBatch, OSError):

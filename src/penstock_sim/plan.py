@@ -1,8 +1,8 @@
-"""What one seed is about: how many nodes, which topics and clients, which faults and how often.
+"""The plan of a seed: nodes, topics, clients, and faults with their frequency.
 
-A swarm: each seed switches on some of everything, so that rare combinations get a run of their own.
-Faults stay within what is promised; seeds with rot or loss of committed data on a single replica are
-marked `beyond`, and must end in refusals, never in wrong answers.
+Swarm testing: each seed enables a random subset, so that rare combinations occur. Faults stay within the guarantees;
+seeds with rot or loss of committed data on a single replica are marked `beyond`, and must lead to errors, never to
+wrong results.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ SINGLE_FAULTS: Mapping[str, float] = MappingProxyType(
         "client_pause": 15.0,
     }
 )
-"""Each fault of a single node with its mean pause in seconds."""
+"""Faults of a single node, each with its mean interval in seconds."""
 
 CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
     {
@@ -44,7 +44,7 @@ CLUSTER_FAULTS: Mapping[str, float] = MappingProxyType(
 
 
 LOSSES: Mapping[str, float] = MappingProxyType({"folder_lost": 12.0, "segment_lost": 12.0, "segment_cut": 12.0})
-"""Files that are gone; all on one disk, as rot is."""
+"""Lost files; all on one disk, as with rot."""
 
 LOSSES_CHANCE = 0.2
 UNREADABLE_CHANCE = 0.1
@@ -64,14 +64,14 @@ class Plan:
     nodes: int = 1
     safety_s: float = 40.0
     heal_s: float = 90.0
-    """By when after the last fault everything must work again."""
+    """The time after the last fault by which everything must work again."""
     topics: list[TopicPlan] = field(default_factory=list)
     tables: list[TopicPlan] = field(default_factory=list)
-    """Compacted topics; only their own clients write to them."""
+    """Compacted topics; only dedicated clients write to them."""
     cleaning: dict[str, str] = field(default_factory=dict)
-    """The nodes' settings about compaction."""
+    """The nodes' compaction settings."""
     tombstone_s: float = 0.0
-    """How long a reader may rely on tombstones; 0 where clocks are not to be relied on."""
+    """How long a consumer may rely on tombstones; 0 if clocks are unreliable."""
     plain_producers: int = 1
     idempotent_producers: int = 1
     consumers: int = 2
@@ -87,7 +87,7 @@ class Plan:
     sync_s: float = 0.002
     last_power_loss: bool = False
     lag_ms: int = 30_000
-    """How long a follower may be behind and stay in sync."""
+    """How long a follower may lag and stay in the ISR."""
 
     @property
     def beyond(self) -> bool:
@@ -103,7 +103,7 @@ class Plan:
 
 
 def draw(seed: int, *, nodes: int | None = None) -> Plan:
-    """The plan of a seed."""
+    """Return the plan of a seed."""
     random = Random(f"{seed}:plan")
     plan = Plan(seed)
     plan.nodes = nodes if nodes is not None else random.choice((1, 3, 3))
@@ -145,7 +145,7 @@ def draw(seed: int, *, nodes: int | None = None) -> Plan:
 
 
 def _draw_read_faults(plan: Plan, random: Random) -> None:
-    """Reads that fail in the middle of a response: for a moment, or for good."""
+    """Draw read errors during a response, transient or permanent."""
     if random.random() < 0.25:
         plan.faults["send_fails"] = 12.0 * random.choice((0.4, 1.0, 2.0))
     if random.random() < 0.15:
@@ -153,8 +153,8 @@ def _draw_read_faults(plan: Plan, random: Random) -> None:
 
 
 def _draw_tables(plan: Plan, random: Random) -> None:
-    """A compacted topic of small segments, and perhaps logs of the coordinators that compact as well."""
-    # As in Kafka, a replica that is away for longer than this may miss a deletion: no fault lasts that long.
+    """Draw a compacted topic with small segments, and possibly compaction of the coordinators' logs."""
+    # As in Kafka, a replica that is down for longer may miss a deletion: no fault lasts that long.
     kept_ms = random.choice((0, 1500, 15_000)) if plan.nodes == 1 else 2 * 3600 * 1000
     configs = {
         "cleanup.policy": "compact",
@@ -168,7 +168,7 @@ def _draw_tables(plan: Plan, random: Random) -> None:
     plan.tables.append(TopicPlan("table0", random.choice((1, 1, 2)), configs))
     plan.cleaning["log.cleaner.backoff.ms"] = random.choice(("300", "1500"))
     if random.random() < 0.3:
-        # Room for five keys: a log takes several passes.
+        # Memory for five keys: a log takes several passes.
         plan.cleaning |= {"log.cleaner.dedupe.buffer.size": str(2 << 20), "log.cleaner.io.buffer.load.factor": "0.0005"}
     if random.random() < 0.5:
         plan.cleaning |= {"log.roll.ms": random.choice(("400", "2000")), "log.cleaner.min.cleanable.ratio": "0.2"}

@@ -1,8 +1,8 @@
-"""Producers: plain ones that send each value once, and idempotent ones that send again until they know.
+"""Producers: plain ones that send each value once, and idempotent ones that retry until they know the result.
 
-An idempotent producer keeps up to five batches of a partition in flight, in order, and sends all
-that are not acknowledged again, in order, after any trouble. What it gives up on ends `info`, and
-it goes on under a new producer id, as Kafka's clients do.
+An idempotent producer keeps up to five batches of a partition in flight, in order, and after any error sends all
+unacknowledged ones again, in order. A batch that it gives up ends as `info`, and it continues with a new producer id,
+as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from penstock.wire.codecs import Codec
 from penstock.wire.records import Record, encode_batch
 from penstock_sim.client import STALE_LEADER, Client, Link, Lost, Shared, Unavailable, seconds
 from penstock_sim.clock import WALL_START_MS
-from penstock_sim.history import FAIL, INFO, KEY_SIZE, OK, Place, Send
+from penstock_sim.history import FAIL, INFO, KEY_SIZE, OK, PartitionId, Send
 
 PRODUCE_VERSION = 13
 DELIVERY_S_MAX = 40.0
 OUT_OF_ORDER = 45
 DUPLICATE_SEQUENCE = 46
 NEVER_WRITTEN = frozenset({2, 10, 19, 21, 35, 42, 45, 47, 48, 49, 51, 53, 74, 75, 76, 87, 90, 120})
-"""What is told before anything is written. 6 and 56 are told to those who wait, too: nobody knows."""
+"""Errors returned before anything is written. 6 and 56 are also returned after a write: the result is unknown."""
 
 
 def batch_of(send: Send, *, transactional: bool = False, codec: int = Codec.NONE) -> bytes:
@@ -41,7 +41,9 @@ def batch_of(send: Send, *, transactional: bool = False, codec: int = Codec.NONE
     )
 
 
-def produce_fields(place: Place, data: bytes, *, acks: int, transactional_id: str | None = None) -> dict[str, Any]:
+def produce_fields(
+    partition_id: PartitionId, data: bytes, *, acks: int, transactional_id: str | None = None
+) -> dict[str, Any]:
     from uuid import UUID
 
     return {
@@ -49,19 +51,22 @@ def produce_fields(place: Place, data: bytes, *, acks: int, transactional_id: st
         "acks": acks,
         "timeout": seconds(3),
         "topic_data": [
-            {"topic_id": UUID(place.topic_id), "partition_data": [{"index": place.partition, "records": data}]}
+            {
+                "topic_id": UUID(partition_id.topic_id),
+                "partition_data": [{"index": partition_id.partition_index, "records": data}],
+            }
         ],
     }
 
 
 def result_of(reply: Any) -> tuple[int, int]:
-    """The code and the base offset."""
+    """Return the error code and the base offset."""
     (partition,) = reply.responses[0].partition_responses
     return int(partition.error_code), int(partition.base_offset)
 
 
 class Values:
-    """Values that no other send has."""
+    """A source of unique values."""
 
     def __init__(self, client: Client, size_max: int) -> None:
         self._client = client
@@ -78,20 +83,20 @@ class Values:
 
 
 class PlainProducer(Client):
-    """Sends each batch once and never again."""
+    """A producer that sends each batch once, without retries."""
 
     def __init__(
         self,
         shared: Shared,
         name: str,
         *,
-        places: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]],
         acks: int,
         pause_s: float,
         values: type[Values] = Values,
     ) -> None:
         super().__init__(shared, name)
-        self._places = places
+        self._partitions = partitions
         self._acks = acks
         self._pause_s = pause_s
         self._values = values(self, 300)
@@ -100,15 +105,15 @@ class PlainProducer(Client):
     async def run(self) -> None:
         while not self.stopping:
             await self.sleep(self.random.random() * 2 * self._pause_s)
-            topic, partition = self.random.choice(self._places)
+            topic, partition = self.random.choice(self._partitions)
             try:
-                address, epoch, place = await self.leader_of(topic, partition)
+                address, epoch, partition_id = await self.leader_of(topic, partition)
                 link = await self.link_to(address)
             except (Lost, Unavailable):
                 self.forget(topic)
                 await self.backoff()
                 continue
-            send = Send(self.name, place, self._values.take(self.random.randrange(1, 4)), self._acks, self.now)
+            send = Send(self.name, partition_id, self._values.take(self.random.randrange(1, 4)), self._acks, self.now)
             send.leader_epoch = epoch
             self.history.sends.append(send)
             await self._send(send, link, address)
@@ -119,7 +124,7 @@ class PlainProducer(Client):
 
     async def _send(self, send: Send, link: Link, address: tuple[str, int]) -> None:
         send.attempts = 1
-        fields = produce_fields(send.place, batch_of(send), acks=self._acks)
+        fields = produce_fields(send.partition, batch_of(send), acks=self._acks)
         if self._acks == 0:
             self.fire_and_forget(link, ApiKey.PRODUCE, PRODUCE_VERSION, **fields)
             return
@@ -141,7 +146,7 @@ class IdempotentProducer(Client):
         shared: Shared,
         name: str,
         *,
-        places: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]],
         pause_s: float,
         in_flight: int,
         values: type[Values] = Values,
@@ -149,28 +154,28 @@ class IdempotentProducer(Client):
     ) -> None:
         super().__init__(shared, name)
         self._codec = codec
-        self._places = places
+        self._partitions = partitions
         self._pause_s = pause_s
         self._in_flight = in_flight
         self._values = values(self, 300)
         self._producer: tuple[int, int] | None = None
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[PartitionId, int] = {}
         self._topic_by_turn = 0
         self.acked_at = 0.0
 
     async def run(self) -> None:
         while not self.stopping:
             await self.sleep(self.random.random() * 2 * self._pause_s)
-            topic, partition = self.random.choice(self._places)
+            topic, partition = self.random.choice(self._partitions)
             try:
                 await self._identify()
-                _, _, place = await self.leader_of(topic, partition)
+                _, _, partition_id = await self.leader_of(topic, partition)
             except (Lost, Unavailable):
                 self.forget(topic)
                 await self.backoff()
                 continue
-            if not await self._deliver(place, self._make(place)):
-                # What became of the last batches is unknown: only a new id keeps the next ones apart from them.
+            if not await self._deliver(partition_id, self._make(partition_id)):
+                # The result of the last batches is unknown: only a new producer id separates the next ones from them.
                 self._producer = None
 
     async def _identify(self) -> None:
@@ -184,16 +189,16 @@ class IdempotentProducer(Client):
             self._producer = (int(reply.producer_id), reply.producer_epoch)
             self._sequences.clear()
 
-    def _make(self, place: Place) -> list[Send]:
+    def _make(self, partition_id: PartitionId) -> list[Send]:
         assert self._producer is not None
         window = []
         for _ in range(self.random.randrange(1, self._in_flight + 1)):
             values = self._values.take(self.random.randrange(1, 4))
-            sequence = self._sequences.get(place, 0)
-            self._sequences[place] = sequence + len(values)
+            sequence = self._sequences.get(partition_id, 0)
+            self._sequences[partition_id] = sequence + len(values)
             send = Send(
                 self.name,
-                place,
+                partition_id,
                 values,
                 -1,
                 self.now,
@@ -206,31 +211,31 @@ class IdempotentProducer(Client):
             window.append(send)
         return window
 
-    async def _deliver(self, place: Place, window: list[Send]) -> bool:
-        """Send until all are acknowledged; False if that took too long or was refused."""
+    async def _deliver(self, partition_id: PartitionId, window: list[Send]) -> bool:
+        """Send until all are acknowledged; return False on a timeout or an error."""
         deadline = self.now + DELIVERY_S_MAX
         left = window
         while left and self.now < deadline:
             try:
-                address, epoch, now_at = await self.leader_of(place.topic, place.partition)
-                if now_at != place:
+                address, epoch, now_at = await self.leader_of(partition_id.topic, partition_id.partition_index)
+                if now_at != partition_id:
                     break
                 link = await self.link_to(address)
             except (Lost, Unavailable):
-                self.forget(place.topic)
+                self.forget(partition_id.topic)
                 await self.backoff()
                 continue
             for send in left:
                 send.leader_epoch = epoch
             answers = [self._post(link, address, send) for send in left]
             await asyncio.wait(answers)
-            # Every answer is noted, also behind one that ends the producer's id.
+            # Record every response, even after one that invalidates the producer id.
             ended = [self._note(send, answer) for send, answer in zip(left, answers, strict=True)]
             if any(ended):
                 break
             left = [send for send in left if send.outcome != OK]
             if left:
-                self.forget(place.topic)
+                self.forget(partition_id.topic)
                 await self.backoff()
         for send in left:
             send.ended = min(send.ended, self.now)
@@ -238,11 +243,11 @@ class IdempotentProducer(Client):
 
     def _post(self, link: Link, address: tuple[str, int], send: Send) -> asyncio.Future[Any]:
         send.attempts += 1
-        fields = produce_fields(send.place, batch_of(send, codec=self._codec), acks=-1)
+        fields = produce_fields(send.partition, batch_of(send, codec=self._codec), acks=-1)
         return self.ask_on(link, address, ApiKey.PRODUCE, PRODUCE_VERSION, may_be_late=True, **fields)
 
     def _note(self, send: Send, answer: asyncio.Future[Any]) -> bool:
-        """Take an answer; True if it ends the producer's id."""
+        """Record a response; return True if it invalidates the producer id."""
         if answer.exception() is not None:
             return False
         send.code, offset = result_of(answer.result())
@@ -254,7 +259,7 @@ class IdempotentProducer(Client):
         if send.code in STALE_LEADER or send.code in (7, 19, 20, 56, 51):
             return False
         if send.code == OUT_OF_ORDER:
-            # Behind a batch that was refused it is only the consequence.
+            # After a rejected batch this is only a consequence.
             return False
         if send.code in NEVER_WRITTEN and send.attempts == 1:
             send.outcome = FAIL

@@ -1,4 +1,4 @@
-"""Requests from plain values: nested entities of the wire's schemas, with everything unsaid at its default."""
+"""Requests built from plain values: nested entities of the wire schemas, with defaults for missing fields."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from penstock.wire.schema import shape_of
 
 
 def entity(api_key: int, version: int, **values: Any) -> Any:
-    """A request of that version. Structures are dicts, arrays lists of them."""
+    """Build a request of that version. Structures are dicts, arrays lists of them."""
     return _build(codec.request_class(api_key, version), values)
 
 
@@ -37,6 +37,6 @@ def frame(api_key: int, version: int, correlation_id: int, client_id: str, reque
 
 
 def answer(api_key: int, version: int, data: memoryview) -> tuple[int, Any]:
-    """The correlation id and the body of a response."""
+    """Return the correlation id and the body of a response."""
     correlation_id, position = parse_response_header(api_key, version, data)
     return correlation_id, codec.read_response(api_key, version, bytes(data[position:]))

@@ -1,8 +1,8 @@
-"""Stories for the simulator, a step in a line: `tests/scenarios/*.txt`.
+"""Scenarios for the simulator, one step per line: `tests/scenarios/*.txt`.
 
-`cluster` comes first and starts the nodes; every later line happens when the one before it is over.
-What stands behind `->` is what must come of it. A story that does not go as it is told raises
-`Departed` with the line. The steps and their words are listed in docs/internals/simulator.md.
+`cluster` comes first and starts the nodes; each line runs when the previous one is complete. After `->` comes the
+expected result. A scenario with another result raises `Departed` with the line. docs/internals/simulator.md lists the
+steps.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock_sim import admin
 from penstock_sim.checkers import check
 from penstock_sim.client import STALE_LEADER, Client, Lost, Unavailable
 from penstock_sim.consumers import read_back
-from penstock_sim.history import FAIL, OK, Place, Send
+from penstock_sim.history import FAIL, OK, PartitionId, Send
 from penstock_sim.host import DATA, Host, HostDisk
 from penstock_sim.plan import Plan, TopicPlan
 from penstock_sim.producers import NEVER_WRITTEN, PRODUCE_VERSION, batch_of, produce_fields, result_of
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 PRODUCE_S_MAX = 30.0
 BROKEN_S = 0.02
 PASSING = (7, 19, 20, 56)
-"""Refusals that clients try again: too few replicas, now or since; no answer in time; a disk that takes no writes."""
+"""Errors that clients retry: too few replicas, before or after the append; a timeout; a disk without space."""
 CODES: dict[int, str] = {
     each.code: name
     for name, each in vars(errors).items()
@@ -39,7 +39,7 @@ CODES: dict[int, str] = {
 
 
 class Departed(AssertionError):
-    """The story went otherwise than it was told."""
+    """A step of the scenario had another result."""
 
 
 def run_file(path: Path) -> None:
@@ -54,7 +54,7 @@ def run(text: str, *, seed: str = "story") -> None:
 class Story(World):
     def __init__(self, lines: list[str], seed: str) -> None:
         words = lines[0].split()
-        assert words[0] == "cluster", "a story begins with its cluster"
+        assert words[0] == "cluster", "a scenario starts with its cluster"
         self._options = _options(words[1:])
         plan = Plan(sum(seed.encode()), nodes=int(self._options.get("brokers", "3")))
         name = self._options.get("topic", "orders")
@@ -72,7 +72,7 @@ class Story(World):
     def play(self) -> None:
         result = self.run()
         if result.violations or not self._done:
-            raise Departed("\n".join(result.violations) or "the story did not come to its end")
+            raise Departed("\n".join(result.violations) or "the scenario did not reach its end")
 
     async def _live(self) -> None:
         background = [
@@ -84,25 +84,25 @@ class Story(World):
             host.start()
         replicas = int(self._options.get("replicas", str(min(3, self.plan.nodes))))
         await self._until(self._all_serve, "every node serves")
-        # In the order of their ids, so that a story knows which node leads: 1 leads partition 0.
+        # In the order of their ids, so that a scenario knows the leaders: 1 leads partition 0.
         making = admin.create_topics(
             self._client, self.plan.topics, replicas=replicas, in_order=range(1, self.plan.nodes + 1)
         )
         if not await self._as(self._client, making):
-            raise Departed("the topic could not be made")
+            raise Departed("the topic could not be created")
         for line in self._lines:
             step, _, wanted = (part.strip() for part in line.partition("->"))
             words = step.split()
             handler: Callable[..., Coroutine[Any, Any, str]] = getattr(self, f"do_{words[0].replace('-', '_')}")
             came = await handler(*words[1:])
             if wanted and came != wanted:
-                raise Departed(f"{line}: it came to '{came}'")
+                raise Departed(f"{line}: the result was '{came}'")
         self._done = True
         for task in background:
             task.cancel()
 
     async def _end_broken(self) -> None:
-        """A process whose disk has failed it ends, as `penstock start` does."""
+        """End a process whose disk has failed, as `penstock start` does."""
         while True:
             await asyncio.sleep(BROKEN_S)
             for host in self.hosts:
@@ -110,7 +110,7 @@ class Story(World):
                     host.kill()
 
     def _image(self) -> Image | None:
-        """The active controller's."""
+        """Return the image of the active controller."""
         for host in self.hosts:
             if host.is_up and host.node is not None and host.node.context.quorum.is_active:
                 return host.node.context.quorum.image
@@ -123,7 +123,7 @@ class Story(World):
     def _host_of(self, word: str) -> Host:
         return self.hosts[int(word) - 1]
 
-    # -- what happens to nodes -------------------------------------------------------------
+    # -- steps: nodes ----------------------------------------------------------------------
 
     async def do_kill(self, *nodes: str) -> str:
         for node in nodes:
@@ -151,7 +151,7 @@ class Story(World):
         return "ok"
 
     async def do_cut_off(self, *nodes: str) -> str:
-        """No bytes pass between these nodes and the others, clients left aside."""
+        """Block all traffic between these nodes and the others, except that of clients."""
         cut = {self._host_of(node).name for node in nodes}
         names = [host.name for host in self.hosts]
         self.hub.set_blocked({(a, b) for a in names for b in names if (a in cut) != (b in cut)})
@@ -161,23 +161,26 @@ class Story(World):
         self.hub.set_blocked(set())
         return "ok"
 
-    def _losing(self, node: str, place: str) -> HostDisk:
-        """The disk of a node that is about to lose something of a partition."""
+    def _losing(self, node: str, partition_name: str) -> HostDisk:
+        """Return the disk of a node that is about to lose data of a partition."""
         host = self._host_of(node)
         host.may_lose = True
-        self.observer.lost.add(place)
+        self.observer.lost.add(partition_name)
         return host.disk
 
-    async def do_rot(self, node: str, place: str) -> str:
-        """Flip a bit in the first batch that a stopped node holds of a partition."""
-        disk = self._losing(node, place)
+    async def do_rot(self, node: str, partition_name: str) -> str:
+        """Flip a bit in the first batch of a partition on a stopped node."""
+        disk = self._losing(node, partition_name)
         disk.flip(
-            next(path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")), 70
+            next(
+                path for path in disk.files() if path.startswith(f"{DATA}/{partition_name}/") and path.endswith(".log")
+            ),
+            70,
         )
         return "ok"
 
     async def do_fill(self, *nodes: str) -> str:
-        """Leave no room on the disks of these nodes."""
+        """Fill the disks of these nodes."""
         for node in nodes:
             disk = self._host_of(node).disk
             disk.capacity = disk.used()
@@ -188,27 +191,27 @@ class Story(World):
             self._host_of(node).disk.capacity = None
         return "ok"
 
-    async def do_lose(self, node: str, place: str, *segments: str) -> str:
-        """A stopped node loses the folder of a partition, or closed segments of it, counted from 1."""
-        disk = self._losing(node, place)
-        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")]
+    async def do_lose(self, node: str, partition_name: str, *segments: str) -> str:
+        """Remove the directory of a partition on a stopped node, or closed segments, counted from 1."""
+        disk = self._losing(node, partition_name)
+        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{partition_name}/") and path.endswith(".log")]
         for segment in segments:
             disk.lose(logs[int(segment) - 1])
         if not segments:
-            disk.lose(f"{DATA}/{place}")
+            disk.lose(f"{DATA}/{partition_name}")
         return "ok"
 
-    async def do_make_unreadable(self, node: str, place: str, segment: str, size: str = "") -> str:
-        """Let bytes of a stopped node's segment be unreadable, from byte 70 on; without `size` it cannot be opened."""
-        disk = self._losing(node, place)
-        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{place}/") and path.endswith(".log")]
+    async def do_make_unreadable(self, node: str, partition_name: str, segment: str, size: str = "") -> str:
+        """Make a stopped node's segment unreadable from byte 70 on; without `size` it cannot be opened."""
+        disk = self._losing(node, partition_name)
+        logs = [path for path in disk.files() if path.startswith(f"{DATA}/{partition_name}/") and path.endswith(".log")]
         path = logs[-1] if segment == "last" else logs[int(segment) - 1]
         start, end = (70, 70 + int(size)) if size else (-1, 1 << 30)
         disk.make_unreadable(path, start, end, lasting=True)
         return "ok"
 
     async def do_fail_syncs(self, node: str) -> str:
-        """Let syncs of a node fail until it is started again."""
+        """Make the syncs of a node fail until it is restarted."""
         self._host_of(node).disk.syncs_fail = True
         return "ok"
 
@@ -216,12 +219,12 @@ class Story(World):
         await asyncio.sleep(float(seconds))
         return "ok"
 
-    # -- what clients do -------------------------------------------------------------------
+    # -- steps: clients --------------------------------------------------------------------
 
-    async def do_produce(self, place: str, *words: str) -> str:
-        """Write records one after the other; the first that is not acknowledged says what came of it."""
+    async def do_produce(self, partition_name: str, *words: str) -> str:
+        """Write records one by one; the first that is not acknowledged determines the result."""
         options = _options(list(words))
-        topic, _, index = place.rpartition("-")
+        topic, _, index = partition_name.rpartition("-")
         acks = {"all": -1, "1": 1, "0": 0}[options.get("acks", "all")]
         for _ in range(int(options.get("count", "1"))):
             if "at" in options:
@@ -237,13 +240,13 @@ class Story(World):
         return "ok"
 
     async def _produce(self, topic: str, index: int, acks: int) -> str:
-        """Try again as clients do, for so long; returns the last answer that there was."""
+        """Retry as clients do, up to a time limit; return the last result."""
         deadline = self.loop.now + PRODUCE_S_MAX
         answered = "no answer"
         while self.loop.now < deadline:
             try:
-                address, _, place = await self._client.leader_of(topic, index)
-                code = await self._send(address, place, acks)
+                address, _, partition_name = await self._client.leader_of(topic, index)
+                code = await self._send(address, partition_name, acks)
                 if code == 0:
                     return "ok"
                 answered = f"refused {CODES.get(code, code)}"
@@ -256,19 +259,19 @@ class Story(World):
         return answered
 
     async def _produce_at(self, node: str, topic: str, index: int, acks: int) -> str:
-        """Ask one node, once, whatever the metadata says."""
-        _, _, place = await self._client.leader_of(topic, index)
+        """Send to one node once, regardless of the metadata."""
+        _, _, partition_name = await self._client.leader_of(topic, index)
         try:
-            code = await self._send(self.shared.bootstrap[int(node) - 1], place, acks)
+            code = await self._send(self.shared.bootstrap[int(node) - 1], partition_name, acks)
         except (Lost, Unavailable):
             return "no answer"
         return f"refused {CODES.get(code, code)}" if code else "ok"
 
-    async def _send(self, address: tuple[str, int], place: Place, acks: int) -> int:
+    async def _send(self, address: tuple[str, int], partition_name: PartitionId, acks: int) -> int:
         self._values += 1
-        send = Send("teller", place, (b"value.%d" % self._values,), acks, self.loop.now, attempts=1)
+        send = Send("teller", partition_name, (b"value.%d" % self._values,), acks, self.loop.now, attempts=1)
         self.history.sends.append(send)
-        fields = produce_fields(place, batch_of(send), acks=acks)
+        fields = produce_fields(partition_name, batch_of(send), acks=acks)
         code, offset = result_of(await self._client.ask(address, ApiKey.PRODUCE, PRODUCE_VERSION, **fields))
         send.ended, send.code = self.loop.now, code
         if code == 0:
@@ -277,18 +280,18 @@ class Story(World):
             send.outcome = FAIL
         return code
 
-    async def do_read(self, place: str) -> str:
-        """Read a partition from its start to its end; what comes of it is how many records there are."""
-        topic, _, index = place.rpartition("-")
+    async def do_read(self, partition_name: str) -> str:
+        """Read a partition from start to end; the result is the number of records."""
+        topic, _, index = partition_name.rpartition("-")
         reader = Client(self.shared, f"reader.{self.loop.now:.0f}")
         view = await self._as(reader, read_back(self.shared, reader.name, topic, int(index)))
         return f"refused {CODES.get(view.code, view.code)}" if view.code else f"{len(view.committed)} records"
 
-    # -- what must come true ---------------------------------------------------------------
+    # -- steps: conditions -----------------------------------------------------------------
 
-    async def do_until(self, what: str, place: str, sign: str, *values: str) -> str:
-        """`until isr orders-0 = 1 2` (the very set), `until leader orders-0 != 1`, `until leader orders-0 = none`."""
-        topic, _, index = place.rpartition("-")
+    async def do_until(self, what: str, partition_name: str, sign: str, *values: str) -> str:
+        """Wait: `until isr orders-0 = 1 2`, `until leader orders-0 != 1`, `until leader orders-0 = none`."""
+        topic, _, index = partition_name.rpartition("-")
         wanted = {NO_NODE if value == "none" else int(value) for value in values}
 
         def holds() -> bool:
@@ -299,13 +302,13 @@ class Story(World):
             found = set(state.isr) if what == "isr" else {int(state.leader)}
             return (found == wanted) == (sign == "=") and (NO_NODE not in found or NO_NODE in wanted)
 
-        return await self._until(holds, f"{what} of {place} {sign} {' '.join(values)}")
+        return await self._until(holds, f"{what} of {partition_name} {sign} {' '.join(values)}")
 
     async def _until(self, holds: Callable[[], bool], what: str) -> str:
         deadline = self.loop.now + PATIENCE_S
         while not holds():
             if self.loop.now > deadline:
-                raise Departed(f"{PATIENCE_S:.0f} s and still not: {what}")
+                raise Departed(f"not true after {PATIENCE_S:.0f} s: {what}")
             await asyncio.sleep(0.05)
         return "ok"
 

@@ -1,4 +1,4 @@
-"""The smallest plan of a failing seed: faults and clients are taken out while it goes on failing."""
+"""Reduction of a failing seed's plan: removes faults and clients while it still fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock_sim.world import World
 
 
 def shrink(seed: int, *, nodes: int | None = None) -> Plan:
-    """A plan that breaks the same invariant with less in it."""
+    """Return a smaller plan that violates the same invariant."""
     plan = draw(seed, nodes=nodes)
     broken = _broken(plan)
     if not broken:

@@ -1,4 +1,4 @@
-"""What nodes hold, compared with what their logs say: all that is derived must follow from the log.
+"""Comparison of nodes' derived state with their logs.
 
 Invariant 21: epochs, producers, open transactions and indexes are a pure function of the batches.
 """
@@ -18,7 +18,7 @@ from penstock_sim.host import Host
 
 
 def check_derived_state(hosts: Sequence[Host], rotten: Collection[str]) -> list[str]:
-    """What does not follow from the logs. Rot that no reader has met yet has no state to compare."""
+    """Return the derived state that does not follow from the logs. Rot that was not detected yet is skipped."""
     found: list[str] = []
     for host in hosts:
         if host.is_up and host.node is not None:
@@ -38,27 +38,27 @@ def _compare(log: Log) -> Iterator[str]:
             headers.append(header)
             found = segment.find(header.base_offset)
             if found != position:
-                yield f"offset {header.base_offset} is at {position}, the index leads to {found}"
+                yield f"offset {header.base_offset} is at {position}, but the index leads to {found}"
             position += len(view)
     epochs = EpochCache(log.directory.disk, "/nowhere")
     for header in headers:
         epochs.assign(header.leader_epoch, header.base_offset)
     epochs.truncate_start(log.start_offset)
-    # An epoch under which nothing was written yet is noted, too.
+    # An epoch without records is recorded, too.
     if _before(log.epochs.entries(), log.end_offset) != _before(epochs.entries(), log.end_offset):
-        yield f"epochs are {log.epochs.entries()}, the log says {epochs.entries()}"
+        yield f"epochs are {log.epochs.entries()}, but the log says {epochs.entries()}"
     if headers and headers[0].base_offset == 0 and log.start_offset == 0:
         replayed = ProducerState()
         snapshots.replay(log.segments, replayed, 0, log.end_offset, 0)
-        # Compaction leaves a producer its last batch, or its last marker: the sequence and the epoch are in it.
+        # Compaction keeps a producer's last batch or marker, with its sequence and epoch.
         width = 2 if log.settings.compact else None
-        held, said = _producers(log.producer_state, width), _producers(replayed, width)
-        if held != said:
-            yield f"producers are {held}, the log says {said}"
+        held, replayed_producers = _producers(log.producer_state, width), _producers(replayed, width)
+        if held != replayed_producers:
+            yield f"producers are {held}, but the log says {replayed_producers}"
         if log.producer_state.open_transactions != replayed.open_transactions:
             yield (
                 f"open transactions are {log.producer_state.open_transactions}, "
-                f"the log says {replayed.open_transactions}"
+                f"but the log says {replayed.open_transactions}"
             )
 
 

@@ -1,7 +1,7 @@
-"""Compacted topics in the workload: few keys, written again and again, deleted now and then.
+"""Compacted topics in the workload: few keys, written repeatedly, deleted from time to time.
 
-A value begins with its key, four bytes; a tombstone is told in the history as its key alone. What such a
-topic must still hold is in checkers/tables.py; what its replicas must agree on is `differences`.
+A value begins with its four-byte key; the history records a tombstone as its key alone. checkers/tables.py checks the
+contents of such a topic; `differences` checks that its replicas agree.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from penstock_sim.producers import IdempotentProducer, PlainProducer, Values
 from penstock_sim.transactors import Transactor
 
 KEYS = 24
-"""Some are written all the time, others once: what is last of those lies deep in the compacted part."""
+"""Some keys are written all the time, others once: the last records of those are deep in the compacted part."""
 TOMBSTONE_CHANCE = 0.2
 LONG_SIZE = 200_000
 LONG_CHANCE = 0.2
 
 
 class KeyedValues(Values):
-    """Values under a few keys, and tombstones of them."""
+    """Values under a few keys, and tombstones."""
 
     def take(self, count: int) -> tuple[bytes, ...]:
         random = self._client.random
@@ -41,7 +41,7 @@ class KeyedValues(Values):
 
 
 class LongValues(KeyedValues):
-    """Some so long that a node opens their batch in several slices; compressed, they are short."""
+    """Values, some so long that a node decodes their batch in several slices; compressed, they are short."""
 
     def take(self, count: int) -> tuple[bytes, ...]:
         random = self._client.random
@@ -52,22 +52,29 @@ class LongValues(KeyedValues):
 
 
 def clients(shared: Shared, plan: Plan, random: Random) -> list[Client]:
-    """Those who write and read the compacted topics of a plan."""
-    places = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
-    if not places:
+    """Return the clients that write and read the compacted topics of a plan."""
+    partitions = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
+    if not partitions:
         return []
     pause_s = random.choice((0.15, 0.3))
     idempotent = IdempotentProducer(
-        shared, "upserts", places=places, pause_s=pause_s, in_flight=random.choice((1, 2, 5)), values=KeyedValues
+        shared,
+        "upserts",
+        partitions=partitions,
+        pause_s=pause_s,
+        in_flight=random.choice((1, 2, 5)),
+        values=KeyedValues,
     )
     found: list[Client] = [
         idempotent,
-        Consumer(shared, "table-reader", places=places, committed_only=random.random() < 0.5),
+        Consumer(shared, "table-reader", partitions=partitions, committed_only=random.random() < 0.5),
     ]
     if random.random() < 0.5:
         acks = random.choice((-1, -1, 1))
         found.append(
-            PlainProducer(shared, "plain-upserts", places=places, acks=acks, pause_s=pause_s, values=KeyedValues)
+            PlainProducer(
+                shared, "plain-upserts", partitions=partitions, acks=acks, pause_s=pause_s, values=KeyedValues
+            )
         )
     if random.random() < 0.5:
         found.append(
@@ -77,7 +84,7 @@ def clients(shared: Shared, plan: Plan, random: Random) -> list[Client]:
                 transactional_id="table",
                 group="table",
                 inputs=[],
-                outputs=places,
+                outputs=partitions,
                 timeout_s=random.choice((3.0, 15.0)),
                 abort_chance=0.3,
                 pause_s=pause_s,
@@ -88,14 +95,20 @@ def clients(shared: Shared, plan: Plan, random: Random) -> list[Client]:
         codec = random.choice((Codec.GZIP, Codec.LZ4, Codec.ZSTD))
         found.append(
             IdempotentProducer(
-                shared, "packed-upserts", places=places, pause_s=1.0, in_flight=5, values=LongValues, codec=codec
+                shared,
+                "packed-upserts",
+                partitions=partitions,
+                pause_s=1.0,
+                in_flight=5,
+                values=LongValues,
+                codec=codec,
             )
         )
     return found
 
 
 def differences(contents: Sequence[bytes]) -> str | None:
-    """Where replicas that were compacted apart from each other disagree: on a record that both have, or on a key."""
+    """Return where separately compacted replicas disagree: on a record that both have, or on a key."""
     tables = [_table(content) for content in contents]
     for (one, its_keys), (other, other_keys) in combinations(tables, 2):
         for offset in one.keys() & other.keys():
@@ -112,7 +125,7 @@ _Last = dict[bytes, tuple[int, bytes]]
 
 
 def _table(content: bytes) -> tuple[_Records, _Last]:
-    """Every record by its offset, and the last one of every key as a reader of committed records sees it."""
+    """Return every record by offset, and the last one of every key as a read_committed consumer sees it."""
     records: _Records = {}
     last: _Last = {}
     open_by_producer: dict[int, list[Record]] = {}
@@ -136,7 +149,7 @@ def _table(content: bytes) -> tuple[_Records, _Last]:
 
 
 def _put(last: _Last, records: Iterable[Record]) -> None:
-    """Take records over; those of a transaction come with its end, when a later one may stand already."""
+    """Add records; those of a transaction are added at its end, when a later one may already exist."""
     for each in records:
         if each.key is not None and last.get(each.key, (-1, b""))[0] < each.offset:
             last[each.key] = (each.offset, each.value or b"")

@@ -1,7 +1,6 @@
-"""What happened, in order: a hash of all of it, and the last events of each owner.
+"""The events of a run: a hash of all of them, and the last ones of each owner.
 
-Same seed and same commit, same hash. Events are kept as values and put into words only when
-somebody wants to read them.
+The same seed and commit give the same hash. Events are stored as values and formatted only on demand.
 """
 
 from collections import Counter, deque
@@ -22,15 +21,15 @@ class Trace:
         self._last: dict[str, deque[_Event | _Packet]] = {}
         self.faults: Counter[str] = Counter()
         self.fault_at: dict[str, float] = {}
-        """When each kind of fault last began."""
+        """When each kind of fault last occurred."""
         self.sometimes: Counter[str] = Counter()
-        """Rare states that were reached. A campaign that never reaches one of them proves little about it."""
+        """Rare states that were reached. A campaign that never reaches one proves little about it."""
         self.on_event: Callable[[float, str, str, tuple[object, ...]], None] | None = None
 
     def packet(self, source: str, target: str, size: int, checksum: int) -> None:
         now = self._now()
         self._hash.update(_pack(now, checksum))
-        # Nearly all events are packets: their words are made when somebody asks for them.
+        # Nearly all events are packets, which are formatted only on demand.
         kept = self._last.get(target)
         if kept is None:
             kept = self._last[target] = deque(maxlen=EVENTS_KEPT)
@@ -59,7 +58,7 @@ class Trace:
         return self._hash.hexdigest()
 
     def tail(self, owner: str, count: int = EVENTS_KEPT) -> list[str]:
-        """The last events of an owner in words."""
+        """Return the last events of an owner as text."""
         return [_in_words(event) for event in list(self._last.get(owner, ()))[-count:]]
 
     def owners(self) -> list[str]:

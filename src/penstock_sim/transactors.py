@@ -1,8 +1,8 @@
-"""Transactional producers: read from an input, write to an output, commit both at once, or abort.
+"""Transactional producers: read from an input, write to an output, and commit both atomically, or abort.
 
-Speaks transaction version 2 (KIP-890): Produce 12 adds the partition, EndTxn gives the next epoch.
-Every request is asked again until its answer is known, for as long as the transaction can live. Two
-transactors may share a transactional id: the younger one fences the older.
+Uses transaction version 2 (KIP-890): Produce 12 adds the partition, EndTxn returns the next epoch. Every request is
+retried until its result is known, for as long as the transaction can live. Two transactors may share a transactional
+id: the newer one fences the older.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from penstock.wire.api import ApiKey
 from penstock_sim.client import STALE_LEADER, Lost, Shared, Unavailable, seconds
 from penstock_sim.consumers import Consumer
-from penstock_sim.history import FAIL, OK, Commit, Init, Place, Send, Txn
+from penstock_sim.history import FAIL, OK, Commit, Init, PartitionId, Send, Txn
 from penstock_sim.members import fetch_offsets
 from penstock_sim.producers import NEVER_WRITTEN, PRODUCE_VERSION, Values, batch_of, produce_fields, result_of
 
@@ -25,15 +25,15 @@ ASK_S_MAX = 30.0
 
 
 class Fenced(Exception):
-    """Another producer has taken the transactional id over."""
+    """Another producer has taken over the transactional id."""
 
 
 class GivenUp(Exception):
-    """Nobody could say in time; the transaction is aborted or its end is unknown."""
+    """The result was not known in time; the transaction is aborted or its outcome is unknown."""
 
 
 class Transactor(Consumer):
-    """Consumes `inputs` under its own group and writes each value once to `outputs`."""
+    """A client that consumes `inputs` in its own group and writes each value once to `outputs`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Transactor(Consumer):
         pause_s: float,
         values: type[Values] = Values,
     ) -> None:
-        super().__init__(shared, name, places=inputs, committed_only=True, wait_s=0.1)
+        super().__init__(shared, name, partitions=inputs, committed_only=True, wait_s=0.1)
         self.transactional_id = transactional_id
         self._group = group
         self._inputs = list(inputs)
@@ -59,7 +59,7 @@ class Transactor(Consumer):
         self._pause_s = pause_s
         self._values = values(self, 100)
         self._producer: tuple[int, int] | None = None
-        self._sequences: dict[Place, int] = {}
+        self._sequences: dict[PartitionId, int] = {}
         self.ended_at = 0.0
         self.idle_at = 0.0
 
@@ -76,7 +76,7 @@ class Transactor(Consumer):
             except GivenUp:
                 self._producer = None
             except Fenced:
-                # Taken over: give the other one some time, then take it back.
+                # Fenced: leave the id to the other one for some time, then take it back.
                 self._producer = None
                 await self.sleep(2 + self.random.random() * 8)
 
@@ -105,33 +105,33 @@ class Transactor(Consumer):
             self.positions = {}
 
     async def _take_input(self, txn: Txn) -> list[bytes]:
-        """What the transaction is about: values of the input, or of its own if it has none."""
+        """Return the values of the transaction: from the input, or generated if it has none."""
         if not self._inputs:
             return list(self._values.take(self.random.randrange(1, 4)))
         topic, partition = self.random.choice(self._inputs)
-        place = (await self.leader_of(topic, partition))[2]
-        if place not in self.positions:
+        partition_id = (await self.leader_of(topic, partition))[2]
+        if partition_id not in self.positions:
             offsets = await fetch_offsets(self, self._group, [(topic, partition)])
-            self.positions[place] = max(offsets.get(place, 0), 0)
-        start = self.positions[place]
+            self.positions[partition_id] = max(offsets.get(partition_id, 0), 0)
+        start = self.positions[partition_id]
         poll = await self.poll(topic, partition)
         if poll is None or not poll.records:
             return []
         taken = poll.records[: self.random.randrange(1, 5)]
-        # Only as far as it was taken; the rest is read again.
-        self.positions[place] = taken[-1][0] + 1 if len(taken) < len(poll.records) else poll.next_position
-        assert self.positions[place] > start
-        txn.offsets[place] = self.positions[place]
+        # Only up to the values taken; the rest is read again.
+        self.positions[partition_id] = taken[-1][0] + 1 if len(taken) < len(poll.records) else poll.next_position
+        assert self.positions[partition_id] > start
+        txn.offsets[partition_id] = self.positions[partition_id]
         return [b"out:" + value for _, value in taken]
 
     async def _produce(self, txn: Txn, value: bytes) -> None:
         topic, partition = self._outputs[sum(value) % len(self._outputs)]
-        place = await self._until(lambda: self._place_of(topic, partition))
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = sequence + 1
+        partition_id = await self._until(lambda: self._partition_id(topic, partition))
+        sequence = self._sequences.get(partition_id, 0)
+        self._sequences[partition_id] = sequence + 1
         send = Send(
             self.name,
-            place,
+            partition_id,
             (value,),
             -1,
             self.now,
@@ -144,7 +144,7 @@ class Transactor(Consumer):
         txn.sends.append(send)
         self.history.sends.append(send)
         fields = produce_fields(
-            place, batch_of(send, transactional=True), acks=-1, transactional_id=self.transactional_id
+            partition_id, batch_of(send, transactional=True), acks=-1, transactional_id=self.transactional_id
         )
 
         async def attempt() -> bool:
@@ -162,21 +162,21 @@ class Transactor(Consumer):
 
         await self._until(attempt)
 
-    async def _place_of(self, topic: str, partition: int) -> Place:
+    async def _partition_id(self, topic: str, partition: int) -> PartitionId:
         return (await self.leader_of(topic, partition))[2]
 
     async def _send_offsets(self, txn: Txn) -> None:
         commits = [
-            Commit(self.name, self._group, -1, place, offset, self.now, txn=txn)
-            for place, offset in txn.offsets.items()
+            Commit(self.name, self._group, -1, partition_id, offset, self.now, txn=txn)
+            for partition_id, offset in txn.offsets.items()
         ]
         self.history.commits.extend(commits)
         topics = [
             {
-                "name": place.topic,
-                "partitions": [{"partition_index": place.partition, "committed_offset": offset}],
+                "name": partition_id.topic,
+                "partitions": [{"partition_index": partition_id.partition_index, "committed_offset": offset}],
             }
-            for place, offset in txn.offsets.items()
+            for partition_id, offset in txn.offsets.items()
         ]
 
         async def attempt() -> bool:
@@ -255,7 +255,7 @@ class Transactor(Consumer):
         self.history.inits.append(init)
         self._producer = (init.producer_id, init.epoch)
 
-    # -- asking again ----------------------------------------------------------------------
+    # -- retries ---------------------------------------------------------------------------
 
     def _look_at(self, code: int, topic: str) -> None:
         if code in FENCED:
@@ -266,7 +266,7 @@ class Transactor(Consumer):
             raise Unavailable(f"code {code}")
 
     async def _until(self, attempt: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-        """Ask again until it is done or refused; GivenUp after a while."""
+        """Retry until it succeeds or fails; raise GivenUp after a time limit."""
         deadline = self.now + ASK_S_MAX
         while True:
             try:
@@ -276,5 +276,5 @@ class Transactor(Consumer):
                 self.forget_coordinator(1, self.transactional_id)
                 self.forget_coordinator(0, self._group)
                 if self.now > deadline or self.stopping:
-                    raise GivenUp("time is over") from None
+                    raise GivenUp("timeout") from None
                 await self.backoff()

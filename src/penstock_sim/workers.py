@@ -1,7 +1,7 @@
-"""Processes that run seeds side by side, and outlive what a seed does to them.
+"""Processes that run seeds in parallel, and survive failing seeds.
 
-A lane is one process after the other and the tasks that it takes in order. A seed that raises, ends
-its process or does not end is a violation with its number; the lane goes on with the next one.
+A lane is a sequence of processes with the tasks that they run in order. A seed that raises, ends its process or does
+not finish is a violation; the lane continues with the next seed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock_sim.plan import draw
 from penstock_sim.world import Result, run_seed
 
 SEED_S_MAX: Final = 100.0
-"""Of processor time, so that other work on the machine does not fail a seed."""
+"""CPU time, so that other work on the machine does not fail a seed."""
 _BLOCKED_FACTOR: Final = 30
-"""A seed that takes this many times as long by the wall clock waits for something that does not come."""
+"""A seed that takes this many times as long by the wall clock waits for something that never happens."""
 SEEDS_PER_PROCESS: Final = 25
-"""A world is one big cycle. A process that ends frees it sooner than a collector would."""
+"""A world is one big reference cycle. Ending the process frees it sooner than the garbage collector would."""
 _LOOK_S: Final = 1.0
 _context = multiprocessing.get_context("fork")
 
@@ -40,7 +40,7 @@ class Task:
 
 
 def run_tasks(lanes: Sequence[Iterator[Task]], *, seed_s_max: float = SEED_S_MAX) -> Iterator[tuple[Task, Result]]:
-    """Run all tasks. A lane asks for its next one after the result of the last was taken."""
+    """Run all tasks. A lane takes its next task after the result of the last one was consumed."""
     _warm_up()
     running = [_Lane(tasks, seed_s_max) for tasks in lanes]
     try:
@@ -59,7 +59,7 @@ def run_tasks(lanes: Sequence[Iterator[Task]], *, seed_s_max: float = SEED_S_MAX
 
 
 def _warm_up() -> None:
-    """Load what the node loads when it is first needed: processes that are forked from here have it."""
+    """Import modules that the node imports lazily, so that forked processes have them."""
     run_seed(1)
     gc.collect()
     gc.freeze()
@@ -96,7 +96,7 @@ class _Lane:
         self._left = SEEDS_PER_PROCESS
 
     def result(self) -> Result | None:
-        """What became of the task, if anything did yet."""
+        """Return the result of the task, or None if it is not finished."""
         assert self.task is not None and self._process is not None, "a lane that has a task"
         try:
             if self.connection.poll():
@@ -107,11 +107,9 @@ class _Lane:
             code = self._process.exitcode
             self.end()
             if code == -signal.SIGPROF:
-                return _failed(
-                    self.task, f"inv_57: the seed did not end within {self._seed_s_max:g} s of processor time"
-                )
+                return _failed(self.task, f"inv_57: the seed did not end within {self._seed_s_max:g} s of CPU time")
             return _failed(self.task, f"inv_52: the process of the seed ended with {code}")
-        # Where everything stood still for a while, a stopped campaign among others, that is not the seed's time.
+        # Do not count time in which everything stood still, such as a stopped campaign.
         now = self._clock.monotonic()
         self._waited += min(now - self._looked, 2 * _LOOK_S)
         self._looked = now
@@ -129,14 +127,14 @@ class _Lane:
 
 
 def _serve(connection: Connection, parent: int, seed_s_max: float) -> None:
-    """The life of a process: one seed after the other, until its parent ends it or is gone itself."""
+    """Run one seed after another, until the parent process ends this process or exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()
     while os.getppid() == parent:
         if connection.poll(_LOOK_S):
             task: Task = connection.recv()
-            # The signal ends the process, and the lane reports why.
+            # The signal ends the process, and the lane reports the reason.
             signal.setitimer(signal.ITIMER_PROF, seed_s_max)
             result = _run(task)
             signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,8 +1,8 @@
-"""One seed from its plan to its verdict.
+"""A run of one seed, from its plan to its verdict.
 
-Safety: nodes, clients and faults, all at once. Healing: no more faults, everything must work again
-within a bound. Then clients stop, fresh consumers read everything back, perhaps once more after a
-power loss of all nodes, and the checkers look at what was seen. Nothing here is part of a node.
+Safety phase: nodes, clients and faults. Healing phase: no more faults, everything must work again within a time limit.
+Then clients stop, new consumers read everything back, possibly once more after a power loss of all nodes, and the
+checkers examine the history. Nothing here is part of a node.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Result:
 
 
 class _Complaints(logging.Handler):
-    """What nodes log with a traceback: nothing may raise where nobody expects it."""
+    """A log handler that collects messages with a traceback: no unexpected exception may occur."""
 
     def __init__(self, loop: SimLoop, found: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -71,7 +71,7 @@ class _Complaints(logging.Handler):
 
 
 def _reserve(seed: int, name: str) -> int:
-    """Enough for the metadata that is written while a disk is full; seldom next to nothing."""
+    """Return enough for the metadata written while a disk is full; rarely almost nothing."""
     return Random(f"{seed}:{name}:reserve").choice((40_000, 40_000, 40_000, 2_000))
 
 
@@ -106,7 +106,7 @@ class World:
         self.power_at_crash: dict[str, bool] = {}
         self.rotten = self.observer.rotten
         self.halted = False
-        self.places = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
+        self.partitions = [(topic.name, index) for topic in plan.topics for index in range(topic.partitions)]
         self.tables = [(topic.name, index) for topic in plan.tables for index in range(topic.partitions)]
         self.history.tables = {topic.name: plan.tombstone_s for topic in plan.tables}
 
@@ -125,7 +125,7 @@ class World:
             "log.retention.check.interval.ms": "10000",
             "log.flush.offset.checkpoint.interval.ms": "7000",
             "log.segment.delete.delay.ms": "2000",
-            # Halves that are full after a few groups, or never; in use always, for a few logs at a time, or not at all.
+            # Journal files that are full after a few groups, or never; always used, for a few logs at a time, or never.
             "log.journal.bytes": str(chance.choice((0, 1500, 20_000, 8 << 20))),
             "log.journal.min.logs": str(chance.choice((0, 0, 2))),
             "log.reserve.bytes": str(_reserve(self.plan.seed, name)),
@@ -166,10 +166,10 @@ class World:
         try:
             self.loop.run(self._live())
         except Stuck as stuck:
-            self.complaints.append(f"inv_57: the simulation got stuck: {stuck}")
+            self.complaints.append(f"inv_57: the simulation is stuck: {stuck}")
         except Exception as fault:
             at = traceback.extract_tb(fault.__traceback__)[-1]
-            self.complaints.append(f"inv_52: the world itself failed in {at.filename}:{at.lineno}: {fault!r}")
+            self.complaints.append(f"inv_52: the simulator failed in {at.filename}:{at.lineno}: {fault!r}")
         finally:
             logger.removeHandler(handler)
             logger.setLevel(before[0])
@@ -177,7 +177,7 @@ class World:
             if gc_was_on:
                 gc.enable()
         for owner, message, error in self.loop.errors:
-            # A refusal that nobody waits for any more, because its process is gone, is no fault.
+            # An exception of a future that no task awaits, because its process has ended, is not a violation.
             if not _is_crash(error) and not isinstance(error, Refusal | PeerUnavailable):
                 self.complaints.append(f"inv_52: {owner}: {message}: {error!r}")
         self.complaints.extend(self.availability.late_writes())
@@ -195,7 +195,7 @@ class World:
         )
 
     def _is_told_damage(self, violation: str) -> bool:
-        """A log without a second replica that has lost a marker to rot holds its readers back, and says so."""
+        """Return whether an unreplicated log that lost a marker to rot blocks its consumers, and reported it."""
         return violation.startswith("inv_10") and any(f" {name}: " in violation for name in self.rotten)
 
     async def _live(self) -> None:
@@ -209,7 +209,7 @@ class World:
         setup = Client(self.shared, "setup")
         topics = [*self.plan.topics, *self.plan.tables]
         if not await self._as(setup, admin.create_topics(setup, topics, replicas=min(self.plan.nodes, 3))):
-            self.complaints.append("inv_57: topics could not be made on a healthy cluster")
+            self.complaints.append("inv_57: topics could not be created on a healthy cluster")
             return
         self._start_clients()
         faults = Faults(self).start()
@@ -233,7 +233,7 @@ class World:
             task.cancel()
 
     async def _as(self, client: Client, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run something as a client and give back what it returns."""
+        """Run a coroutine as a client and return its result."""
         done = self.loop.create_future()
 
         async def run() -> None:
@@ -246,26 +246,30 @@ class World:
     # -- clients ---------------------------------------------------------------------------
 
     def _start_clients(self) -> None:
-        plan, places, shared = self.plan, self.places, self.shared
+        plan, partitions, shared = self.plan, self.partitions, self.shared
         for index in range(plan.plain_producers):
             acks = self.random.choice((-1, -1, 1, 0))
-            self.clients.append(PlainProducer(shared, f"plain{index}", places=places, acks=acks, pause_s=plan.pause_s))
+            self.clients.append(
+                PlainProducer(shared, f"plain{index}", partitions=partitions, acks=acks, pause_s=plan.pause_s)
+            )
         for index in range(plan.idempotent_producers):
             in_flight = self.random.choice((1, 2, 5))
             self.clients.append(
                 IdempotentProducer(
-                    shared, f"idempotent{index}", places=places, pause_s=plan.pause_s, in_flight=in_flight
+                    shared, f"idempotent{index}", partitions=partitions, pause_s=plan.pause_s, in_flight=in_flight
                 )
             )
         for index in range(plan.consumers):
-            self.clients.append(Consumer(shared, f"consumer{index}", places=places, committed_only=bool(index % 2)))
+            self.clients.append(
+                Consumer(shared, f"consumer{index}", partitions=partitions, committed_only=bool(index % 2))
+            )
         for index in range(plan.members):
             self.clients.append(
                 GroupConsumer(
                     shared,
                     f"member{index}",
                     group="readers",
-                    places=places,
+                    partitions=partitions,
                     session_s=self.random.choice((6.0, 10.0)),
                     commit_s=self.random.choice((0.3, 1.5)),
                     dawdles=plan.dawdles,
@@ -273,7 +277,7 @@ class World:
             )
         self._start_transactors()
         if plan.trims:
-            self.clients.append(admin.Trimmer(shared, "trimmer", places=places))
+            self.clients.append(admin.Trimmer(shared, "trimmer", partitions=partitions))
         if plan.churn:
             self.clients.append(admin.Churner(shared, "churner", replicas=min(plan.nodes, 3)))
         self.clients.extend(tables.clients(shared, plan, Random(f"{plan.seed}:table-clients")))
@@ -281,7 +285,7 @@ class World:
             self._working.append(self.loop.spawn(client.owner, client.run()))  # type: ignore[attr-defined]
 
     async def _stop_clients(self) -> None:
-        """Let everybody finish what is under way: nothing may be written behind the back of the readers."""
+        """Let all clients finish their requests: no writes may follow while consumers read back."""
         self.shared.stopping = True
         deadline = self.loop.now + STOP_S_MAX
         while not all(task.done() for task in self._working):
@@ -289,7 +293,7 @@ class World:
                 busy = [
                     client.name for client, task in zip(self.clients, self._working, strict=True) if not task.done()
                 ]
-                self.complaints.append(f"inv_59: requests of {', '.join(busy)} do not end")
+                self.complaints.append(f"inv_59: requests of {', '.join(busy)} do not complete")
                 break
             await asyncio.sleep(0.5)
         for client, task in zip(self.clients, self._working, strict=True):
@@ -297,9 +301,9 @@ class World:
                 self.complaints.append(f"client {client.name} failed: {task.exception()!r}")
 
     def _start_transactors(self) -> None:
-        # Trimmed inputs would be lost to whoever has not read them yet.
-        inputs = [] if self.plan.trims or self.random.random() < 0.4 else self.places[:1]
-        outputs = self.places[len(inputs) :] or self.places
+        # Trimmed inputs would be lost to transactors that have not read them yet.
+        inputs = [] if self.plan.trims or self.random.random() < 0.4 else self.partitions[:1]
+        outputs = self.partitions[len(inputs) :] or self.partitions
         for index in range(self.plan.transactors):
             for copy in range(2 if self.plan.zombies else 1):
                 self.clients.append(
@@ -316,10 +320,10 @@ class World:
                     )
                 )
 
-    # -- nodes that come back --------------------------------------------------------------
+    # -- restarts of nodes -----------------------------------------------------------------
 
     def down_for(self, host: Host, seconds: float) -> None:
-        """A node that goes down now is started again after so long."""
+        """Restart a node that goes down now after this many seconds."""
         self._back_at[host.name] = self.loop.now + seconds
 
     async def _supervise(self) -> None:
@@ -333,7 +337,7 @@ class World:
                     self._back_at[host.name] = self.loop.now + 1.0
                     host.start()
                 elif host.state in ("up", "starting") and host.is_broken:
-                    # Its disk is offline for good: somebody starts it again by and by.
+                    # Its disk has failed permanently: an operator restarts it later.
                     self.trace.sometimes["data folder offline"] += 1
                     self.down_for(host, 1.0 + self.random.random() * 3)
                     host.kill()
@@ -364,7 +368,7 @@ class World:
         return True
 
     async def _recover(self) -> None:
-        """Everything must work again: acknowledgements for all who write, all records for all who read."""
+        """Check that everything works again: acknowledgements for all producers, all records for all consumers."""
         healed_at = self.loop.now
         if not await self._all_up(30.0):
             return
@@ -375,7 +379,8 @@ class World:
             waiting = self._unserved(healed_at)
         if waiting and not self.plan.beyond:
             self.complaints.append(
-                f"inv_57: {self.plan.heal_s:.0f} s after the last fault these are not served: {', '.join(waiting)}"
+                f"inv_57: {self.plan.heal_s:.0f} s after the last fault these clients are not served: "
+                f"{', '.join(waiting)}"
             )
         unequal = self.observer.unequal()
         while unequal and self.loop.now < deadline:
@@ -400,16 +405,16 @@ class World:
         return waiting
 
     def _ended_at(self, transactional_id: str) -> float:
-        """When somebody with this id last ended a transaction, or had nothing to put into one."""
+        """Return when a client with this id last ended a transaction, or had no input for one."""
         same = (each for each in self.clients if isinstance(each, Transactor))
         return max(max(each.ended_at, each.idle_at) for each in same if each.transactional_id == transactional_id)
 
     # -- the end ---------------------------------------------------------------------------
 
     async def _look_back(self, name: str) -> None:
-        """Read everything with fresh clients, once all transactions are over."""
+        """Read everything with new clients, once all transactions are finished."""
         deadline = self.loop.now + CATCH_UP_S_MAX
-        for topic, partition in (*self.places, *self.tables):
+        for topic, partition in (*self.partitions, *self.tables):
             reader = Client(self.shared, f"{name}.{topic}-{partition}")
             view = await self._as(reader, read_back(self.shared, reader.name, topic, partition))
             while not view.code and view.last_stable_offset < view.end and self.loop.now < deadline:
@@ -422,15 +427,15 @@ class World:
             if topic in self.history.tables and compacted_away(self.history, view):
                 self.trace.sometimes["records compacted away"] += 1
         for group in sorted({commit.group for commit in self.history.commits}):
-            reader_of_group = Consumer(self.shared, f"{name}.{group}", places=self.places, committed_only=True)
-            if not await self._as(reader_of_group, _offsets(reader_of_group, group, self.places)):
+            reader_of_group = Consumer(self.shared, f"{name}.{group}", partitions=self.partitions, committed_only=True)
+            if not await self._as(reader_of_group, _offsets(reader_of_group, group, self.partitions)):
                 self.complaints.append(f"inv_57: the offsets of {group} cannot be fetched")
 
 
-async def _offsets(client: Consumer, group: str, places: list[tuple[str, int]]) -> bool:
+async def _offsets(client: Consumer, group: str, partitions: list[tuple[str, int]]) -> bool:
     for _ in range(100):
         try:
-            await fetch_offsets(client, group, places)
+            await fetch_offsets(client, group, partitions)
             return True
         except (Lost, Unavailable):
             await client.backoff()
@@ -440,7 +445,7 @@ async def _offsets(client: Consumer, group: str, places: list[tuple[str, int]]) 
 def run_seed(
     seed: int, *, nodes: int | None = None, prepare: Callable[[World], None] | None = None, plan: Plan | None = None
 ) -> Result:
-    """Run one seed. `prepare` may change the world before it begins."""
+    """Run one seed. `prepare` may change the world before it starts."""
     world = World(plan or draw(seed, nodes=nodes))
     if prepare is not None:
         prepare(world)

@@ -1,1 +1,1 @@
-"""Hostile clients against a live node, with an innocent client beside them. `make abuse` runs the catalogue."""
+"""Attacks by hostile clients on a live node, while a well-behaved client uses it. `make abuse` runs all of them."""

@@ -1,4 +1,4 @@
-"""python -m tests.abuse [--attack NAME] [--seconds N] [--peer kafka]: exit code 1 if something did not hold."""
+"""python -m tests.abuse [--attack NAME] [--seconds N] [--peer kafka]: exit code 1 if the node failed an attack."""
 
 from __future__ import annotations
 
@@ -55,23 +55,26 @@ def main() -> int:
         print("\n".join(markdown(results)))
     ours = [result for result in results if result.node == "Penstock"]
     broken = [result.attack for result in ours if not result.holds]
-    print(f"{len(ours) - len(broken)} of {len(ours)} attacks were held{'; not: ' if broken else ''}{', '.join(broken)}")
+    print(
+        f"{len(ours) - len(broken)} of {len(ours)} attacks were "
+        f"withstood{'; failed: ' if broken else ''}{', '.join(broken)}"
+    )
     return 1 if broken or failed else 0
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m tests.abuse",
-        description="Attack a live node while an innocent client works beside, and say what did not hold.",
+        description="Attack a live node while a well-behaved client uses it, and report violations.",
     )
-    parser.add_argument("--attack", action="append", help="a name or a pattern, or a family; several may be given")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each attack lasts at least")
+    parser.add_argument("--attack", action="append", help="a name, a pattern or a family; may be repeated")
+    parser.add_argument("--seconds", type=float, default=10.0, help="minimum duration of each attack")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--scale", type=float, default=1.0, help="how many clients, names and bytes, as a share of all")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the clients, names and bytes")
     parser.add_argument("--peer", choices=["kafka"], help="run decompression and uploads against Apache Kafka too")
     parser.add_argument("--output", type=Path, help="append a line of JSON for each attack to this file")
     parser.add_argument("--markdown", action="store_true", help="print the table for docs/reliability.md at the end")
-    parser.add_argument("--list", action="store_true", help="list the attacks and end")
+    parser.add_argument("--list", action="store_true", help="list the attacks and exit")
     return parser.parse_args()
 
 

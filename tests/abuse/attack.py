@@ -1,8 +1,8 @@
-"""An attack: what it does to a node, and what must hold while and after it does.
+"""The definition of an attack and the limits that must hold during and after it.
 
-The function of an attack runs in its own process (attacker.py). It builds its frames, calls `gate.open()`, which
-returns when the campaign has measured the quiet node, and attacks until it is done or the time is over. It returns
-counts for the report, and adds to `gate.broken` what the node did that it must not do.
+The function of an attack runs in a separate process (attacker.py). It builds its frames, calls `gate.open()`, which
+returns when the campaign has measured the idle node, and attacks until it is done or the time is over. It returns
+counts for the report, and adds violations to `gate.broken`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ class Target:
     port: int
     data: str
     http_port: int = 0
-    """Where /health and /metrics are; 0 if the node has no such port, as Apache Kafka."""
+    """The port of /health and /metrics; 0 if the node has none, as with Apache Kafka."""
     seed: int = 1
     scale: float = 1.0
-    """How much of an attack there is: the tests run a small share of each."""
+    """The fraction of an attack: the tests run a small part of each."""
 
     @property
     def trigger(self) -> Path:
-        """Where to write which reads fail (unreadable.c), in attacks with `reads_may_fail`."""
+        """Return the file that says which reads fail (unreadable.c), in attacks with `reads_may_fail`."""
         return Path(self.data).parent / "unreadable"
 
     def of(self, count: int) -> int:
-        """So many of something, at the scale of this campaign."""
+        """Scale a number to this campaign."""
         return max(1, int(count * self.scale))
 
     def as_json(self) -> dict[str, Any]:
@@ -44,10 +44,10 @@ class Target:
 
 @dataclass
 class Gate:
-    """What an attacker waits at until it may begin, and how long it may go on afterwards."""
+    """The barrier at which an attacker waits for the start, and the duration of the attack."""
 
     wait: Callable[[], float]
-    """Say that all is prepared; returns how many seconds the attack may last."""
+    """Report that all is prepared; return how many seconds the attack may last."""
     seconds: float = 0.0
     ends: float = 0.0
     broken: list[str] = field(default_factory=list)
@@ -73,34 +73,34 @@ Counts = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What an attack may cost. Latencies are those of the innocent client's small requests."""
+    """The limits of an attack's effects. Latencies are those of the well-behaved client's small requests."""
 
     p99_ms: float = 500.0
     p99_ratio: float = 10.0
-    """The p99 may be this many times the quiet p99, or `P99_FLOOR_MS`, and never more than `p99_ms`."""
+    """The maximum p99: this many times the idle p99, or `P99_FLOOR_MS`, and never more than `p99_ms`."""
     max_ms: float = 2_000.0
     large_max_ms: float = 5_000.0
     """The slowest request of 900 KB."""
     memory_mb: float = 200.0
-    """Growth of the resident memory while the attack lasts."""
+    """Growth of the resident memory during the attack."""
     memory_after_mb: float = 150.0
-    """Growth that may remain when the attackers are gone: allocators do not return everything."""
+    """Growth that may remain after the attack: allocators do not return everything."""
     files_kept: int = 8
-    """Descriptors that are no sockets and may stay: logs of topics that the attack made."""
+    """Descriptors other than sockets that may remain: logs of topics that the attack created."""
     health_ms: float = 2_000.0
-    """The slowest answer of /health."""
+    """The slowest response of /health."""
     gap_ms: float = 1_000.0
-    """The longest time without an answer to ApiVersions, on a machine with other work too."""
+    """The longest time without a response to ApiVersions, on a shared machine."""
     loop_held_ms: float = 10.0
-    """The longest time that a request may hold the event loop, where the node measures it.
+    """The longest time that a request may block the event loop, if the node measures it.
 
-    The node measures wall time, so this is for a machine without other work; see `campaign.over_bounds`.
+    The node measures elapsed time, so this applies to an idle machine; see `campaign.over_bounds`.
     """
     recovery_s: float = 10.0
-    """How long after the attack the last of its sockets may be open."""
+    """How long after the attack its last socket may stay open."""
 
 
-# Below this a ratio says more about the machine than about the node.
+# Below this a ratio depends more on the machine than on the node.
 P99_FLOOR_MS = 200.0
 DEFAULT_BOUNDS = Bounds()
 
@@ -112,14 +112,14 @@ class Attack:
     what: str
     run: Callable[[Target, Gate], Counts]
     prepare: Callable[[Target], None] | None = None
-    """Makes the topics that the attack needs, before the node is measured."""
+    """Creates the topics of the attack, before the node is measured."""
     bounds: Bounds = DEFAULT_BOUNDS
     seconds_min: float = 0.0
-    """Some attacks are held only by a time limit of the node: they need to last longer than that."""
+    """The minimum duration: some attacks are stopped only by a time limit of the node."""
     settings: Mapping[str, str] = field(default_factory=dict)
     compared: bool = False
     """Whether `--peer kafka` runs it against Apache Kafka too."""
     reads_may_fail: bool = False
     """Whether the node runs with the library that makes reads fail once `Target.trigger` is written."""
     log_may_complain: bool = False
-    """Whether the node may log errors: damaged files are an error."""
+    """Whether the node may log errors, as for damaged files."""

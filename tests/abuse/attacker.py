@@ -8,12 +8,12 @@ import sys
 
 from tests.abuse.attack import Gate, Target
 from tests.abuse.catalogue import BY_NAME
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 
 def _wait() -> float:
-    say("ready")
-    return float(listen())
+    send_to_parent("ready")
+    return float(receive_from_parent())
 
 
 def main() -> None:
@@ -22,8 +22,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     gate = Gate(_wait)
     counts = BY_NAME[sys.argv[2]].run(target, gate)
-    # Connections that are still open stay so until the campaign ends this process.
-    say({"counts": dict(counts), "broken": gate.broken})
+    # Open connections stay open until the campaign ends this process.
+    send_to_parent({"counts": dict(counts), "broken": gate.broken})
     sys.stdin.readline()
 
 

@@ -1,8 +1,8 @@
-"""One attack against one fresh node: measure it quiet, attack it, let it recover, and judge.
+"""One attack against one new node: measure it idle, attack it, let it recover, and judge.
 
-The order: start the node, the innocent client, the probe and the attacker, which waits; measure the quiet node; open
-the attacker's gate; end the attacker when it is done; wait for its sockets to close; read back what the innocent
-client wrote. Times are of one monotonic clock, so that samples of all processes fall into phases.
+The order: start the node, the well-behaved client, the probe and the attacker, which waits; measure the idle node; open
+the attacker's gate; end the attacker when it is done; wait for its sockets to close; read back what the well-behaved
+client wrote. All processes use the same monotonic clock, so that samples can be assigned to phases.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from tests.support.ports import HOST, answers, free_ports
 
 BUILD_S_MAX = 120.0
 GRACE_S = 60.0
-"""How long after its time an attacker may still wait for an answer."""
+"""How long after its time an attacker may still wait for a response."""
 SLOW = 3.0
 QUIET_COUNT_MIN = 20
-"""Fewer requests of a quiet node say nothing about its p99."""
+"""The minimum number of requests of an idle node for a meaningful p99."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long the campaign looks at the node before and after an attack."""
+    """How long the node is observed before and after an attack."""
 
     warm_up_s: float = 1.0
     quiet_s: float = 3.0
@@ -46,7 +46,7 @@ PACE = Pace()
 
 
 class Node(Protocol):
-    """What Penstock and Apache Kafka have in common here."""
+    """The common interface of Penstock and Apache Kafka."""
 
     name: str
 
@@ -75,17 +75,17 @@ class Result:
     small: Latency
     large: Latency
     memory_mb: tuple[float, float, float]
-    """Before, the peak, and after."""
+    """Before, peak, and after."""
     descriptors: tuple[int, int, int]
     gap_ms: float
-    """The longest time for which the probe had no answer, and how late the probe itself was."""
+    """The longest time without a response to the probe, and how late the probe itself was."""
     late_ms: float
     quiet_gap_ms: float
     loop: LoopHeld | None
     waited_ms: float
-    """For how long the node's thread waited for a processor in a tenth of a second, at most."""
+    """The maximum time that the node's thread waited for a CPU within a tenth of a second."""
     slowdown: float
-    """How many times longer its work took because it had to wait."""
+    """The factor by which its work took longer because it had to wait."""
     health_ms: float
     counts: dict[str, float]
     broken: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ def run(
     pace: Pace = PACE, progress: Callable[[str], None] = lambda _: None, exact_seconds: bool = False,
     bounds: Bounds | None = None,
 ) -> Result:  # fmt: skip
-    """Run an attack for so many seconds, or longer where the attack needs it unless `exact_seconds`."""
+    """Run an attack for this many seconds, or longer if the attack needs it unless `exact_seconds`."""
     attack = replace(attack, bounds=bounds or attack.bounds)
     length = seconds if exact_seconds else max(seconds, attack.seconds_min)
     with ExitStack() as stack:
@@ -131,7 +131,7 @@ def run(
 
 @dataclass
 class _Observed:
-    """Everything that was seen, before it is judged."""
+    """All observations, before they are judged."""
 
     quiet_from: float = 0.0
     began: float = 0.0
@@ -159,10 +159,10 @@ def _observe(
         return made
 
     attacker = child("attacker", attack.name)
-    attacker.hear(seconds_max=BUILD_S_MAX)
+    attacker.receive(seconds_max=BUILD_S_MAX)
     innocent, probe = child("innocent"), child("probe")
     for each in (innocent, probe):
-        each.hear(seconds_max=BUILD_S_MAX)
+        each.receive(seconds_max=BUILD_S_MAX)
     watch = seen.watch = Watch(node.pid, target)
     stack.callback(watch.stop)
     progress("quiet")
@@ -172,23 +172,23 @@ def _observe(
     seen.before = usage(node.pid)
     loop_before = loop_held(target)
     seen.began = time.monotonic()
-    attacker.tell(length)
+    attacker.send(length)
     _follow(attacker, seen, length, progress)
     seen.ended = time.monotonic()
     attacker.end()
     progress("recovering")
     _recover(node, seen, attack.bounds, pace)
     if not answers(target.port):
-        seen.broken.append("the node does not answer")
+        seen.broken.append("the node does not respond")
     seen.loop = loop_held(target)
     if seen.loop is not None and loop_before is not None:
         seen.loop = seen.loop.since(loop_before)
     for each in (innocent, probe):
-        each.tell("stop")
-    story = innocent.hear(seconds_max=180)
-    seen.samples = story["samples"]
-    seen.broken += story["missing"]
-    seen.gaps = [tuple(gap) for gap in probe.hear(seconds_max=60)]
+        each.send("stop")
+    report = innocent.receive(seconds_max=180)
+    seen.samples = report["samples"]
+    seen.broken += report["missing"]
+    seen.gaps = [tuple(gap) for gap in probe.receive(seconds_max=60)]
     watch.stop()
     return seen
 
@@ -202,15 +202,15 @@ def _follow(attacker: Child, seen: _Observed, length: float, progress: Callable[
             latest = seen.watch.usages[-1]
             progress(f"{passed:3.0f}/{length:.0f} s, {latest.memory_mb:.0f} MB, {latest.descriptors} descriptors")
         if passed > length + GRACE_S:
-            seen.broken.append(f"the attacker still waits for an answer {GRACE_S:.0f} s after its time")
+            seen.broken.append(f"the attacker still waits for a response {GRACE_S:.0f} s after its time")
             return
         time.sleep(0.1)
-    story = attacker.hear(seconds_max=1)
-    seen.counts, seen.broken = story["counts"], seen.broken + story["broken"]
+    report = attacker.receive(seconds_max=1)
+    seen.counts, seen.broken = report["counts"], seen.broken + report["broken"]
 
 
 def _recover(node: Node, seen: _Observed, bounds: Bounds, pace: Pace) -> None:
-    """Wait until the attacker's sockets are closed, and a moment longer for memory to be returned."""
+    """Wait until the attacker's sockets are closed, and a little longer for memory to be released."""
     assert seen.before is not None
     deadline = time.monotonic() + bounds.recovery_s
     try:
@@ -268,13 +268,13 @@ def _judged(attack: Attack, node: str, length: float, seen: _Observed, errors: S
 
 def over_bounds(result: Result, bounds: Bounds) -> list[str]:
     quiet = result.quiet
-    # On a machine that is slow without an attack, or takes the processor away, the caps give way.
+    # On a machine that is slow without an attack, or that is busy, the limits are relaxed.
     p99_cap, max_cap = max(bounds.p99_ms, SLOW * quiet.p99_ms), max(bounds.max_ms, SLOW * quiet.max_ms)
     p99_max = p99_cap + result.waited_ms
     if quiet.count >= QUIET_COUNT_MIN:
         p99_max = min(p99_cap, max(P99_FLOOR_MS, bounds.p99_ratio * quiet.p99_ms)) + result.waited_ms
     before, peak, after = result.memory_mb
-    # The node measures by the wall clock, which goes on while others have the processor.
+    # The node measures elapsed time, which includes time when other processes have the CPU.
     held_max = bounds.loop_held_ms * result.slowdown + result.waited_ms
     checks = (
         (not result.small.failures, f"small requests failed: {result.small.failures[:2]}"),
@@ -296,11 +296,11 @@ def over_bounds(result: Result, bounds: Bounds) -> list[str]:
         ),
         (
             result.gap_ms <= bounds.gap_ms,
-            f"nobody was answered for {result.gap_ms:.0f} ms, allowed {bounds.gap_ms:.0f}",
+            f"no client received a response for {result.gap_ms:.0f} ms, allowed {bounds.gap_ms:.0f}",
         ),
         (
             result.loop is None or result.loop.request_ms <= held_max,
-            f"the event loop was held by {_worst(result.loop)} ms, allowed {held_max:.0f}",
+            f"the event loop was blocked by {_worst(result.loop)} ms, allowed {held_max:.0f}",
         ),
     )
     return [otherwise for holds, otherwise in checks if not holds]
@@ -315,7 +315,7 @@ def _worst(loop: LoopHeld | None) -> str:
 def latency(
     samples: Sequence[dict[str, Any]], kind: str, begin: float, end: float, *, is_quiet: bool = False
 ) -> Latency:
-    """The latency of the innocent client's requests that were under way in a phase, or all within it if it is quiet."""
+    """Return the latency of the well-behaved client's requests in flight during a phase, or only within an idle one."""
 
     def is_meant(began: float, ended: float) -> bool:
         return begin <= began and ended < end if is_quiet else began < end and begin < ended

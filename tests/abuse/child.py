@@ -1,4 +1,4 @@
-"""Processes of a campaign: attackers, the innocent client and the probe, spoken to in lines of JSON."""
+"""Processes of a campaign: attackers, the well-behaved client and the probe, controlled by lines of JSON."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 class ChildFailed(Exception):
-    """A process of the campaign ended early or said nothing: the campaign is broken, not the node."""
+    """A process of the campaign exited early or hung: the campaign failed, not the node."""
 
 
 class Child:
-    """`python -m MODULE`: gets lines on its standard input, answers in lines."""
+    """`python -m MODULE`: reads commands from standard input and writes results to standard output, in lines."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._name = " ".join((module, *arguments[:1]))
@@ -34,7 +34,7 @@ class Child:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def tell(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
@@ -42,11 +42,11 @@ class Child:
         except OSError:
             raise ChildFailed(f"{self._name} ended with {self._process.wait(5)}") from None
 
-    def hear(self, *, seconds_max: float) -> Any:
+    def receive(self, *, seconds_max: float) -> Any:
         try:
             line = self._lines.get(timeout=seconds_max)
         except queue.Empty:
-            raise ChildFailed(f"{self._name} said nothing for {seconds_max:.0f} s") from None
+            raise ChildFailed(f"{self._name} printed nothing for {seconds_max:.0f} s") from None
         if line is None:
             raise ChildFailed(f"{self._name} ended with {self._process.wait(5)}")
         return json.loads(line)
@@ -55,7 +55,7 @@ class Child:
         return not self._lines.empty()
 
     def end(self) -> None:
-        """End the process; its sockets close with it."""
+        """End the process, which closes its sockets."""
         self._process.kill()
         self._process.wait()
         self._reader.join(5)
@@ -70,11 +70,11 @@ class Child:
         self._lines.put(None)
 
 
-def say(message: Any) -> None:
-    """In a child: answer."""
+def send_to_parent(message: Any) -> None:
+    """Write a line, in a child."""
     print(json.dumps(message), flush=True)
 
 
-def listen() -> Any:
-    """In a child: wait for the next line."""
+def receive_from_parent() -> Any:
+    """Wait for the next line, in a child."""
     return json.loads(sys.stdin.readline())

@@ -1,9 +1,9 @@
-"""python -m tests.abuse.innocent TARGET: an honest client that produces with acks=all and reads back what it wrote.
+"""python -m tests.abuse.innocent TARGET: a client that produces with acks=all and reads back what it wrote.
 
-One thread writes and fetches small batches, the other ones of 900 KB, each at a fixed rate and each on a connection
-of its own. While a request is slow, those that would have been due meanwhile are counted as waiting too (`waits_of`),
-so that a node that stands still for ten seconds cannot hide that behind one slow request. At the end everything is
-read back: each acknowledged batch must be at its offset, with its checksum.
+One thread writes and fetches small batches, the other batches of 900 KB, each at a fixed rate and on its own
+connection. While a request is slow, the requests that would have been due meanwhile are counted as waiting too
+(`waits_of`), so that a node that stops for ten seconds cannot hide that behind one slow request. At the end everything
+is read back: each acknowledged batch must be at its offset, with its checksum.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from tests.abuse import records, wire
 from tests.abuse.attack import Target
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 TOPICS = {"small": "innocent-small", "large": "innocent-large"}
 SIZES = {"small": 1_000, "large": 900_000}
@@ -30,7 +30,7 @@ PAUSE_AFTER_FAILURE_S = 0.1
 
 @dataclass(slots=True)
 class Sample:
-    """One request: when it began, how long it took, and why it failed."""
+    """One request: its start, its duration, and its error."""
 
     kind: str
     began: float
@@ -89,10 +89,10 @@ class Stream:
         frame = self._connected().exchange(wire.fetch(TOPICS[self.kind], 0, offset, size_max=1_000_000))
         found = records.split(wire.fetched(frame))
         if not found or found[0] != (offset, self.acknowledged[offset], True):
-            raise ValueError(f"offset {offset} holds {found[:1]}")
+            raise ValueError(f"offset {offset} has {found[:1]}")
 
     def connect(self) -> None:
-        """Connect, and wait until the node has accepted the connection: only then it counts as one of its sockets."""
+        """Connect, and wait until the node has accepted the connection: only then is it one of its sockets."""
         self._connected().exchange(wire.API_VERSIONS)
 
     def _connected(self) -> wire.Client:
@@ -106,7 +106,7 @@ class Stream:
             self._client = None
 
     def missing(self) -> list[str]:
-        """What was acknowledged and is not there, or not in order, or not whole."""
+        """Return acknowledged batches that are missing, out of order or damaged."""
         left = dict(self.acknowledged)
         offset = 0
         with wire.Client(self.target) as client:
@@ -116,13 +116,13 @@ class Stream:
                     break
                 for base, crc, is_whole in batches:
                     if base != offset or not is_whole or left.pop(base, crc) != crc:
-                        return [f"{self.kind}: offset {offset} holds batch {base}, checksum {is_whole}"]
+                        return [f"{self.kind}: offset {offset} has batch {base}, checksum {is_whole}"]
                     offset = base + 1
         return [f"{self.kind}: {len(left)} acknowledged batches are missing, first {min(left)}"] if left else []
 
 
 def waits_of(kind: str, took_ms: float) -> Iterator[float]:
-    """The time that a request took, and the shorter ones of those that would have been due before it ended."""
+    """Return the duration of a request, and those of the requests that would have been due before it ended."""
     interval_ms = INTERVALS_S[kind] * 1000
     while took_ms > 0:
         yield took_ms
@@ -130,7 +130,7 @@ def waits_of(kind: str, took_ms: float) -> Iterator[float]:
 
 
 def _send_in_pieces(client: wire.Client, frame: bytes) -> None:
-    """Send a frame as a network would deliver it: a large one does not arrive in one read."""
+    """Send a frame as a network would: a large one does not arrive in one read."""
     for start in range(0, len(frame), PIECE_SIZE):
         if start:
             time.sleep(PIECE_PAUSE_S)
@@ -147,8 +147,8 @@ def main() -> None:
     threads = [threading.Thread(target=stream.run, args=(stopped,)) for stream in streams]
     for thread in threads:
         thread.start()
-    say("running")
-    listen()
+    send_to_parent("running")
+    receive_from_parent()
     stopped.set()
     for thread in threads:
         thread.join()
@@ -157,7 +157,9 @@ def main() -> None:
     except (OSError, ValueError) as error:
         missing = [f"cannot read back: {type(error).__name__}: {error}"]
     samples = [asdict(sample) for stream in streams for sample in stream.samples]
-    say({"samples": samples, "missing": missing, "acknowledged": sum(len(each.acknowledged) for each in streams)})
+    send_to_parent(
+        {"samples": samples, "missing": missing, "acknowledged": sum(len(each.acknowledged) for each in streams)}
+    )
 
 
 if __name__ == "__main__":

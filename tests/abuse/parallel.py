@@ -1,4 +1,4 @@
-"""Many clients in one attacking process: a thread for each, their counts added up."""
+"""Many clients in one attacking process: a thread for each, with summed counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Work = Callable[[int, "Counter[str]"], None]
 
 
 def in_threads(count: int, work: Work, gate: Gate) -> Counter[str]:
-    """Run `work` with each number below `count`, beginning together when the gate opens."""
+    """Run `work` with each number below `count`, starting together when the gate opens."""
     counters: list[Counter[str]] = [Counter() for _ in range(count)]
 
     def run(index: int) -> None:
@@ -36,7 +36,7 @@ def in_threads(count: int, work: Work, gate: Gate) -> Counter[str]:
 
 
 def repeat(target: Target, gate: Gate, frames: list[bytes], counts: Counter[str], *, pipelined: int = 1) -> None:
-    """Send frames over and over on one connection, so many before their answers are read; connect again if closed."""
+    """Send frames repeatedly on one connection, this many before their responses are read; reconnect if closed."""
     client: wire.Client | None = None
     turn = 0
     while not gate.is_over():
@@ -44,7 +44,7 @@ def repeat(target: Target, gate: Gate, frames: list[bytes], counts: Counter[str]
         turn += pipelined
         try:
             client = client or wire.Client(target)
-            # The time of the attack counts, not that of its last answer.
+            # The time of the attack counts, not that of its last response.
             client.socket.settimeout(gate.left_s + PATIENCE_S)
             client.socket.sendall(b"".join(volley))
             for _ in volley:
@@ -62,7 +62,7 @@ def repeat(target: Target, gate: Gate, frames: list[bytes], counts: Counter[str]
 
 @contextlib.contextmanager
 def connections(target: Target, count: int, *, port: int = 0) -> Iterator[list[socket.socket]]:
-    """So many open connections; those that the node refuses are left out."""
+    """Return this many open connections, without those that the node rejects."""
     held: list[socket.socket] = []
     try:
         for _ in range(count):
@@ -75,7 +75,7 @@ def connections(target: Target, count: int, *, port: int = 0) -> Iterator[list[s
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether either end has closed it. Reads what is there."""
+    """Return whether either end has closed the connection. Reads available data."""
     if connection.fileno() < 0:
         return True
     connection.setblocking(False)

@@ -1,4 +1,4 @@
-"""The library that makes reads of chosen files fail, compiled when it is needed."""
+"""The library that makes reads of chosen files fail, compiled on demand."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ SOURCE = Path(__file__).with_name("unreadable.c")
 
 
 class NoCompiler(Exception):
-    """There is no C compiler here."""
+    """No C compiler is installed."""
 
 
 def read_faults(trigger: Path, stack: ExitStack) -> dict[str, str]:
-    """The environment of a node whose reads fail once `trigger` says which (unreadable.c)."""
+    """Return the environment of a node whose reads fail once `trigger` says which (unreadable.c)."""
     compiler = shutil.which("cc")
     if compiler is None:
-        raise NoCompiler("a C compiler is needed, and cc is not installed")
+        raise NoCompiler("a C compiler is needed, but cc is not installed")
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-abuse-"))
     library = Path(folder) / "unreadable.so"
     command = [compiler, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl"]

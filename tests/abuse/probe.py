@@ -1,7 +1,7 @@
-"""python -m tests.abuse.probe TARGET: the longest time for which the node answers nobody.
+"""python -m tests.abuse.probe TARGET: the longest time without any response from the node.
 
-Asks ApiVersions every few milliseconds on an idle connection. A request that takes long was held up by somebody
-else's. Measures how late this process itself wakes up as well: where that is much, the machine was busy.
+Sends ApiVersions every few milliseconds on an idle connection. A slow response was delayed by another client's request.
+Also measures how late this process itself wakes up: a large delay means that the machine was busy.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import time
 
 from tests.abuse import wire
 from tests.abuse.attack import Target
-from tests.abuse.child import listen, say
+from tests.abuse.child import receive_from_parent, send_to_parent
 
 INTERVAL_S = 0.005
-# Shorter gaps are not worth a line.
+# Shorter gaps are not reported.
 NOTED_MS_MIN = 3.0
 
 
 def probe(target: Target, first: wire.Client, stopped: threading.Event, gaps: list[tuple[float, float, float]]) -> None:
-    """Note when a gap began, how long it was, and how late this process woke up for it."""
+    """Record the start and length of a gap, and how late this process woke up for it."""
     client: wire.Client | None = first
     while not stopped.is_set():
         due = time.monotonic() + INTERVAL_S
@@ -44,19 +44,19 @@ def probe(target: Target, first: wire.Client, stopped: threading.Event, gaps: li
 
 def main() -> None:
     target = Target(**json.loads(sys.argv[1]))
-    # The answer shows that the node has accepted the connection: only then it counts as one of its sockets.
+    # The response shows that the node has accepted the connection: only then is it one of its sockets.
     first = wire.Client(target)
     first.exchange(wire.API_VERSIONS)
     stopped = threading.Event()
     gaps: list[tuple[float, float, float]] = []
     thread = threading.Thread(target=probe, args=(target, first, stopped, gaps), daemon=True)
     thread.start()
-    say("running")
+    send_to_parent("running")
     with contextlib.suppress(ValueError):
-        listen()
+        receive_from_parent()
     stopped.set()
     thread.join(wire.ANSWER_S_MAX + 5)
-    say(gaps)
+    send_to_parent(gaps)
 
 
 if __name__ == "__main__":

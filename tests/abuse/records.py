@@ -1,4 +1,4 @@
-"""Record batches: honest ones of a given size, and ones that are far larger inside."""
+"""Record batches: ordinary ones of a given size, and decompression bombs."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def now_ms() -> int:
 
 
 def plain(size: int, random: Random) -> bytes:
-    """An uncompressed batch of one record with so many random bytes."""
+    """Return an uncompressed batch of one record with this many random bytes."""
     now = now_ms()
     return Batch(records=(record(0, value=random.randbytes(size)),), base_timestamp=now).encode()
 
 
 def crc_of(batch: bytes) -> int:
-    """The checksum in a batch's header: it names the batch, since a broker does not change what it covers."""
+    """Return the checksum in a batch's header: it identifies the batch, since a broker does not change these bytes."""
     return int(struct.unpack_from(">I", batch, _CRC_AT)[0])
 
 
 def split(data: bytes) -> list[tuple[int, int, bool]]:
-    """Base offset, checksum and whether it is right, of each whole batch."""
+    """Yield base offset, checksum and whether it is valid, of each complete batch."""
     found = []
     at = 0
     while at + _SEALED_AT <= len(data):
@@ -56,12 +56,12 @@ def split(data: bytes) -> list[tuple[int, int, bool]]:
 
 
 def bomb(codec: str, size: int, *, ahead_ms: int = TWO_HOURS_MS) -> bytes:
-    """A batch with one record of `size` zeros, whose time is so far ahead that a broker looks inside."""
+    """Return a batch with one record of `size` zeros and a timestamp so far ahead that a broker decompresses it."""
     return _sealed(codec, record(0, value=bytes(size)), count=1, ahead_ms=ahead_ms)
 
 
 def crowd(codec: str, count: int, *, ahead_ms: int = TWO_HOURS_MS) -> bytes:
-    """A batch of so many records, each as small as a record with a key can be."""
+    """Return a batch of this many records, each of the minimum size with a key."""
     parts = []
     for index in range(count):
         # Attributes and time; then the offset; then a key of one byte, an empty value and no headers.

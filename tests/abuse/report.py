@@ -1,4 +1,4 @@
-"""The table of a campaign on the terminal, and the comparison with a peer."""
+"""The result table of a campaign, and the comparison with a peer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def row(result: Result) -> str:
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
-    """Penstock beside the peer, for each attack that both went through."""
+    """Compare Penstock with the peer, for each attack that both ran."""
     by_attack: dict[str, dict[str, Result]] = {}
     for result in results:
         by_attack.setdefault(result.attack, {})[result.node] = result
@@ -58,7 +58,7 @@ def ratios(results: Sequence[Result]) -> list[str]:
 
 
 def markdown(results: Sequence[Result]) -> list[str]:
-    """The table for docs/reliability.md."""
+    """Return the table for docs/reliability.md."""
     lines = [
         "| attack | quiet p99 | p50 / p99 / max | 900 KB max | longest gap | memory before / peak / after "
         "| descriptors | holds |",
@@ -76,7 +76,7 @@ def markdown(results: Sequence[Result]) -> list[str]:
 
 
 class Progress:
-    """One line that is written over, where the output is a terminal."""
+    """A progress line that is overwritten if the output is a terminal."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()

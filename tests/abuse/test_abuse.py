@@ -1,7 +1,7 @@
-"""A small share of `make abuse`: one attack of each family, and the judgement itself.
+"""Tests of a small part of `make abuse`: one attack of each family, and the judgement itself.
 
-Times are bounded so generously that a slow machine passes; what must never happen on any machine is checked
-exactly: nothing acknowledged is lost, nobody else's request fails, sockets close, and the log has no traceback.
+Time limits are so generous that a slow machine passes; what must never happen is checked exactly: no acknowledged
+record is lost, no other client's request fails, sockets close, and the log has no traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.abuse.watch import LoopHeld
 PACE = Pace(warm_up_s=0.1, quiet_s=0.3, settle_s=0.1)
 SECONDS, SCALE = 1.0, 0.05
 NO_LIMIT_MS = 25_000.0
-# Some seconds of decompression in one request; a node that does it on the event loop answers nobody for as long.
+# Some seconds of decompression in one request; on the event loop it would block all clients for as long.
 SCALES = {"bomb-request": 0.25}
 GAP_MS_MAX = 3_000.0
 GENEROUS = Bounds(
@@ -29,12 +29,12 @@ QUICK = ("bomb-request", "many-stalls", "cut-closed-segment")
 SLOW = ("slow-http-heads", "wrong-frames", "long-names", "large-joins", "long-partition-lists")
 
 
-def test_the_slice_has_an_attack_of_each_family() -> None:
+def test_the_selection_has_an_attack_of_each_family() -> None:
     assert {BY_NAME[name].family for name in QUICK + SLOW} == {attack.family for attack in ATTACKS}
 
 
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
-def test_the_node_serves_others_through(name: str) -> None:
+def test_the_node_serves_other_clients_during(name: str) -> None:
     attack = BY_NAME[name]
     bounds = replace(GENEROUS, files_kept=attack.bounds.files_kept)
     if name in SCALES:
@@ -42,7 +42,7 @@ def test_the_node_serves_others_through(name: str) -> None:
     scale = SCALES.get(name, SCALE)
     result = run(attack, seconds=SECONDS, scale=scale, pace=PACE, bounds=bounds, exact_seconds=True)
     assert result.broken == []
-    assert result.small.count > 0, "the innocent client did nothing"
+    assert result.small.count > 0, "the well-behaved client did nothing"
     assert sum(result.counts.values()) > 0, "the attacker did nothing"
 
 
@@ -56,7 +56,7 @@ FINE = Result(
 )  # fmt: skip
 
 
-def test_a_result_within_its_bounds_holds() -> None:
+def test_a_result_within_its_limits_passes() -> None:
     assert over_bounds(FINE, Bounds()) == []
 
 
@@ -70,32 +70,32 @@ def test_a_result_within_its_bounds_holds() -> None:
         ({"large": Latency(10, 10.0, 20.0, 20.0, ("ConnectionResetError",))}, "requests of 900 KB failed"),
         ({"memory_mb": (50.0, 300.0, 60.0)}, "memory grew by 250 MB"),
         ({"memory_mb": (50.0, 210.0, 205.0)}, "155 MB more are held afterwards"),
-        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "held by Produce 13, Fetch 4 ms, allowed 12"),
-        ({"gap_ms": 1_500.0}, "nobody was answered for 1500 ms"),
+        ({"loop": LoopHeld(30.0, {"Fetch": 4.0, "Produce": 13.0})}, "blocked by Produce 13, Fetch 4 ms, allowed 12"),
+        ({"gap_ms": 1_500.0}, "no client received a response for 1500 ms"),
         ({"health_ms": 3_000.0}, "/health took 3000 ms"),
     ],
 )
-def test_each_bound_is_held_to(change: dict[str, object], said: str) -> None:
+def test_each_limit_is_checked(change: dict[str, object], said: str) -> None:
     (broken,) = over_bounds(replace(FINE, **change), Bounds())  # type: ignore[arg-type]
     assert said in broken
 
 
-def test_a_short_look_at_the_quiet_node_sets_no_bound() -> None:
+def test_a_short_measurement_of_the_idle_node_sets_no_limit() -> None:
     slower = replace(FINE, quiet=Latency(5, 1.0, 2.0, 3.0), small=Latency(100, 1.0, 400.0, 450.0))
     assert over_bounds(slower, Bounds()) == []
 
 
-def test_a_long_wait_weighs_as_much_as_the_requests_that_it_held_up() -> None:
+def test_a_long_wait_counts_as_much_as_the_requests_that_it_delayed() -> None:
     quick = [{"kind": "small produce", "began": 1.0, "took_ms": 1.0, "error": ""}] * 900
     slow = {"kind": "small produce", "began": 1.5, "took_ms": 1_000.0, "error": ""}
     found = latency([*quick, slow], "small", 0.0, 2.0)
-    # One request in 901 would not show in a p99; the twenty that were due meanwhile do.
+    # One request in 901 would not affect a p99; the twenty that were due meanwhile do.
     assert found.p99_ms > 400
     assert found.max_ms == 1_000.0
     assert found.count == 901
 
 
-def test_a_request_that_lasts_through_the_attack_counts_for_it() -> None:
+def test_a_request_in_flight_during_the_attack_counts() -> None:
     before, through = (
         {"kind": "small fetch", "began": at, "took_ms": took, "error": ""} for at, took in ((1, 10), (2, 9e3))
     )

@@ -1,7 +1,7 @@
 /* Makes reads of some files fail with EIO, as a failing disk does. For LD_PRELOAD.
  *
- * The file named by UNREADABLE_TRIGGER, as soon as it exists, holds `POSITION:TEXT`: of files whose path contains
- * the text, the bytes from the position on cannot be read. Reads that begin before it end there. Writing goes on.
+ * The file named by UNREADABLE_TRIGGER, once it exists, contains `POSITION:TEXT`: in files whose path contains the
+ * text, the bytes from the position on cannot be read. Reads that start before it end there. Writes succeed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 
 #define ALL (~(size_t)0)
 
-/* How many bytes can be read from a position of a file on; 0 if reading fails there. */
+/* Return how many bytes can be read from a position of a file; 0 if reading fails there. */
 static size_t readable(int fd, off64_t at)
 {
     const char *trigger = getenv("UNREADABLE_TRIGGER");
@@ -73,7 +73,7 @@ ssize_t preadv(int fd, const struct iovec *to, int count, off_t at)
 {
     size_t size = to->iov_len;
     CUT(fd, at, size);
-    /* A broken file is read buffer by buffer: short reads are legal. */
+    /* Read an affected file buffer by buffer: short reads are allowed. */
     REAL(preadv);
     return most == ALL ? real(fd, to, count, at) : pread(fd, to->iov_base, size, at);
 }

@@ -1,4 +1,4 @@
-"""What the operating system and the node itself say about the node while it is attacked."""
+"""Observations of the attacked node, from the operating system and from the node itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.abuse.attack import Target
 SAMPLE_S = 0.1
 HEALTH_S = 0.25
 HEALTH_S_MAX = 10.0
-# The longest time for which a request of an API has kept the event loop without a break, and that of a whole turn.
+# The longest time that a request of an API has blocked the event loop, and that of a whole iteration.
 REQUEST_HELD = re.compile(r'^penstock_request_held_max_ms\{request="(\w+)"[^}]*\} (\S+)$', re.MULTILINE)
 TURN_HELD = re.compile(r"^penstock_event_loop_held_max_ms (\S+)$", re.MULTILINE)
 
@@ -31,7 +31,7 @@ class Usage:
     files: int
     ran_ms: float
     waited_ms: float
-    """For how long its main thread has run, and has been ready to run and had no processor, since its start."""
+    """How long its main thread has run, and has waited for a CPU, since its start."""
 
     @property
     def descriptors(self) -> int:
@@ -55,7 +55,7 @@ def usage(pid: int) -> Usage:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One answer of /health."""
+    """One response of /health."""
 
     at: float
     took_ms: float
@@ -63,7 +63,7 @@ class Health:
 
 
 class Watch:
-    """Samples the process and asks for its health until `stop`, in two threads."""
+    """A sampler of the process and its health, in two threads, until `stop`."""
 
     def __init__(self, pid: int, target: Target) -> None:
         self.usages: list[Usage] = []
@@ -87,10 +87,10 @@ class Watch:
             try:
                 found = usage(self._pid)
             except OSError:
-                # The node is gone: the campaign says so.
+                # The node is gone; the campaign reports it.
                 return
             self.usages.append(found)
-            # With thousands of descriptors a sample is not free.
+            # With thousands of descriptors a sample is expensive.
             self._stopped.wait(max(SAMPLE_S, 20 * (time.monotonic() - found.at)))
 
     def _ask_health(self) -> None:
@@ -107,7 +107,7 @@ class Watch:
 
 
 def get(target: Target, path: str) -> tuple[int, str]:
-    """Ask the node's HTTP port. Raises OSError."""
+    """Send a request to the node's HTTP port. Raises OSError."""
     connection = http.client.HTTPConnection(target.host, target.http_port, timeout=HEALTH_S_MAX)
     try:
         connection.request("GET", path)
@@ -121,7 +121,7 @@ def get(target: Target, path: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class LoopHeld:
-    """For how long the event loop was held since the start, at most, as the node itself measures it."""
+    """The longest times that the event loop was blocked since the start, as measured by the node."""
 
     turn_ms: float
     by_api_ms: Mapping[str, float]
@@ -131,13 +131,13 @@ class LoopHeld:
         return max(self.by_api_ms.values(), default=0.0)
 
     def since(self, earlier: LoopHeld) -> LoopHeld:
-        """What was held for longer than ever before; the rest may be from before."""
+        """Return the values that are new maxima; the others may be older."""
         grown = {name: held for name, held in self.by_api_ms.items() if held > earlier.by_api_ms.get(name, 0.0)}
         return LoopHeld(self.turn_ms if self.turn_ms > earlier.turn_ms else 0.0, grown)
 
 
 def loop_held(target: Target) -> LoopHeld | None:
-    """None where the node does not measure it."""
+    """Return the measurements, or None if the node does not provide them."""
     if not target.http_port:
         return None
     try:
@@ -150,19 +150,19 @@ def loop_held(target: Target) -> LoopHeld | None:
 
 
 def slowdown(usages: Sequence[Usage]) -> float:
-    """How many times longer the node's thread took for its work because others had the processor."""
+    """Return the factor by which the node's work took longer because other processes had the CPU."""
     ran = usages[-1].ran_ms - usages[0].ran_ms
     waited = usages[-1].waited_ms - usages[0].waited_ms
     return (ran + waited) / ran if ran > 0 else 1.0
 
 
 def waited_ms_max(usages: Sequence[Usage]) -> float:
-    """The longest time without a processor between two samples: what the machine may have added to any wait."""
+    """Return the longest time without a CPU between two samples: the delay that the machine may have added."""
     return max((later.waited_ms - earlier.waited_ms for earlier, later in pairwise(usages)), default=0.0)
 
 
 def faults(log: str) -> list[str]:
-    """Errors in a log that no request may cause: their lines, and where and as what each traceback ends."""
+    """Return errors in a log that no request may cause: their lines, and the end of each traceback."""
     found: list[str] = []
     place = ""
     for line in log.splitlines():

@@ -1,4 +1,4 @@
-"""Requests by hand: frames from plain dictionaries, and one blocking connection to send them on."""
+"""Requests encoded from plain dictionaries, and one blocking connection to send them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANSWER_S_MAX = 30.0
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION = 7, 11, 5
 _CORRELATION_AT = 8
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-"""A whole frame, to see that the node answers."""
+"""A complete frame, to check that the node responds."""
 
 
 class Closed(ConnectionError):
@@ -47,7 +47,7 @@ class Client:
         self.socket.close()
 
     def exchange(self, frame: bytes) -> bytes:
-        """Send a whole frame; return the answer without its size."""
+        """Send a complete frame; return the response without its size."""
         self.socket.sendall(frame)
         return self.receive()
 
@@ -70,7 +70,7 @@ class Client:
 
 
 def produce(parts: Iterable[tuple[str, int, bytes]], *, acks: int = -1, timeout_ms: int = 30_000) -> bytes:
-    """The frame of a Produce request with a batch for each topic and partition."""
+    """Return the frame of a Produce request with a batch for each topic and partition."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for topic, partition, batch in parts:
         topics.setdefault(topic, []).append({"index": partition, "records": batch})
@@ -79,7 +79,7 @@ def produce(parts: Iterable[tuple[str, int, bytes]], *, acks: int = -1, timeout_
 
 
 def produced(frame: bytes) -> tuple[str, int]:
-    """The error and the offset of the first partition in the answer to a Produce request."""
+    """Return the error and the offset of the first partition in a Produce response."""
     first = read_response("produce", PRODUCE_VERSION, frame)["responses"][0]["partition_responses"][0]
     return str(first["error_code"]), int(first["base_offset"])
 
@@ -89,7 +89,7 @@ def fetch(topic: str, partition: int, offset: int, *, size_max: int = 4_000_000)
 
 
 def fetch_many(parts: Sequence[tuple[str, int, int]], *, size_max: int = 4_000_000) -> bytes:
-    """The frame of a Fetch request, without a session, for topics, partitions and offsets."""
+    """Return the frame of a Fetch request, without a session, for topics, partitions and offsets."""
     topics: dict[str, list[dict[str, int]]] = {}
     for topic, partition, offset in parts:
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size_max}
@@ -100,7 +100,7 @@ def fetch_many(parts: Sequence[tuple[str, int, int]], *, size_max: int = 4_000_0
 
 
 def fetched(frame: bytes) -> bytes:
-    """The records of the only partition in the answer to `fetch`. Raises ValueError for an error."""
+    """Return the records of the only partition in the response to `fetch`. Raises ValueError for an error."""
     # Read by position: the records may be megabytes, which the schema's reader would hex-dump.
     _, _, error, _, topics = struct.unpack_from(">iihii", frame, 0)
     if error or topics != 1:
@@ -116,7 +116,7 @@ def fetched(frame: bytes) -> bytes:
 
 
 def create_topics(target: Target, names: Iterable[str], *, partitions: int = 1, **configs: str) -> None:
-    """Make topics and wait until each of them has leaders."""
+    """Create topics and wait until each of them has leaders."""
     rows = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     wanted = list(names)
     topics = [
@@ -135,7 +135,7 @@ def create_topics(target: Target, names: Iterable[str], *, partitions: int = 1, 
 
 
 def start_coordinators(target: Target) -> None:
-    """Make the internal topics of groups and transactions, and wait until their coordinators answer."""
+    """Create the internal topics of groups and transactions, and wait until their coordinators respond."""
     with Client(target) as client:
         for key_type in (0, 1):
             find = {"key_type": key_type, "coordinator_keys": ["first"]}
@@ -154,7 +154,7 @@ def _coordinator(client: Client, values: Mapping[str, Any]) -> Mapping[str, Any]
 def _until_good(ask: Callable[[], Mapping[str, Any]]) -> None:
     deadline = time.monotonic() + 60
     while (error := ask()["error_code"]) != "0 none":
-        assert time.monotonic() < deadline, f"a coordinator answers {error} after a minute"
+        assert time.monotonic() < deadline, f"a coordinator still returns {error} after a minute"
         time.sleep(0.05)
 
 

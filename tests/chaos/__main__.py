@@ -11,7 +11,7 @@ from tests.chaos.run import run
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Break three real nodes under real clients, and check their histories."
+        description="Inject faults into three real nodes under real clients, and check the clients' histories."
     )
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -20,7 +20,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="penstock-chaos-") as folder:
         outcome, _ = run(Path(folder), length_s=60 * arguments.minutes, seed=arguments.seed)
     write(arguments.report, outcome)
-    for line in (*summary(outcome), *outcome.violations[:20], f"the timeline is in {arguments.report}"):
+    for line in (*summary(outcome), *outcome.violations[:20], f"wrote the timeline to {arguments.report}"):
         print(line)
     return 1 if outcome.violations else 0
 

@@ -1,4 +1,4 @@
-"""Real clients (librdkafka) whose every send and every record read is written into a history."""
+"""Real clients (librdkafka) that record every send and every read in a history."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from penstock_sim.history import FAIL, INFO, OK, Batch, History, Place, Poll, Send, View
+from penstock_sim.history import FAIL, INFO, OK, Batch, History, PartitionId, Poll, Send, View
 
 PAUSE_S = 0.004
 IN_FLIGHT_MAX = 500
@@ -38,7 +38,7 @@ class Writer(threading.Thread):
         self._stopped = threading.Event()
         self._waiting = 0
         self.acknowledged: list[tuple[float, int, float]] = []
-        """When, which partition, and how long it took."""
+        """Time, partition and latency of each acknowledgement."""
 
     def run(self) -> None:
         number = 0
@@ -60,7 +60,7 @@ class Writer(threading.Thread):
         value = f"{self.name}-{number}".encode()
         send = Send(
             client=f"{self.name}/{partition}",
-            place=Place(self._topic, "", partition),
+            partition=PartitionId(self._topic, "", partition),
             values=(value,),
             acks=-1,
             began=time.monotonic(),
@@ -83,7 +83,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Follows every partition while things break, and notes what it was given."""
+    """A consumer that follows every partition during faults, and records what it received."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, partitions: int, history: History) -> None:
         super().__init__(name=name, daemon=True)
@@ -114,7 +114,7 @@ def note_poll(history: History, client: str, messages: list[Message], positions:
         history.polls.append(
             Poll(
                 client=client,
-                place=Place(given[0].topic() or "", "", partition),
+                partition=PartitionId(given[0].topic() or "", "", partition),
                 committed_only=True,
                 position=positions[partition],
                 next_position=records[-1][0] + 1,
@@ -130,7 +130,7 @@ def note_poll(history: History, client: str, messages: list[Message], positions:
 
 
 def read_back(bootstrap: str, topic: str, partitions: int, history: History, *, timeout_s: float = 90.0) -> None:
-    """Read every partition from its start to its end with a fresh consumer."""
+    """Read every partition from start to end with a new consumer."""
     consumer = _consumer(bootstrap, "read-back")
     deadline = time.monotonic() + timeout_s
     try:
@@ -147,8 +147,8 @@ def read_back(bootstrap: str, topic: str, partitions: int, history: History, *, 
         consumer.close()
     for index, records in found.items():
         batch = Batch(0, ends[index] - 1, 0, -1, -1, -1, False, None, tuple(records))
-        place = Place(topic, "", index)
-        history.views.append(View(place, 0, ends[index], ends[index], [batch], dict(records)))
+        partition_id = PartitionId(topic, "", index)
+        history.views.append(View(partition_id, 0, ends[index], ends[index], [batch], dict(records)))
 
 
 def _is_whole(records: list[tuple[int, bytes]], end: int) -> bool:

@@ -1,8 +1,8 @@
-"""How long writers wait when a leader is killed: from kill -9 to the next acknowledged write on its partition.
+"""Measures how long producers wait when a leader is killed: from kill -9 to the next acknowledged write.
 
-python -m tests.chaos.failover --kills 30: librdkafka as it comes, no proxies, three nodes. librdkafka doubles its pause
-before a node is connected to with every connection, up to ten seconds, and begins anew only ten seconds after the
-last one: kills that follow each other faster measure that pause.
+python -m tests.chaos.failover --kills 30: librdkafka with default settings, no proxies, three nodes. librdkafka
+doubles its reconnect backoff with every connection, up to ten seconds, and resets it only ten seconds after the last
+one: kills that follow each other faster would measure that backoff.
 """
 
 import argparse
@@ -22,7 +22,7 @@ PATIENCE_S = 60.0
 
 
 def measure(kills: int) -> list[float]:
-    """The seconds of each kill, in order."""
+    """Return the seconds of each kill, in order."""
     with PenstockCluster() as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, 1, 3)])[TOPIC].result(timeout=30)
@@ -57,7 +57,7 @@ def _write_for(producer: Producer, length_s: float) -> None:
 
 
 def _next_acknowledgement(producer: Producer) -> float:
-    """Seconds until a record that was handed over after now is acknowledged."""
+    """Return the seconds until a record that is sent now is acknowledged."""
     began = time.monotonic()
     ended: list[float] = []
 
@@ -75,7 +75,7 @@ def _next_acknowledgement(producer: Producer) -> float:
 def _wait_in_sync(admin: AdminClient) -> None:
     until = time.monotonic() + PATIENCE_S
     while len(cluster_metadata(admin, TOPIC).topics[TOPIC].partitions[0].isrs) < 3:
-        assert time.monotonic() < until, "the killed node did not come back in sync"
+        assert time.monotonic() < until, "the killed node did not rejoin the ISR"
         time.sleep(0.2)
 
 

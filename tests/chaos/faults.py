@@ -1,4 +1,4 @@
-"""What is done to the nodes, drawn from a seed: never more than one node of three is harmed at a time."""
+"""Faults drawn from a seed: at most one of three nodes is affected at a time."""
 
 import random
 import time
@@ -9,7 +9,7 @@ from tests.chaos.nodes import NodeProcess, Nodes
 
 
 class Fault(NamedTuple):
-    """One thing that was done, for the report. Times are the monotonic clock's."""
+    """One fault, for the report. Times are those of the monotonic clock."""
 
     kind: str
     node_id: int
@@ -18,7 +18,7 @@ class Fault(NamedTuple):
 
 
 class Storm:
-    """Harms one node, lets it recover, waits a little, harms the next."""
+    """A sequence of faults: disturbs one node, lets it recover, pauses, and continues with the next."""
 
     def __init__(self, nodes: Nodes, seed: int) -> None:
         self._nodes = nodes
@@ -71,7 +71,7 @@ class Storm:
         self._nodes.threads.call(node.proxy.hold)
         time.sleep(self._random.uniform(2.0, 12.0))
         self._nodes.threads.call(node.proxy.release)
-        return "nothing reaches it"
+        return "network cut"
 
     def _cut(self, node: NodeProcess) -> str:
         for _ in range(self._random.randint(1, 5)):

@@ -1,4 +1,4 @@
-"""Real nodes as processes, each behind a proxy, with the handles that faults need."""
+"""Real nodes as processes, each behind a proxy, with controls for faults."""
 
 import signal
 import subprocess
@@ -14,7 +14,7 @@ STOP_S_MAX = 60.0
 
 
 class NodeProcess:
-    """One node. Clients and peers reach it through its proxy; it listens itself on another port."""
+    """One node. Clients and peers reach it through its proxy; it listens on another port."""
 
     def __init__(self, node: NodePlan, proxy: Proxy, threads: ProxyThread) -> None:
         self.node = node
@@ -56,11 +56,11 @@ class NodeProcess:
             self._process.kill()
             self._ended()
             self.is_paused = False
-            # Where no process is, nobody listens.
+            # Without a process, no port is open.
             self._threads.run(self.proxy.stop())
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit code."""
+        """Stop with SIGTERM; return the exit code."""
         assert self._process is not None
         self.resume()
         self._process.send_signal(signal.SIGTERM)
@@ -97,7 +97,7 @@ class Nodes:
             for position, each in enumerate(plans)
         ]
         for position, node in enumerate(self.all):
-            # Everybody knows the proxy's address; the node itself listens behind it.
+            # The proxy's address is advertised; the node listens behind it.
             with node.node.config.open("a", encoding="utf-8") as config:
                 config.write(f"advertised.listeners=PLAINTEXT://127.0.0.1:{node.node.port}\n")
             text = node.node.config.read_text(encoding="utf-8")
@@ -124,7 +124,7 @@ class Nodes:
         self.threads.stop()
 
     def heal(self) -> None:
-        """Everything up, every link open."""
+        """Start all nodes and open all links."""
         for node in self.all:
             self.threads.call(node.proxy.release)
             node.resume()

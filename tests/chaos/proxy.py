@@ -1,4 +1,4 @@
-"""A TCP proxy in front of a node: it can hold bytes back, slow them down, or cut connections."""
+"""A TCP proxy in front of a node, which can hold back, delay or reset connections."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ CHUNK = 64 * 1024
 
 
 class Proxy:
-    """Listens on one port for the node behind another. What it does to the bytes can be changed at any time."""
+    """A proxy from one port to another, whose behaviour can be changed at any time."""
 
     def __init__(self, port: int, node_port: int) -> None:
         self.port = port
@@ -29,7 +29,7 @@ class Proxy:
         await self.cut()
 
     def hold(self) -> None:
-        """Let nothing through, without a word to anybody: a cable that was pulled."""
+        """Drop all traffic silently, as with an unplugged cable."""
         self._open.clear()
 
     def release(self) -> None:
@@ -51,7 +51,7 @@ class Proxy:
             pass
         finally:
             self._links.discard(task)
-            # Without a word of farewell: the peer is to see a reset.
+            # Without an orderly close: the peer must see a reset.
             writer.transport.abort()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,7 +81,7 @@ class Proxy:
 
 
 class ProxyThread:
-    """The event loop that all proxies share, away from the test's own thread."""
+    """The event loop of all proxies, on a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,4 +1,4 @@
-"""A page that shows what happened when: availability per partition, faults per node, leader changes."""
+"""An HTML timeline: availability per partition, faults per node, leader changes."""
 
 from collections.abc import Sequence
 from html import escape
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from tests.chaos.faults import Fault
 
 WIDTH, ROW, LEFT = 1100, 22, 150
-# A partition that has acknowledged nothing for so long counts as not available.
+# A partition without an acknowledgement for this long counts as unavailable.
 GAP_S = 1.0
 COLOURS = {
     "kill -9": "#c0392b",
     "SIGTERM and restart": "#e67e22",
     "SIGSTOP": "#8e44ad",
     "SIGSTOP until fenced": "#5b2c6f",
-    "nothing reaches it": "#2c3e50",
+    "network cut": "#2c3e50",
     "connections reset": "#2980b9",
     "slow link": "#16a085",
 }
@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 
 def gaps(outcome: Outcome, partition: int) -> list[tuple[float, float]]:
-    """When the partition acknowledged nothing for longer than `GAP_S`."""
+    """Return the intervals longer than `GAP_S` without an acknowledgement."""
     times = sorted(at for at, index, _ in outcome.acknowledged if index == partition)
     marks = [outcome.began, *times]
     return [(before, after) for before, after in pairwise(marks) if after - before > GAP_S]
@@ -73,7 +73,7 @@ def write(path: Path, outcome: Outcome) -> None:
         rows.append(_box(LEFT, y, WIDTH - LEFT, "#7dcea0", "available"))
         for begin, end in gaps(outcome, index):
             rows.append(
-                _box(x(begin), y, (end - begin) * scale, "#f5b7b1", f"nothing acknowledged for {end - begin:.1f} s")
+                _box(x(begin), y, (end - begin) * scale, "#f5b7b1", f"no acknowledgement for {end - begin:.1f} s")
             )
         rows += [_tick(x(change.at), y, change) for change in outcome.leaders if change.partition == index]
         y += ROW

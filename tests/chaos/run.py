@@ -1,4 +1,4 @@
-"""One chaos run: three nodes, real clients, faults, then the same checkers as the simulator's."""
+"""One chaos run: three nodes, real clients, faults, then the simulator's checkers."""
 
 import threading
 import time
@@ -39,15 +39,15 @@ def run(folder: Path, *, length_s: float, seed: int) -> tuple[Outcome, History]:
         reader.finish()
         read_back(nodes.bootstrap, TOPIC, PARTITIONS, history)
     violations = check(history)
-    # After everything has healed, every record that was ever sent has found its place.
-    violations += [f"{send.client} never ended: code {send.code}" for send in history.sends if send.outcome != OK]
+    # After everything has healed, every send must have succeeded.
+    violations += [f"{send.client} did not succeed: code {send.code}" for send in history.sends if send.outcome != OK]
     acknowledged = [each for writer in writers for each in writer.acknowledged]
     outcome = Outcome(began, ended, acknowledged, storm.faults, watch.changes, violations, PARTITIONS, len(nodes.all))
     return outcome, history
 
 
 class LeaderWatch(threading.Thread):
-    """Asks now and then who leads."""
+    """A thread that records leader changes."""
 
     def __init__(self, admin: AdminClient) -> None:
         super().__init__(daemon=True)
@@ -61,7 +61,7 @@ class LeaderWatch(threading.Thread):
             try:
                 topic = self._admin.list_topics(TOPIC, timeout=2).topics[TOPIC]
             except Exception:
-                # Nobody answers just now: that is what the run is about.
+                # No broker responds now, as is expected during faults.
                 continue
             for index, partition in topic.partitions.items():
                 if known.get(index, partition.leader) != partition.leader:

@@ -1,4 +1,4 @@
-"""Two minutes of `make chaos`."""
+"""Test that runs two minutes of `make chaos`."""
 
 import os
 from pathlib import Path
@@ -12,10 +12,10 @@ SECONDS = float(os.environ.get("PENSTOCK_CHAOS_SECONDS", "120"))
 
 
 @pytest.mark.slow
-# Connections that the faults cut are never closed in good order.
+# Connections cut by the faults are never closed properly.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
 @pytest.mark.timeout(SECONDS + 300)
-def test_nothing_acknowledged_is_lost_doubled_or_reordered_while_nodes_break(tmp_path: Path) -> None:
+def test_no_acknowledged_record_is_lost_duplicated_or_reordered_during_faults(tmp_path: Path) -> None:
     outcome, history = run(tmp_path, length_s=SECONDS, seed=7)
     write(tmp_path / "chaos.html", outcome)
     assert outcome.violations == [], summary(outcome)

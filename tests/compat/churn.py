@@ -1,7 +1,7 @@
-"""Consumers that join and leave a group at random while records are written, whatever client they are made with.
+"""Consumers that join and leave a group at random while records are written, for any client library.
 
-`churn` drives them, each in a thread of its own, and then holds what they saw, and what the broker wrote down
-about the group, against the promises: everything is delivered, nothing has two owners, no commit goes back.
+`churn` runs them, each in a thread, and then checks what they saw, and the broker's records of the group: everything
+is delivered, no partition has two owners, no committed offset decreases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.support.ownership import Ownership
 PARTITIONS = 8
 MEMBERS_MIN, MEMBERS_MAX = 2, 8
 SESSION_MS = 45_000
-"""For clients that report no loss of their partitions. Kafka's default: a member that is slow because the machine is
-busy must not be expelled, or the ledger would report its partitions as owned twice."""
+"""For clients that do not report the loss of partitions. Kafka's default: a member that is slow on a busy machine
+must not be expelled, or the ledger would report its partitions as owned twice."""
 DRAIN_SECONDS_MAX = 2 * SESSION_MS / 1000
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "100",
@@ -41,7 +41,7 @@ _numbers = itertools.count(1)
 
 
 class Ledger(Ownership):
-    """What all members saw, together."""
+    """The combined observations of all members."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,16 +53,16 @@ class Ledger(Ownership):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a member reads: made once for a run."""
+class GroupTarget:
+    """The cluster, topic and group of a run."""
 
     bootstrap: str
     topic: str
     group: str
 
 
-Run = Callable[[Place, str, threading.Event, Ledger], None]
-"""Be a member of that name until the event is set: read, tell the ledger, commit; then leave."""
+Run = Callable[[GroupTarget, str, threading.Event, Ledger], None]
+"""Run a member of that name until the event is set: read, record in the ledger, commit; then leave."""
 
 
 @dataclass
@@ -72,10 +72,10 @@ class _Member:
 
 
 class Crowd:
-    """Between two and eight members; changes at random."""
+    """Two to eight members, changed at random."""
 
-    def __init__(self, place: Place, run: Run, ledger: Ledger, *, seed: int) -> None:
-        self._place, self._run, self._ledger = place, run, ledger
+    def __init__(self, target: GroupTarget, run: Run, ledger: Ledger, *, seed: int) -> None:
+        self._target, self._run, self._ledger = target, run, ledger
         self._chance = random.Random(seed)
         self._names = itertools.count(1)
         self._members: list[_Member] = []
@@ -116,16 +116,16 @@ class Crowd:
 
     def _guarded(self, name: str, leaving: threading.Event) -> None:
         try:
-            self._run(self._place, name, leaving, self._ledger)
+            self._run(self._target, name, leaving, self._ledger)
         except Exception as error:
             self._ledger.fault(f"{name}: {type(error).__name__}: {error}")
 
 
 class Stream:
-    """A producer that writes numbers at a steady rate, from a thread of its own."""
+    """A producer that writes numbers at a steady rate, from a thread."""
 
-    def __init__(self, place: Place, *, count: int, seconds: float) -> None:
-        self._place, self._count, self._pause = place, count, seconds / count
+    def __init__(self, target: GroupTarget, *, count: int, seconds: float) -> None:
+        self._target, self._count, self._pause = target, count, seconds / count
         self._errors: list[str] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -134,16 +134,16 @@ class Stream:
 
     def finish(self) -> None:
         self._thread.join(timeout=60)
-        assert not self._thread.is_alive(), "the producer did not come to an end"
+        assert not self._thread.is_alive(), "the producer did not finish"
         assert not self._errors, self._errors[:3]
 
     def _run(self) -> None:
-        settings = {"bootstrap.servers": self._place.bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        settings = {"bootstrap.servers": self._target.bootstrap, "enable.idempotence": True, "linger.ms": 5}
         producer = Producer({**settings, "log_level": 2})
         started = time.monotonic()
         for number in range(self._count):
             producer.produce(
-                self._place.topic, str(number), partition=number % PARTITIONS,
+                self._target.topic, str(number), partition=number % PARTITIONS,
                 on_delivery=lambda error, _: self._errors.append(str(error)) if error is not None else None,
             )  # fmt: skip
             producer.poll(0)
@@ -152,20 +152,20 @@ class Stream:
             self._errors.append("not everything was delivered")
 
 
-def new_place(bootstrap: str) -> Place:
+def new_target(bootstrap: str) -> GroupTarget:
     topic = f"churn-{os.getpid()}-{next(_numbers)}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
-    return Place(bootstrap, topic, f"{topic}-group")
+    return GroupTarget(bootstrap, topic, f"{topic}-group")
 
 
 def check_churn(
     bootstrap: str, run: Run, *, seed: int, seconds: float = 8.0, count: int = 2000,
     in_the_middle: Callable[[], None] | None = None,
 ) -> None:  # fmt: skip
-    """Let members come and go for so many seconds, then hold them to the promises."""
-    place, ledger = new_place(bootstrap), Ledger()
-    crowd, stream = Crowd(place, run, ledger, seed=seed), Stream(place, count=count, seconds=seconds)
+    """Let members join and leave for this many seconds, then check the guarantees."""
+    target, ledger = new_target(bootstrap), Ledger()
+    crowd, stream = Crowd(target, run, ledger, seed=seed), Stream(target, count=count, seconds=seconds)
     started = time.monotonic()
     stream.start()
     wanted, ends = set(range(count)), [len(range(index, count, PARTITIONS)) for index in range(PARTITIONS)]
@@ -173,30 +173,30 @@ def check_churn(
         if in_the_middle is not None:
             crowd.churn(started + seconds / 2)
             in_the_middle()
-            # A member that was cut off learns late that its partitions are another's: the broker's records decide.
+            # An expelled member learns late that its partitions have another owner: the broker's records decide.
             ledger.forget_faults()
         crowd.churn(started + seconds)
         stream.finish()
         deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        while time.monotonic() < deadline and (ledger.seen != wanted or committed(place) != ends):
+        while time.monotonic() < deadline and (ledger.seen != wanted or committed(target) != ends):
             time.sleep(0.2)
-        found = committed(place)
+        found = committed(target)
     finally:
         crowd.leave_all()
     missing = wanted - ledger.seen
     assert not missing, f"{len(missing)} of {count} were never delivered, {sorted(missing)[:5]}; {ledger.faults}"
     assert found == ends, ledger.faults
-    history = audit(bootstrap, place.group)
+    history = audit(bootstrap, target.group)
     assert not history.faults, history.faults
     assert history.generations >= crowd.joined / 2, "the members hardly rebalanced"
     if in_the_middle is None:
         assert not ledger.faults, ledger.faults
 
 
-def committed(place: Place) -> list[int]:
-    reader = AnyConsumer({"bootstrap.servers": place.bootstrap, "group.id": place.group, "log_level": 2})
+def committed(target: GroupTarget) -> list[int]:
+    reader = AnyConsumer({"bootstrap.servers": target.bootstrap, "group.id": target.group, "log_level": 2})
     try:
-        asked = [TopicPartition(place.topic, index) for index in range(PARTITIONS)]
+        asked = [TopicPartition(target.topic, index) for index in range(PARTITIONS)]
         return [one.offset for one in reader.committed(asked, timeout=10)]
     finally:
         reader.close()

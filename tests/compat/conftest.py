@@ -1,4 +1,4 @@
-"""The broker under test, and topics on it."""
+"""Fixtures: the broker under test, and topics on it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ MakeTopic = Callable[..., str]
 
 @dataclass(frozen=True, slots=True)
 class BrokerUnderTest:
-    """Where the broker answers, and its data folder where that is known."""
+    """The broker's address, and its data directory if known."""
 
     bootstrap: str
     data: Path | None
     settles_later: bool
-    """Whether an acknowledged change may show a moment late, as Apache Kafka's changes do. Penstock's show at once."""
+    """Whether an acknowledged change may become visible late, as in Apache Kafka; not so in Penstock."""
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +62,12 @@ def admin(bootstrap: str) -> AdminClient:
 
 @pytest.fixture(scope="session")
 def make_topic(admin: AdminClient, broker_under_test: BrokerUnderTest) -> MakeTopic:
-    """Create a topic of a new name: `make_topic(partitions=2, config={"retention.ms": "1000"})`."""
+    """Create a topic with a new name: `make_topic(partitions=2, config={"retention.ms": "1000"})`."""
     numbers = itertools.count(1)
 
     def make(*, partitions: int = 1, config: dict[str, str] | None = None) -> str:
         name = f"compat-{os.getpid()}-{next(numbers)}"
-        # Many tests write records of years ago, which the broker may delete at any moment.
+        # Many tests write old timestamps, which the broker could delete at any time.
         settings = {"retention.ms": "-1", **(config or {})}
         created = admin.create_topics([NewTopic(name, partitions, 1, config=settings)])
         created[name].result(timeout=60)
@@ -84,5 +84,5 @@ def with_short_sessions() -> BrokerProcess:
 
 @pytest.fixture
 def churn_broker(sharing: Sharing) -> BrokerProcess:
-    """A process with short sessions: members come and go on it, and it may be killed."""
+    """Provide a process with short session timeouts, which may be killed."""
     return sharing.of(with_short_sessions)

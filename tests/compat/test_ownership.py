@@ -1,4 +1,4 @@
-"""The record of ownership in the churn tests, which says whether a partition had two owners."""
+"""Tests of the ownership record of the churn tests, which detects partitions with two owners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_a_partition_with_two_owners_is_a_fault() -> None:
     assert ownership.faults == ["partition 1 was given to two while one had it"]
 
 
-def test_a_revoked_partition_may_be_given_to_another_member() -> None:
+def test_a_revoked_partition_may_be_assigned_to_another_member() -> None:
     ownership = Ownership()
     ownership.given("one", [0, 1])
     ownership.taken("one", [1])
@@ -21,7 +21,7 @@ def test_a_revoked_partition_may_be_given_to_another_member() -> None:
     assert ownership.faults == []
 
 
-def test_an_expelled_member_may_notice_after_its_partitions_were_given_away() -> None:
+def test_an_expelled_member_may_notice_after_its_partitions_were_reassigned() -> None:
     ownership = Ownership()
     ownership.given("one", [0, 1])
     ownership.given("two", [1])

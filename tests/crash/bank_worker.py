@@ -1,7 +1,7 @@
-"""One worker of the bank: reads transfers, writes them to the ledger and the journal, and commits, in one transaction.
+"""A worker of the bank: reads transfers, writes them to the ledger and the journal, and commits, in one transaction.
 
-A process of its own, so that it can be killed or held still at any moment. It ends by itself if it is fenced or
-does not know where it stands; whoever started it starts another.
+It is a separate process, so that it can be killed or paused at any moment. It exits if it is fenced or does not know
+its position; the parent then starts another.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ QUICK: dict[str, Any] = {
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 20,
     "log_level": 0,
-    # With the default, librdkafka 2.16 throws its brokers away when all are gone, and a call that sends
-    # offsets to a transaction at that moment never returns, whatever its timeout.
+    # With the default, librdkafka 2.16 discards its brokers when all are down, and a call of
+    # send_offsets_to_transaction at that moment never returns, regardless of its timeout.
     "metadata.recovery.strategy": "none",
 }
 
@@ -69,7 +69,7 @@ class Worker:
 
     def run(self) -> None:
         insist(lambda: self._producer.init_transactions(CALL_S))
-        # With callbacks partitions change hands inside of poll only: what is in a batch is still this member's.
+        # With callbacks partitions are revoked only inside poll: records in a batch still belong to this member.
         self._consumer.subscribe([TRANSFERS], on_assign=self._moved, on_revoke=self._moved, on_lost=self._moved)
         for number in itertools.count():
             self._take(self._random.randint(1, 8))
@@ -85,7 +85,7 @@ class Worker:
             self._batch = []
 
     def _moved(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forget what was read of them. What was read of others is not read again, so it stays."""
+        """Drop the records read from these partitions. Those of others are not read again, so they stay."""
         self._member_id = consumer.memberid()
         moved = {place.partition for place in partitions}
         self._batch = [message for message in self._batch if message.partition() not in moved]
@@ -136,7 +136,7 @@ class Worker:
             self._note("committed", name)
 
     def _rewind(self) -> None:
-        """Go back to where the group stands, for what was read is not done."""
+        """Seek to the committed offsets of the group, because the records read were not processed."""
         for place in self._consumer.committed(self._consumer.assignment(), CALL_S):
             place.offset = max(place.offset, 0)
             self._next.pop(place.partition, None)
@@ -148,7 +148,7 @@ class Worker:
 
 
 def entries(batch: list[Message], name: str) -> list[Entry]:
-    """What a transaction writes; each record says how many records of it there are, here and in all."""
+    """Return the records of a transaction; each has the number of records here and in total."""
     found: list[Entry] = []
     for message in batch:
         transfer = json.loads(message.value() or b"")
@@ -163,7 +163,7 @@ def entries(batch: list[Message], name: str) -> list[Entry]:
 
 
 def insist(call: Callable[[], object]) -> None:
-    """Call again as long as it may help, as librdkafka's documentation says."""
+    """Repeat a call while its error is retriable, as librdkafka's documentation says."""
     while True:
         try:
             call()
@@ -185,5 +185,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    # Without the goodbyes of an orderly end: this is a crash.
+    # Without an orderly shutdown: this is a crash.
     os._exit(main())

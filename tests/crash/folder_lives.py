@@ -1,9 +1,9 @@
-"""Lives of a whole data folder in which names and sectors reach the disk in any order.
+"""Random histories of a data directory in which names and sectors reach the disk in any order.
 
-A life creates, writes, rolls, cuts, compacts, deletes and re-creates topics, and ends a few times: stopped at any disk
-call, with the power or by a kill, or cleanly. Each start must find every partition of every live topic with all that
-was acknowledged, with nothing of another topic, and without damage. There is one life per seed; `python -m
-tests.crash.folder_lives --lives 20000` runs a campaign and prints the seeds of the odd ones.
+A life creates, writes, rolls, truncates, compacts, deletes and recreates topics, and ends a few times: at any disk
+call, by a power loss or a kill, or cleanly. Each start must find every partition of every live topic with all
+acknowledged records, with no record of another topic, and without damage. There is one life per seed; `python -m
+tests.crash.folder_lives --lives 20000` runs a campaign and prints the failing seeds.
 """
 
 import argparse
@@ -39,8 +39,8 @@ STARTS_MAX: Final = 5
 KEYS: Final = 4
 
 
-class Odd(Exception):
-    """A start has found something other than what the clients were told."""
+class UnexpectedState(Exception):
+    """A start has found something that contradicts the acknowledgements."""
 
 
 class SeededEntropy:
@@ -56,14 +56,14 @@ class SeededEntropy:
 
 @dataclass
 class Partition:
-    """What clients know of one partition of one topic."""
+    """The client's knowledge of one partition."""
 
     sent: dict[int, list[bytes]] = field(default_factory=dict)
-    """Every batch that may stand at an offset."""
+    """Every batch that may be at an offset."""
     acknowledged: dict[int, bytes] = field(default_factory=dict)
-    """Those that a power loss must not take."""
+    """Batches that must survive a power loss."""
     written: dict[int, bytes] = field(default_factory=dict)
-    """Those that a kill must not take either; the next start must find them."""
+    """Batches that must survive a kill too; the next start must find them."""
     start_least: int = 0
     start_most: int = 0
     cuts: int = 0
@@ -71,7 +71,7 @@ class Partition:
 
 @dataclass
 class Topic:
-    """A live topic. One that was deleted is known to nobody."""
+    """A live topic. Deleted ones are not tracked."""
 
     id: UUID
     settings: TopicSettings
@@ -79,7 +79,7 @@ class Topic:
 
 
 class Life:
-    """One life, wholly decided by its seed."""
+    """One life, completely determined by its seed."""
 
     def __init__(self, seed: int, *, journal_size: int, crowd: int) -> None:
         self.random = Random(f"{seed}:life")
@@ -92,11 +92,11 @@ class Life:
         self.cleaner: Cleaner | None = None
         self.epoch = 1
         self.story: list[str] = []
-        """What happened, for a person who looks at an odd life."""
+        """The events, for the analysis of a failing life."""
 
     def run(self) -> None:
         for start in range(self.random.randint(2, STARTS_MAX)):
-            self._tell(f"start {start}")
+            self._note(f"start {start}")
             if self.random.random() < 0.85:
                 # Most calls belong to the steps; a start takes some tens.
                 self.disk.fail_at[self.disk.calls + self.random.randint(1, self.random.choice((60, 400, 3000)))] = None
@@ -107,16 +107,16 @@ class Life:
                 if self.random.random() < 0.5:
                     self._stop()
             except Crashed as where:
-                self._tell(f"stopped: {where}")
+                self._note(f"stopped: {where}")
             self._end()
             self._change_while_down()
-        # The last start is not disturbed, and goes on.
+        # The last start is undisturbed.
         self._start()
         for topic in self.topics.values():
             for index, known in enumerate(topic.partitions):
                 self._append(self._log(topic, index), known)
 
-    def _tell(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self.story.append(text)
 
     # Starts and ends
@@ -141,9 +141,9 @@ class Life:
         self.store.note_boot()
 
     def _stop(self) -> None:
-        """Stop cleanly. What is under way ends first, as it does on a real disk."""
+        """Stop cleanly. Operations in progress complete first, as on a real disk."""
         assert self.store is not None
-        self._tell("clean stop")
+        self._note("clean stop")
         while self.disk.finish_sync():
             pass
         self.store.close()
@@ -155,7 +155,7 @@ class Life:
     def _end(self) -> None:
         """Lose the power, or only the process."""
         is_kill = self.random.random() < 0.25
-        self._tell("kill" if is_kill else "power loss")
+        self._note("kill" if is_kill else "power loss")
         self.store = None
         if is_kill:
             self.disk.end_process()
@@ -166,14 +166,14 @@ class Life:
                 known.written = dict(known.acknowledged)
 
     def _change_while_down(self) -> None:
-        """The cluster deletes topics, and makes others of the same name, without this node."""
+        """Delete topics, and create others of the same name, while this node is down."""
         for name in list(self.topics):
             if self.random.random() < 0.15:
-                self._tell(f"{name} is deleted while the node is down")
+                self._note(f"{name} is deleted while the node is down")
                 del self.topics[name]
                 if self.random.random() < 0.7:
                     self.topics[name] = self._new_topic(name)
-                    self._tell(f"{name} is made again as {self.topics[name].id}")
+                    self._note(f"{name} is recreated as {self.topics[name].id}")
 
     # Steps
 
@@ -199,11 +199,11 @@ class Life:
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = self._new_topic(name)
-            self._tell(f"make {name} as {topic.id}, {topic.settings.flush_mode}, {len(topic.partitions)} partitions")
+            self._note(f"create {name} as {topic.id}, {topic.settings.flush_mode}, {len(topic.partitions)} partitions")
             for index in range(len(topic.partitions)):
                 self._open(name, topic, index)
             return
-        self._tell(f"delete {name}")
+        self._note(f"delete {name}")
         del self.topics[name]
         places = [_place(name, index) for index in range(len(topic.partitions))]
         self.store.about_to_delete(places, topic.id)
@@ -257,7 +257,7 @@ class Life:
         self._note_durable(known, log)
 
     def _note_durable(self, known: Partition, log: Log) -> None:
-        """With `flush.mode=os` nothing is promised over a power loss but what was synced for other reasons."""
+        """Check after a power loss with `flush.mode=os`, which guarantees only what was synced for other reasons."""
         if log.syncs_appends:
             for offset, sealed in known.written.items():
                 if offset + BatchHeader.at(sealed).last_offset_delta < log.durable_offset:
@@ -272,7 +272,7 @@ class Life:
     def _roll(self) -> None:
         found = self._some_log()
         if found is not None:
-            self._tell(f"roll {found[0].topic_partition}")
+            self._note(f"roll {found[0].topic_partition}")
             found[0].roll()
 
     def _delete_records(self) -> None:
@@ -281,13 +281,13 @@ class Life:
             return
         log, known, _ = found
         offset = self.random.randint(log.start_offset, max(log.durable_offset, log.start_offset))
-        self._tell(f"delete records of {log.topic_partition} before {offset}")
+        self._note(f"delete records of {log.topic_partition} before {offset}")
         known.start_most = max(known.start_most, offset)
         log.advance_start(offset)
         log.when_start_saved(partial(self._start_saved, known, offset, known.cuts))
 
     def _start_saved(self, known: Partition, offset: int, cuts: int, error: OSError | None) -> None:
-        # A log that was cut meanwhile may begin before that.
+        # A log that was truncated meanwhile may begin before that.
         if error is None and cuts == known.cuts:
             known.start_least = max(known.start_least, offset)
 
@@ -299,42 +299,42 @@ class Life:
         known.start_most = max(known.start_most, log.durable_offset)
         gone = log.delete_old_segments(high_watermark=log.durable_offset, now_ms=self.clock.now_ms)
         known.start_most = max(known.start_least, log.start_offset)
-        self._tell(f"retention takes {gone} segments of {log.topic_partition}, which begins at {log.start_offset}")
+        self._note(f"retention takes {gone} segments of {log.topic_partition}, which begins at {log.start_offset}")
 
     def _truncate(self) -> None:
-        """What a follower does whose log has parted from its leader's."""
+        """Truncate, as a follower does whose log diverges from its leader's."""
         found = self._some_log()
         if found is None:
             return
         log, known, topic = found
         if topic.settings.compact:
             return
-        begins_anew = self.random.random() < 0.2
+        restarts = self.random.random() < 0.2
         offset = self.random.randint(log.start_offset, log.end_offset)
-        if begins_anew:
+        if restarts:
             offset += self.random.randrange(20)
-        self._tell(f"cut {log.topic_partition} at {offset}{', all of it' if begins_anew else ''}")
+        self._note(f"cut {log.topic_partition} at {offset}{', all of it' if restarts else ''}")
         kept = {
             at: sealed
             for at, sealed in known.written.items()
-            if not begins_anew and at + BatchHeader.at(sealed).last_offset_delta < offset
+            if not restarts and at + BatchHeader.at(sealed).last_offset_delta < offset
         }
-        # The batch that holds the offset goes, too.
-        end = min([offset, *(at for at in known.written if at not in kept)]) if not begins_anew else offset
+        # The batch that contains the offset is removed, too.
+        end = min([offset, *(at for at in known.written if at not in kept)]) if not restarts else offset
         known.written = kept
         known.acknowledged = {at: sealed for at, sealed in known.acknowledged.items() if at in kept}
         known.cuts += 1
         known.start_most = max(known.start_most, offset)
-        # A start that was acknowledged may be behind the new end.
+        # An acknowledged log start may be after the new end.
         known.start_least = min(known.start_least, end)
-        if begins_anew:
+        if restarts:
             log.truncate_fully_and_start_at(offset)
         else:
             log.truncate_to(offset)
 
     def _checkpoint(self) -> None:
         assert self.store is not None
-        self._tell("checkpoint")
+        self._note("checkpoint")
         self.store.checkpoint_recovery_points()
         self.store.checkpoint_high_watermarks({place: log.durable_offset for place, log in self.store.logs.items()})
         self.store.log_starts.moved()
@@ -342,7 +342,7 @@ class Life:
     def _compact(self) -> None:
         assert self.store is not None
         if "table" in self.topics:
-            self._tell("compact")
+            self._note("compact")
             assert self.cleaner is not None
             self.cleaner.look()
 
@@ -374,21 +374,25 @@ class Life:
         ]
 
     def _check(self, name: str, log: Log, known: Partition, settings: TopicSettings) -> None:
-        """Compare a log with what its clients know, and take over what it holds."""
+        """Compare a log with the client's knowledge, and update the latter."""
         if log.damage is not None:
-            raise Odd(f"{name} is damaged: {log.damage}")
+            raise UnexpectedState(f"{name} is damaged: {log.damage}")
         if not log.syncs_appends:
-            # Not even the names of its first segments are promised over a power loss.
+            # Not even the names of its first segments are guaranteed after a power loss.
             known.start_least = known.start_least if log.end_offset else 0
             known.start_most = max([known.start_most, *(_end(each[-1]) for each in known.sent.values())])
         if not known.start_least <= log.start_offset:
-            raise Odd(f"{name} begins at {log.start_offset}, and was said to begin at {known.start_least} or behind")
+            raise UnexpectedState(
+                f"{name} begins at {log.start_offset}, but must begin at or after {known.start_least}"
+            )
         if log.start_offset > known.start_most:
-            raise Odd(f"{name} begins at {log.start_offset}, and nobody has taken anything behind {known.start_most}")
+            raise UnexpectedState(
+                f"{name} begins at {log.start_offset}, but nothing was deleted after {known.start_most}"
+            )
         try:
             found = read_all(log)
         except (AssertionError, StorageError) as problem:
-            raise Odd(f"{name} cannot be read: {problem!r}") from problem
+            raise UnexpectedState(f"{name} cannot be read: {problem!r}") from problem
         if settings.compact:
             _check_compacted(name, log, found, known)
         else:
@@ -410,32 +414,34 @@ def _end(sealed: bytes) -> int:
 def _check_batches(name: str, log: Log, found: dict[int, bytes], known: Partition) -> None:
     for offset, sealed in known.written.items():
         if offset + BatchHeader.at(sealed).last_offset_delta >= log.start_offset and found.get(offset) != sealed:
-            raise Odd(f"{name}: the acknowledged batch at {offset} is not there; it ends at {log.end_offset}")
+            raise UnexpectedState(
+                f"{name}: the acknowledged batch at {offset} is missing; the log ends at {log.end_offset}"
+            )
     for offset, sealed in found.items():
         if sealed not in known.sent.get(offset, ()):
-            raise Odd(f"{name}: the batch at {offset} was never sent")
+            raise UnexpectedState(f"{name}: the batch at {offset} was never sent")
 
 
 def _check_compacted(name: str, log: Log, found: dict[int, bytes], known: Partition) -> None:
-    """Compaction drops records, never the last one of a key, and moves none to another offset."""
+    """Check that compaction never drops the last record of a key, and moves no record to another offset."""
     batches = [sealed for sent_once in known.sent.values() for sealed in sent_once]
     sent = {_identity(record) for sealed in batches for record in decode_batch(sealed)}
     records = [record for sealed in found.values() for record in decode_batch(sealed)]
     for record in records:
         if _identity(record) not in sent:
-            raise Odd(f"{name}: the record at {record.offset} was never sent")
+            raise UnexpectedState(f"{name}: the record at {record.offset} was never sent")
     newest: dict[bytes, int] = {}
     for record in records:
         newest[record.key or b""] = max(record.offset, newest.get(record.key or b"", -1))
     for sealed in known.written.values():
         for record in decode_batch(sealed):
             if record.offset >= log.start_offset and newest.get(record.key or b"", -1) < record.offset:
-                raise Odd(
+                raise UnexpectedState(
                     f"{name}: the acknowledged record at {record.offset} is missing, and so is a newer one of its key"
                 )
     last = max((at + BatchHeader.at(each).last_offset_delta for at, each in known.written.items()), default=-1)
     if log.end_offset <= last:
-        raise Odd(f"{name} ends at {log.end_offset}, and {last} was acknowledged")
+        raise UnexpectedState(f"{name} ends at {log.end_offset}, but {last} was acknowledged")
 
 
 def _identity(record: Record) -> tuple[int, bytes | None, bytes | None]:
@@ -443,21 +449,21 @@ def _identity(record: Record) -> tuple[int, bytes | None, bytes | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class OddLife:
+class FailingLife:
     seed: int
     what: str
     story: list[str]
 
 
-def live(seed: int) -> OddLife | None:
-    """Run one life; half of them with a journal so small that its halves take turns every few batches."""
+def live(seed: int) -> FailingLife | None:
+    """Run one life; in half of them the journal is so small that its files alternate every few batches."""
     life = Life(seed, journal_size=4000 if seed % 2 else 0, crowd=0)
     try:
         life.run()
-    except Odd as odd:
-        return OddLife(seed, str(odd), life.story)
+    except UnexpectedState as odd:
+        return FailingLife(seed, str(odd), life.story)
     except Exception as error:
-        return OddLife(seed, f"{type(error).__name__}: {error}", life.story)
+        return FailingLife(seed, f"{type(error).__name__}: {error}", life.story)
     return None
 
 
@@ -465,7 +471,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.folder_lives", description=__doc__)
     parser.add_argument("--lives", type=int, default=2000)
     parser.add_argument("--first", type=int, default=1, help="the first seed")
-    parser.add_argument("--verbose", action="store_true", help="print what happened in each odd life")
+    parser.add_argument("--verbose", action="store_true", help="print the events of each failing life")
     options = parser.parse_args()
     logging.disable()
     began = time.monotonic()
@@ -477,7 +483,7 @@ def main() -> int:
             print(f"seed {seed}: {found.what}", flush=True)
             if options.verbose:
                 print("".join(f"    {line}\n" for line in found.story), flush=True)
-    print(f"{options.lives} lives, {odd} odd, {time.monotonic() - began:.0f} s")
+    print(f"{options.lives} lives, {odd} failing, {time.monotonic() - began:.0f} s")
     return 1 if odd else 0
 
 

@@ -1,7 +1,7 @@
-"""The bank: money moves between accounts in transactions while node and workers are killed, and none is lost or made.
+"""The bank: money moves in transactions while node and workers are killed, and none is lost or created.
 
-Each round writes more transfers, kills the node with -9, and kills a worker or holds one still while another takes
-over its transactional id. `PENSTOCK_BANK_ROUNDS` asks for more rounds.
+Each round writes more transfers, kills the node with -9, and kills a worker or pauses one while another takes over
+its transactional id. `PENSTOCK_BANK_ROUNDS` sets the number of rounds.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Place = tuple[str, int, int]
 
 
 class Reader:
-    """A reader of committed records that outlives the broker; at each end it must have seen whole transactions."""
+    """A read_committed consumer that survives the broker; at each end it must have seen whole transactions."""
 
     def __init__(self, bootstrap: str) -> None:
         self.seen: dict[Place, dict[str, Any]] = {}
@@ -56,7 +56,7 @@ class Reader:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
-                # An offset that was shown and is gone is an error, not a new beginning.
+                # An offset that was visible and is gone is an error, not a reset.
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
                 **QUICK,
@@ -96,14 +96,14 @@ class Reader:
 
 
 class Bootstrapped(Protocol):
-    """What clients need to know of a broker or a cluster."""
+    """The address of a broker or a cluster."""
 
     @property
     def bootstrap(self) -> str: ...
 
 
 class Bank:
-    """The broker, the workers and what they are told to do."""
+    """The broker, the workers and their input."""
 
     def __init__(self, broker: Bootstrapped, protocol: str, folder: Path) -> None:
         self._broker = broker
@@ -131,7 +131,7 @@ class Bank:
         assert self._customers.flush(60) == 0
 
     def order(self, count: int) -> None:
-        """More transfers, which the workers find by themselves."""
+        """Write more transfers for the workers."""
         for _ in range(count):
             payer, payee = self._random.sample(range(ACCOUNTS), 2)
             number = len(self.transfers)
@@ -141,7 +141,7 @@ class Bank:
             self._customers.poll(0)
 
     def staff(self) -> None:
-        """Start a worker wherever there is none."""
+        """Start missing workers."""
         for slot in range(WORKERS):
             worker = self._workers.get(slot)
             if worker is not None and worker.poll() is None:
@@ -154,7 +154,7 @@ class Bank:
                 self._workers[slot] = subprocess.Popen([*words, str(self._lives), str(self._folder)], stderr=log)
 
     def disturb(self) -> None:
-        """Something happens to a worker: nothing, a kill, or a long sleep from which it wakes beside its successor."""
+        """Disturb a worker: nothing, a kill, or a long pause after which it runs beside its successor."""
         self.wake()
         slot = self._random.randrange(WORKERS)
         fate = self._random.choice(["nothing", "kill", "hold", "hold"])
@@ -184,7 +184,7 @@ class Bank:
 
 
 def is_at_rest(bootstrap: str) -> bool:
-    """Whether nothing is open anywhere: each last stable offset is the high watermark."""
+    """Return whether no transaction is open: each last stable offset is the high watermark."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = {
         TopicPartition(topic, index): OffsetSpec.latest()
@@ -199,26 +199,26 @@ def is_at_rest(bootstrap: str) -> bool:
 
 
 def check(seen: dict[Place, dict[str, Any]], transfers: list[dict[str, int]]) -> None:
-    """The books are right."""
+    """Check the books."""
     ledger = [entry for (topic, _, _), entry in seen.items() if topic == LEDGER]
     assert sum(entry["amount"] for entry in ledger) == ACCOUNTS * OPENING
     parts = Counter(entry["txn"] for entry in seen.values())
     torn = [entry["txn"] for entry in seen.values() if parts[entry["txn"]] != entry["all"]]
-    assert torn == [], "every transaction is there whole"
+    assert torn == [], "some transactions are incomplete"
     booked = sorted((entry["transfer"], entry["account"], entry["amount"]) for entry in ledger)
     expected = [(-1, account, OPENING) for account in range(ACCOUNTS)]
     for transfer in transfers:
         expected.append((transfer["id"], transfer["from"], -transfer["amount"]))
         expected.append((transfer["id"], transfer["to"], transfer["amount"]))
-    assert booked == sorted(expected), "each transfer is booked once"
+    assert booked == sorted(expected), "some transfers are not booked exactly once"
     for index in range(PARTITIONS):
         done = [seen[place]["transfer"] for place in sorted(seen) if place[:2] == (JOURNAL, index)]
-        assert done == list(range(index, len(transfers), PARTITIONS)), "each input once, and in its order"
+        assert done == list(range(index, len(transfers), PARTITIONS)), "inputs are missing, duplicated or out of order"
 
 
 @pytest.mark.timeout(600 + 8 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
-def test_money_is_neither_lost_nor_made_while_node_and_workers_are_killed(tmp_path: Path, protocol: str) -> None:
+def test_money_is_neither_lost_nor_created_while_node_and_workers_are_killed(tmp_path: Path, protocol: str) -> None:
     random = Random(protocol)
     with BrokerProcess(SETTINGS, data=tmp_path / "data") as broker:
         bank = Bank(broker, protocol, tmp_path)
@@ -249,11 +249,11 @@ def test_money_is_neither_lost_nor_made_while_node_and_workers_are_killed(tmp_pa
         late = Reader(broker.bootstrap)
         while len(late.at_end) < 2 * PARTITIONS:
             late.watch(0.2)
-        assert late.seen == reader.seen, "what was once shown stays, and all of it was shown"
+        assert late.seen == reader.seen, "a late reader must see the same records"
         check(reader.seen, bank.transfers)
         shown = {entry["txn"] for entry in reader.seen.values()}
-        assert not shown & bank.noted("aborted"), "what was aborted is never shown"
-        assert bank.noted("committed") <= shown, "what was committed is there"
+        assert not shown & bank.noted("aborted"), "aborted records must never be visible"
+        assert bank.noted("committed") <= shown, "committed records are missing"
         assert bank.noted("aborted") and bank.noted("committed")
         assert bank.exits.keys() <= {bank_worker.FENCED, bank_worker.LOST, -signal.SIGKILL}, bank.exits
         late.close()

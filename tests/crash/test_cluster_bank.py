@@ -1,7 +1,7 @@
-"""The bank on three nodes: coordinators and leaders move while nodes and workers are killed, and the books stay right.
+"""The bank on three nodes: coordinators and leaders move while nodes and workers are killed.
 
-Each round writes more transfers and kills, stops or holds one node still, most often one that coordinates something.
-`PENSTOCK_BANK_ROUNDS` asks for more rounds.
+Each round writes more transfers and kills, stops or pauses one node, usually one that is a coordinator.
+`PENSTOCK_BANK_ROUNDS` sets the number of rounds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HELD_S = 3.0
 
 
 def disturb(cluster: PenstockCluster, random: Random, reader: Reader) -> None:
-    """Something happens to a node; it serves again when this returns, the others have not waited for it."""
+    """Disturb a node; return when it serves again. The others have not waited for it."""
     node = random.choice(cluster.ids)
     fate = random.choice(["kill", "kill", "stop", "hold"])
     if fate == "hold":
@@ -56,7 +56,7 @@ def disturb(cluster: PenstockCluster, random: Random, reader: Reader) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 10 * ROUNDS)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_money_is_neither_lost_nor_made_while_coordinators_move(tmp_path: Path, protocol: str) -> None:
+def test_money_is_neither_lost_nor_created_while_coordinators_move(tmp_path: Path, protocol: str) -> None:
     random = Random(protocol)
     with PenstockCluster(properties=SETTINGS) as cluster:
         bank = Bank(cluster, protocol, tmp_path)
@@ -85,11 +85,11 @@ def test_money_is_neither_lost_nor_made_while_coordinators_move(tmp_path: Path, 
         late = Reader(cluster.bootstrap)
         while len(late.at_end) < 2 * PARTITIONS:
             late.watch(0.2)
-        assert late.seen == reader.seen, "what was once shown stays, and all of it was shown"
+        assert late.seen == reader.seen, "a late reader must see the same records"
         check(reader.seen, bank.transfers)
         shown = {entry["txn"] for entry in reader.seen.values()}
-        assert not shown & bank.noted("aborted"), "what was aborted is never shown"
-        assert bank.noted("committed") <= shown, "what was committed is there"
+        assert not shown & bank.noted("aborted"), "aborted records must never be visible"
+        assert bank.noted("committed") <= shown, "committed records are missing"
         assert bank.noted("aborted") and bank.noted("committed")
         assert bank.exits.keys() <= {bank_worker.FENCED, bank_worker.LOST, -signal.SIGKILL}, bank.exits
         late.close()

@@ -1,4 +1,4 @@
-"""A compaction that ends at any disk call: the table of last values is what it was, and so is every offset."""
+"""Tests of a compaction that stops at any disk call: the last values and all offsets must be unchanged."""
 
 import errno
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from tests.unit.storage.compaction.compacted_partition import CompactedPartition
 
 
 def write(world: CompactedPartition, start: int, count: int = 12) -> None:
-    """Keys that come again, tombstones, producers with sequences, transactions of both outcomes, epochs."""
+    """Write repeated keys, tombstones, producers with sequences, transactions of both outcomes, and epochs."""
     for number in range(start, start + count):
         world.epoch = number // 15
         sequence = number * 2
@@ -38,7 +38,7 @@ def world_sequence(world: CompactedPartition, producer_id: int) -> int:
 
 
 def life(disk: SimDisk) -> CompactedPartition:
-    """Write, compact, write more, let tombstones grow old, compact again."""
+    """Write, compact, write more, let tombstones age, compact again."""
     world = CompactedPartition(disk)
     write(world, 0)
     write(world, 12)
@@ -55,7 +55,7 @@ def go_on(world: CompactedPartition) -> None:
 
 
 class Expected:
-    """What the same life leaves behind when nothing is ever compacted."""
+    """The result of the same workload without compaction."""
 
     def __init__(self) -> None:
         disk = SimDisk()
@@ -70,7 +70,7 @@ class Expected:
         assert plain.log.end_offset == world.log.end_offset
 
     def table(self, end: int) -> dict[str, str]:
-        """The last values below an offset; transactions that are open there count as committed."""
+        """Return the last values below an offset; transactions that are open there count as committed."""
         known: dict[str, str] = {}
         aborted = set(self._aborted(end))
         for header, batch in self._batches:
@@ -84,7 +84,7 @@ class Expected:
         return known
 
     def _aborted(self, end: int) -> Iterator[int]:
-        """Yield the base offset of each batch, of which transactions here have one, that was aborted below the end."""
+        """Yield the base offset of each batch that was aborted below the end; transactions here have one batch each."""
         last: dict[int, int] = {}
         for header, batch in self._batches:
             if header.last_offset < end and header.is_transactional and not header.is_control:
@@ -106,7 +106,7 @@ def check(world: CompactedPartition, *, shown: int) -> None:
     assert table == EXPECTED.table(log.end_offset)
     assert [each.end_offset() for each in log.segments[:-1]] == log.bases[1:]
     assert not [name for name in world.names() if name.endswith((".swap", ".cleaned", ".deleted"))]
-    # Derived files tell what the log tells.
+    # Derived files agree with the log.
     shown_before = world.records(committed=True)
     known = {each.producer_id: (each.epoch, each.last_sequence) for each in log.producers()}
     world.store.close()
@@ -127,7 +127,7 @@ def reopen(disk: SimDisk) -> CompactedPartition:
 
 
 @pytest.mark.parametrize("luck", [0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 2))])
-def test_power_lost_at_any_call_of_a_compaction_costs_no_value(luck: int) -> None:
+def test_power_lost_at_any_call_of_a_compaction_loses_no_value(luck: int) -> None:
     begin, end = EXPECTED.begin, EXPECTED.end
     for call in range(begin + 1 + luck, end + 1, 3):
         disk = SimDisk(call)
@@ -141,7 +141,7 @@ def test_power_lost_at_any_call_of_a_compaction_costs_no_value(luck: int) -> Non
 
 
 def test_names_survive_a_power_loss_one_by_one_or_not_at_all() -> None:
-    """The calls that change names, each with several outcomes: any of them may be durable without the others."""
+    """Check the calls that change names, with several outcomes each: any may be durable without the others."""
     disk = SimDisk()
     go_on(life(disk))
     changing = ("rename", "remove", "sync_folder")
@@ -199,7 +199,7 @@ def test_a_second_crash_while_the_swap_is_finished_changes_nothing() -> None:
         check(reopen(disk), shown=shown)
 
 
-def test_a_full_disk_puts_a_compaction_off_and_room_lets_it_go_on() -> None:
+def test_a_full_disk_postpones_a_compaction_until_there_is_space() -> None:
     disk = SimDisk()
     world = life(disk)
     table = world.table()

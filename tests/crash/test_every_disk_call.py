@@ -1,4 +1,4 @@
-"""Stop at every disk call, lose power, start again: invariants 44, 47, 49 and 21."""
+"""Tests that stop at every disk call, lose power, and restart: invariants 44, 47, 49 and 21."""
 
 import errno
 from random import Random
@@ -46,12 +46,12 @@ def live_until(call: int, *, flush_mode: str = "fsync", syncs_at_once: bool = Tr
 
 
 def first_of(count: int) -> list[Any]:
-    """Return the shares of the disk calls by number; all but the first are slow."""
+    """Return the ranges of disk calls by number; all but the first are slow."""
     return [0, *(pytest.param(each, marks=pytest.mark.slow) for each in range(1, count))]
 
 
 @pytest.mark.parametrize("luck", first_of(3))
-def test_power_lost_at_any_call_costs_nothing_that_was_acknowledged(luck: int) -> None:
+def test_power_lost_at_any_call_loses_no_acknowledged_record(luck: int) -> None:
     for call in range(1 + luck, count_calls() + 1, 3):
         life = live_until(call)
         life.disk.crash(Random(f"{luck}:{call}"))
@@ -67,14 +67,14 @@ def test_batches_that_share_a_sync_are_durable_together_or_not_acknowledged(luck
         reopen_and_check(life)
 
 
-def test_a_process_killed_at_any_call_loses_nothing_that_was_written() -> None:
+def test_a_process_killed_at_any_call_loses_no_write() -> None:
     for call in range(1, count_calls("os") + 1, 3):
         life = live_until(call, flush_mode="os")
         life.disk.crash(kept=1.0)
         reopen_and_check(life)
 
 
-def test_power_lost_without_group_commit_loses_only_an_end() -> None:
+def test_power_lost_without_group_commit_loses_only_the_end_of_the_log() -> None:
     for call in range(2, count_calls("os") + 1, 3):
         life = live_until(call, flush_mode="os")
         life.disk.crash(Random(call))
@@ -92,7 +92,7 @@ def test_a_second_crash_during_recovery_changes_nothing() -> None:
             reopen_and_check(life)
         except Crashed:
             life.disk.crash(random)
-            # What the interrupted check appended was its own.
+            # The interrupted check appended these itself.
             reopen_and_check_again(life)
 
 
@@ -110,8 +110,8 @@ def reopen_and_check_again(life: Life) -> None:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, pytest.param(errno.EIO, marks=pytest.mark.slow)])
-def test_a_call_that_fails_is_refused_or_harmless(error: int) -> None:
-    """No partial batch shows, whatever fails; a failed sync stops the folder, and a restart finds all that counts."""
+def test_a_call_that_fails_is_reported_or_harmless(error: int) -> None:
+    """Check that no partial batch is visible; a failed sync stops the directory, and a restart finds all records."""
     for call in range(1 + (error == errno.EIO), count_calls() + 1, 2):
         disk = SimDisk(call)
         disk.fail_at[call] = error

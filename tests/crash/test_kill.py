@@ -1,4 +1,4 @@
-"""kill -9 in the middle of a produce load, again and again: what was acknowledged is there afterwards.
+"""Test of repeated kill -9 under a produce load: acknowledged records survive.
 
 `make crash ROUNDS=n` runs more rounds.
 """
@@ -23,7 +23,7 @@ TOPIC = "killed"
 
 
 class Load:
-    """A producer that outlives the broker, and the memory of what it was promised."""
+    """A producer that survives the broker, and its acknowledged records."""
 
     def __init__(self, bootstrap: str, codec: str) -> None:
         self._producer = Producer(
@@ -45,7 +45,7 @@ class Load:
         self.refused: list[str] = []
 
     def send_until(self, acknowledged: int) -> None:
-        """Send until so many more records are acknowledged; many others are then in flight."""
+        """Send until this many more records are acknowledged; many others are then in flight."""
         goal = len(self.acknowledged) + acknowledged
         while len(self.acknowledged) < goal and not self.refused:
             if self.sent - len(self.acknowledged) < 2000:
@@ -109,7 +109,7 @@ def test_acknowledged_records_survive_kills_without_duplicates(tmp_path: Path, c
         seen = read_back(broker.bootstrap)
         assert {place: seen.get(place) for place in load.acknowledged} == load.acknowledged
         twice = [value for value, count in Counter(seen.values()).items() if count > 1]
-        assert twice == [], f"{len(twice)} values are there twice"
+        assert twice == [], f"{len(twice)} values are duplicated"
         for index in range(PARTITIONS):
             values = [int(value) for (partition, _), value in sorted(seen.items()) if partition == index]
             assert values == sorted(values), "the order of one producer is kept"

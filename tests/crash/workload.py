@@ -1,4 +1,4 @@
-"""A life of a small data folder that can end at any disk call, and what must be true afterwards."""
+"""A workload on a small data directory that can stop at any disk call, and the checks afterwards."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ FOLDER = "/data"
 NOW_MS = 1_700_000_000_000
 PLACES = tuple(TopicPartition(TopicName("orders"), PartitionIndex(index)) for index in range(2))
 TOPIC_ID = UUID(int=0xFEED)
-# So small that its halves take turns every few batches.
+# So small that its files alternate every few batches.
 JOURNAL_SIZE = 4000
 PRODUCERS = (1000, 1001)
 TRANSACTIONAL_PRODUCERS = (2000, 2001)
@@ -35,7 +35,7 @@ class _NeverRings:
 
 
 class FixedClock:
-    """A clock that stands still: a folder that is read-only once stays so until it is opened again."""
+    """A clock that stands still: a directory that becomes read-only stays so until it is opened again."""
 
     def monotonic(self) -> float:
         return 0.0
@@ -48,7 +48,7 @@ class FixedClock:
 
 
 class CountingEntropy:
-    """Ids that differ, and are the same in every run."""
+    """Distinct ids that are the same in every run."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -63,14 +63,14 @@ class CountingEntropy:
 
 @dataclass
 class Partition:
-    """What a client knows of one partition."""
+    """The client's knowledge of one partition."""
 
-    # Every batch that may stand at an offset, as it was sent; and those acknowledged as durable.
+    # Every batch that may be at an offset, as it was sent; and those acknowledged as durable.
     sent: dict[int, list[bytes]] = field(default_factory=dict)
     acknowledged: dict[int, bytes] = field(default_factory=dict)
     sequences: dict[int, int] = field(default_factory=dict)
     recent: dict[int, list[tuple[int, int, bytes]]] = field(default_factory=dict)
-    # The epoch of each transactional producer, which every marker raises.
+    # The epoch of each transactional producer, which every marker increases.
     epochs: dict[int, int] = field(default_factory=dict)
     start_asked: int = 0
     start_acknowledged: int = 0
@@ -87,7 +87,7 @@ def settings(**changes: Any) -> TopicSettings:
 
 
 def load(disk: SimDisk, *, journal_size: int = 0) -> LogStore:
-    """Take the folder; with a journal, every small append goes through it."""
+    """Open the directory; with a journal, every small append goes through it."""
     return LogStore.load(
         disk,
         FOLDER,
@@ -101,12 +101,12 @@ def load(disk: SimDisk, *, journal_size: int = 0) -> LogStore:
 
 
 def as_sent(sealed: bytes) -> memoryview:
-    """The batch as a producer sends it: offsets are the broker's to give."""
+    """Return the batch as a producer sends it: the broker assigns offsets."""
     return memoryview(bytearray(8) + sealed[8:])
 
 
 class Life:
-    """One run of the workload: the same disk calls each time, up to the one where it is stopped."""
+    """One run of the workload: the same disk calls each time, up to the one where it stops."""
 
     def __init__(
         self, disk: SimDisk, *, flush_mode: str = "fsync", seed: int = 0, journal_size: int = JOURNAL_SIZE
@@ -187,7 +187,7 @@ class Life:
         self._acknowledge(log, known)
 
     def _end_transaction(self, log: Log, known: Partition) -> None:
-        """Commit or abort as the second version of transactions does, with the next epoch."""
+        """Commit or abort as in transaction version 2, with the next epoch."""
         producer_id = self.random.choice(TRANSACTIONAL_PRODUCERS)
         known.epochs[producer_id] = known.epochs.get(producer_id, 0) + 1
         known.sequences[producer_id] = 0
@@ -213,7 +213,7 @@ class Life:
 
 
 def read_all(log: Log) -> dict[int, bytes]:
-    """Return every batch by its base offset, read as a consumer would."""
+    """Return every batch by base offset, as a consumer reads it."""
     found: dict[int, bytes] = {}
     offset = log.start_offset
     while offset < log.end_offset:
@@ -228,7 +228,7 @@ def read_all(log: Log) -> dict[int, bytes]:
 
 
 def check_partition(log: Log, known: Partition, *, durable: bool = True) -> None:
-    """What was acknowledged is there byte for byte, and nothing is there that was not sent."""
+    """Check that acknowledged batches exist byte for byte, and that nothing else exists."""
     assert log.damage is None, log.damage
     assert known.start_acknowledged <= log.start_offset
     assert log.start_offset <= max(known.start_asked, log.bases[0])
@@ -236,13 +236,13 @@ def check_partition(log: Log, known: Partition, *, durable: bool = True) -> None
     if durable:
         for offset, sealed in known.acknowledged.items():
             if offset + BatchHeader.at(sealed).last_offset_delta >= log.start_offset:
-                assert found.get(offset) == sealed, f"the acknowledged batch at {offset} is not there"
+                assert found.get(offset) == sealed, f"the acknowledged batch at {offset} is missing"
     for offset, view in found.items():
         assert view in known.sent.get(offset, ()), f"the batch at {offset} was never sent"
 
 
 def check_derived(log: Log) -> None:
-    """Indexes, epochs and producer state are what the log's batches say."""
+    """Check that indexes, epochs and producer state agree with the log's batches."""
     batches: list[tuple[int, int, BatchHeader]] = []
     for slot, segment in enumerate(log.segments):
         content = segment.file.read(segment.size, 0)
@@ -290,7 +290,7 @@ def producers_of(state: ProducerState) -> dict[int, tuple[object, ...]]:
 
 
 def check_aborted(log: Log, headers: list[BatchHeader]) -> None:
-    """The aborted transactions are those that the log's own markers say, for any part of it."""
+    """Check that the aborted transactions agree with the log's markers, for any range."""
     open_from: dict[int, int] = {}
     aborted: list[tuple[int, int, int]] = []
     for header in headers:
@@ -319,7 +319,7 @@ def check_aborted(log: Log, headers: list[BatchHeader]) -> None:
 
 
 def check_goes_on(log: Log, known: Partition) -> None:
-    """The log takes new batches, and knows repeated ones."""
+    """Check that the log accepts new batches and recognizes duplicates."""
     for producer_id, recent in known.recent.items():
         kept = [each for each in recent if each[0] in known.acknowledged][-5:]
         state = {each.producer_id: each for each in log.producers()}.get(producer_id)

@@ -1,9 +1,9 @@
-"""`python -m tests.differential`: every scenario, side by side.
+"""`python -m tests.differential`: runs every scenario against both brokers.
 
 python -m tests.differential                       Apache Kafka and Penstock, both started here
 python -m tests.differential -k produce -v         only scenarios with 'produce' in the name; every step
-python -m tests.differential --penstock host:port  a Penstock that runs already
-python -m tests.differential --penstock apache     Kafka against itself: what is volatile shows up
+python -m tests.differential --penstock host:port  a running Penstock
+python -m tests.differential --penstock apache     Kafka against itself, to find volatile fields
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.penstock_process import PenstockProcess
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.differential", description="Kafka and Penstock, side by side."
+        prog="python -m tests.differential", description="Compare the responses of Kafka and Penstock."
     )
     parser.add_argument("-k", dest="pattern", default="", help="only scenarios whose name contains this")
     parser.add_argument("-v", dest="verbose", action="store_true", help="print every step's answer from Kafka")
@@ -42,8 +42,8 @@ def main() -> int:
             print(f"not run: {reason}")
             return 0
         started = time.monotonic()
-        tell = _tell_all if options.verbose else _tell
-        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, tell=tell)
+        on_verdict = _print_all if options.verbose else _print
+        verdicts = judge_all(scenarios, kafka=kafka, penstock=penstock, on_verdict=on_verdict)
         seconds = time.monotonic() - started
     differing = [verdict for verdict in verdicts if verdict.faults]
     steps = sum(len(verdict.steps) for verdict in verdicts)
@@ -60,14 +60,14 @@ def _broker(choice: str, running: ExitStack) -> str:
     return choice
 
 
-def _tell(verdict: Verdict) -> None:
+def _print(verdict: Verdict) -> None:
     print(verdict, flush=True)
 
 
-def _tell_all(verdict: Verdict) -> None:
+def _print_all(verdict: Verdict) -> None:
     for step in verdict.steps:
         print(f"    {step.label}: {json.dumps(step.outcome, default=str)[:3000]}")
-    _tell(verdict)
+    _print(verdict)
 
 
 if __name__ == "__main__":

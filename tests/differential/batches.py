@@ -1,6 +1,6 @@
-"""Record batches for the requests, good and bad, and short summaries of those in answers.
+"""Record batches for requests, valid and invalid, and summaries of those in responses.
 
-Written apart from the broker's own codec, so that a mistake there cannot hide itself here.
+Independent of the broker's codec, so that a mistake there is not repeated here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 from crc32c import crc32c
 
 START = 1_700_000_000_000
-"""The CreateTime of the first record of a batch, unless a scenario asks for another."""
+"""The CreateTime of the first record of a batch, unless a scenario sets another."""
 
 _HEAD = struct.Struct(">qiib")
 _SEALED = struct.Struct(">hiqqqhii")
 
 
 def varint(number: int) -> bytes:
-    """A zig-zag varint."""
+    """Encode a zigzag varint."""
     value = (number << 1) ^ (number >> 63)
     out = bytearray()
     while value > 0x7F:
@@ -44,7 +44,7 @@ def record(
     time_delta: int = 0,
     headers: Sequence[tuple[bytes, bytes | None]] = (),
 ) -> bytes:
-    """One record of a batch."""
+    """Encode one record of a batch."""
     parts = [b"\0", varint(time_delta), varint(index)]
     parts += [_sized(key), _sized(value), varint(len(headers))]
     for name, text in headers:
@@ -55,7 +55,7 @@ def record(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A record batch whose every field can be made to lie. `None` means: what is true."""
+    """A record batch whose fields can all be set to wrong values. `None` means the correct value."""
 
     records: tuple[bytes, ...] = (record(0),)
     base_offset: int = 0
@@ -89,19 +89,19 @@ class Batch:
 
 
 def batch(count: int = 1, *, value_size: int = 10, **fields: Any) -> bytes:
-    """A good batch of `count` records, one second apart."""
+    """Return a valid batch of `count` records, one second apart."""
     records = tuple(record(n, value=b"%d" % n * value_size, time_delta=n * 1000) for n in range(count))
     return Batch(records=records, max_timestamp=START + (count - 1) * 1000, **fields).encode()
 
 
 def gzipped(count: int = 3) -> bytes:
-    """A good batch with the gzip codec."""
+    """Return a valid batch compressed with gzip."""
     records = tuple(record(n) for n in range(count))
     return Batch(records=records, attributes=1, payload=gzip.compress(b"".join(records), mtime=0)).encode()
 
 
 def summarise(data: bytes) -> list[dict[str, Any]]:
-    """What an answer's records are, batch by batch, with a digest of the records themselves."""
+    """Summarize the records of a response, batch by batch, with a digest of the records."""
     found: list[dict[str, Any]] = []
     at = 0
     while at + 61 <= len(data):

@@ -1,4 +1,4 @@
-"""Two transcripts side by side: the fields in which they differ, in words."""
+"""Comparison of two transcripts: the fields that differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ABSENT = "<absent>"
 ORDER = " order"
 
 NAMES = ("name", "topic", "api_key", "partition_index", "partition", "index", "group_id", "member_id")
-"""What identifies an item of a list; a list without one is compared by position."""
+"""The fields that identify an item of a list; other lists are compared by position."""
 
 UNORDERED = (
     "api_versions ",
@@ -29,12 +29,12 @@ UNORDERED = (
     "delete_groups ",
     "consumer_group_describe ",
 )
-"""Kafka keeps these answers in hash maps: their order means nothing, and changes from run to run."""
+"""Kafka keeps these in hash maps: their order is meaningless and varies between runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """One field of one step that the two brokers answer differently."""
+    """One field of one step that differs between the brokers."""
 
     scenario: str
     step: str
@@ -44,7 +44,7 @@ class Mismatch:
 
 
 def report(mismatches: list[Mismatch]) -> str:
-    """The mismatches in words; the same one in many steps is told once."""
+    """Format the mismatches; the same one in many steps is reported once."""
     steps: dict[tuple[str, str, str], list[str]] = {}
     for one in mismatches:
         steps.setdefault((one.path, repr(one.left), repr(one.right)), []).append(one.step)
@@ -84,7 +84,7 @@ def _differences(left: Any, right: Any, path: str) -> Iterator[tuple[str, Any, A
 
 
 def _in_lists(left: list[Any], right: list[Any], path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Items that have a name are paired by name, all others by position."""
+    """Pair items that have a name by name, all others by position."""
     left_names, right_names = [_name(one) for one in left], [_name(one) for one in right]
     if (
         None in left_names

@@ -1,7 +1,7 @@
 """Deliberate differences from Apache Kafka, each with its reason.
 
 A mismatch is excused by the first row whose patterns all match (shell style: * and ?).
-Anything not listed here is a fault of ours, or a row that has yet to be argued for.
+Any other mismatch is a bug, or a difference that still has to be justified.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.differential.compare import Mismatch
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Which mismatches are meant to be there, and why."""
+    """A pattern of deliberate mismatches, and the reason."""
 
     scenario: str
     step: str
@@ -47,33 +47,33 @@ DIFFERENCES: tuple[Difference, ...] = (
         "*",
         "*api_versions*",
         "api_keys[*]",
-        "only APIs whose semantics are there are advertised; a scenario of its own compares the ranges of those",
+        "only implemented APIs are advertised; a separate scenario compares their version ranges",
     ),
     Difference(
         "*",
         "*api_versions*",
         "*_features[*]",
-        "a feature is finalised when its semantics are there: clients act on what they are promised",
+        "a feature is finalized only when it is implemented, because clients rely on it",
     ),
     Difference(
         "*",
         "*",
         "*configs[flush.mode]*",
-        "Penstock's own option: fsync before an acks=all answer, or leave it to the operating system as Kafka does",
+        "an option of Penstock: fsync before an acks=all response, or leave it to the operating system as Kafka does",
     ),
     Difference(
         "names of all broker configs",
         "*",
         "*",
-        "options of parts that Penstock does not have: threads, Kerberos, OAuth, tiering",
+        "options of parts that Penstock does not implement: threads, Kerberos, OAuth, tiering",
         penstock="<absent>",
     ),
-    Difference("names of all broker configs", "*", "*", "options that are Penstock's own", kafka="<absent>"),
+    Difference("names of all broker configs", "*", "*", "options that only Penstock has", kafka="<absent>"),
     Difference(
         "names of all broker configs",
         "*",
         "listener*",
-        "listeners are not changed while the node runs",
+        "listeners cannot be changed while the node runs",
         kafka="* False",
         penstock="* True",
     ),
@@ -81,7 +81,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "broker configs",
         "*",
         "*configs[*].*source",
-        "node.id and process.roles stand in Kafka's file; in Penstock they are defaults",
+        "node.id and process.roles are in Kafka's file; in Penstock they are defaults",
         kafka="4",
         penstock="5",
     ),
@@ -89,19 +89,19 @@ DIFFERENCES: tuple[Difference, ...] = (
         "broker configs*",
         "*",
         "*configs[log.cleaner.threads]*",
-        "there are no cleaner threads to count",
+        "there are no cleaner threads",
     ),
     Difference(
         "broker values of compaction",
         "*log.cleaner.threads=*",
         "responses[0].error_*",
-        "there are no cleaner threads to count, so any number from 1 on will do",
+        "there are no cleaner threads, so any number from 1 on is accepted",
     ),
     Difference(
         "broker values of compaction",
         "*log.cleaner.io.*=*",
         "responses[0].error_*",
-        "Kafka takes a rate of zero and a map without room, and then compacts nothing any more",
+        "Kafka accepts a rate of zero and a map without space, and then stops compacting",
         kafka="[!4]*",
         penstock="*",
     ),
@@ -109,7 +109,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "broker values of compaction",
         "*least lag over the greatest",
         "responses[0].error_*",
-        "two settings that contradict each other are refused at a broker as they are at a topic",
+        "contradictory settings are rejected for a broker as for a topic",
     ),
     Difference(
         "broker values of compaction",
@@ -121,26 +121,26 @@ DIFFERENCES: tuple[Difference, ...] = (
         "broker configs are changed",
         "*unknown",
         "responses[0].error_*",
-        "Kafka keeps any unknown name for a broker; a misspelled option is refused here, as it is for a topic",
+        "Kafka stores any unknown name for a broker; Penstock rejects it, as for a topic",
     ),
     Difference(
         "broker configs are changed",
         "*per-broker only*",
         "responses[0].error_message",
-        "refused by both; listeners are not changed while the node runs",
+        "refused by both; listeners cannot be changed while the node runs",
     ),
     Difference(
         "broker configs are changed",
         "* set*",
         "responses[0].error_*",
-        "there are no cleaner threads to count",
+        "there are no cleaner threads",
     ),
     # --- Where Kafka answers with an unknown error, or not at all
     Difference(
         "*",
         "*",
         "*",
-        "Kafka's answer is an accident (UNKNOWN_SERVER_ERROR); Penstock names the error",
+        "Kafka fails with UNKNOWN_SERVER_ERROR; Penstock returns a specific error",
         kafka="-1 unknown_server_error",
         penstock="[!0]*",
     ),
@@ -148,10 +148,10 @@ DIFFERENCES: tuple[Difference, ...] = (
         "the same resource twice",
         "*alter_configs v2*",
         "outcome",
-        "Kafka never answers this one",
+        "Kafka never responds",
         kafka="no answer",
     ),
-    Difference("batches that lie", "*null records", "outcome", "Kafka never answers this one", kafka="no answer"),
+    Difference("batches that lie", "*null records", "outcome", "Kafka never responds", kafka="no answer"),
     Difference(
         "topic configs are changed",
         "*an unknown operation",
@@ -163,51 +163,51 @@ DIFFERENCES: tuple[Difference, ...] = (
         "metadata by id",
         "*with neither",
         "*",
-        "Kafka fails as a whole with UNKNOWN_SERVER_ERROR; Penstock for the topic",
+        "Kafka fails the request with UNKNOWN_SERVER_ERROR; Penstock only the topic",
     ),
     Difference(
         "topic partitions are described",
         "*unknown and bad names",
         "*",
-        "one bad name makes Kafka fail for all names with UNKNOWN_SERVER_ERROR; Penstock answers each",
+        "one bad name makes Kafka fail for all names with UNKNOWN_SERVER_ERROR; Penstock only for that one",
     ),
     Difference(
         "read committed without transactions",
         "*an isolation level of 7",
         "*",
-        "Kafka: UNKNOWN_SERVER_ERROR; Penstock reads every level but 1 as uncommitted",
+        "Kafka: UNKNOWN_SERVER_ERROR; Penstock treats every level but 1 as uncommitted",
     ),
     Difference(
         "fetch limits",
         "* -156*",
         "*",
-        "a negative limit: Kafka fails with UNKNOWN_SERVER_ERROR, Penstock reads it as none",
+        "a negative limit: Kafka fails with UNKNOWN_SERVER_ERROR, Penstock treats it as zero bytes",
     ),
     # --- Stricter or plainer than Kafka
     Difference(
         "counts that lie",
         "*metadata v1*",
         "outcome",
-        "any negative count is null to Kafka; here only -1 is",
+        "Kafka treats any negative count as null; Penstock only -1",
         penstock="the connection was closed",
     ),
     Difference(
         "client ids",
         "*of length -2",
         "outcome",
-        "any negative length is null to Kafka; here only -1 is",
+        "Kafka treats any negative length as null; Penstock only -1",
     ),
     Difference(
         "names that are not text",
         "*",
         "tail",
-        "how many replacement characters stand for a broken one is left to the language",
+        "the number of replacement characters for an invalid one depends on the language",
     ),
     Difference(
         "metadata in every version",
         "*of an unknown topic",
         "topics[*]*",
-        "up to version 3 asking makes the topic: here it is complete in the first answer, in Kafka in a later one",
+        "up to version 3 the request creates the topic: it is complete in the first response here, later in Kafka",
         penstock="0 none",
     ),
     Difference(
@@ -227,7 +227,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "fetch the same partition twice",
         "*",
         "responses[*",
-        "Kafka keeps the last of the two, Penstock answers both",
+        "Kafka keeps the last of the two, Penstock responds for both",
     ),
     Difference(
         "fetch limits",
@@ -242,7 +242,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "fetch waits for enough bytes but not for ever",
         "*an unknown partition ends the wait",
         "outcome",
-        "Kafka sits out the wait and then reports the unknown partition; Penstock reports it at once",
+        "Kafka waits and then reports the unknown partition; Penstock reports it immediately",
         kafka="False",
         penstock="True",
     ),
@@ -250,30 +250,30 @@ DIFFERENCES: tuple[Difference, ...] = (
         "metadata in every version",
         "*of an unknown topic",
         "topics[*].error_code",
-        "while the topic is made Kafka calls it unknown, and Penstock without a leader yet; clients ask again",
+        "while the topic is created Kafka calls it unknown, Penstock without a leader; clients retry",
         penstock="5 leader_not_available",
     ),
     Difference(
         "batches that lie",
         "*transactional without a producer",
         "*error_code",
-        "refused by both: Kafka asks whether the producer may use a null transactional id",
+        "rejected by both: Kafka checks whether the producer may use a null transactional id",
     ),
     Difference(
         "batches that lie",
         "*a batch and a half",
         "*",
-        "Kafka drops what follows the first batch; Penstock refuses it",
+        "Kafka drops bytes after the first batch; Penstock rejects them",
     ),
     Difference(
-        "batches that lie", "*bytes behind", "*", "Kafka drops what follows the first batch; Penstock refuses it"
+        "batches that lie", "*bytes behind", "*", "Kafka drops bytes after the first batch; Penstock rejects them"
     ),
     # --- Groups
     Difference(
         "heartbeats that are refused",
         "*a broken pattern",
         "error_message",
-        "what is wrong with a pattern is in the words of the library that reads it",
+        "the error in a pattern is described by the library that parses it",
         kafka="*is not a valid regular expression*",
         penstock="*is not a valid regular expression*",
     ),
@@ -289,20 +289,20 @@ DIFFERENCES: tuple[Difference, ...] = (
         "a consumer joins a classic group",
         "*cannot be read",
         "error_message",
-        "Kafka's answer is an accident (UNKNOWN_SERVER_ERROR); Penstock says why the group cannot be converted",
+        "Kafka fails with UNKNOWN_SERVER_ERROR; Penstock says why the group cannot be converted",
         kafka="None",
     ),
     Difference(
         "commits of one topic twice",
         "*one topic twice",
         "topics[*",
-        "a topic that was named twice is answered once, with all of its partitions",
+        "a topic named twice appears once in the response, with all of its partitions",
     ),
     Difference(
         "subscriptions that nobody can read",
         "*with the id",
         "outcome",
-        "Kafka fails on the bytes inside a timer and never answers; to Penstock they are the clients' own affair",
+        "Kafka fails to decode the bytes in a timer and never responds; Penstock does not interpret them",
         kafka="no answer",
     ),
     # --- Transactions
@@ -310,14 +310,14 @@ DIFFERENCES: tuple[Difference, ...] = (
         "transactions are described and listed",
         "*describe_producers v0",
         "topics[*.missing].partitions[0].error_message",
-        "Kafka has words for a missing topic and none for a missing partition; the code says it all",
+        "Kafka has a message for a missing topic but none for a missing partition; the code is the same",
         penstock="None",
     ),
     Difference(
         "a transactional id that was never opened",
         "*",
         "*error_message",
-        "the code is the same; nobody has asked for a coordinator yet, so there is none",
+        "the code is the same; no coordinator was requested yet, so there is none",
         kafka="*COORDINATOR_NOT_AVAILABLE",
         penstock="*NOT_COORDINATOR",
     ),
@@ -325,7 +325,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "partitions are * transactions",
         "*",
         "*results_by_partition order",
-        "Kafka answers in the order of a hash table, Penstock as it was asked",
+        "Kafka responds in the order of a hash table, Penstock in that of the request",
     ),
     Difference("transaction markers by hand", "*", "markers[0].topics order", "as above"),
     Difference(
@@ -343,7 +343,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "*",
         "*produce v*",
         "*error_message",
-        "the words are Penstock's own, the code is the same",
+        "the message differs, the code is the same",
         kafka="Record size*",
     ),
     Difference(
@@ -358,28 +358,28 @@ DIFFERENCES: tuple[Difference, ...] = (
         "*",
         "*produce v*",
         "*log_start_offset",
-        "in an answer that carries an error: Kafka gives it or not by how far the batch came",
+        "in an error response: Kafka's value depends on how far the batch was processed",
     ),
     Difference(
         "*",
         "*produce v*",
         "*batch_index_error_message",
-        "the words are Penstock's own, the code and the index are the same",
+        "the message differs, the code and the index are the same",
     ),
     Difference(
         "*",
         "*produce v*",
         "*error_message",
-        "the words are Penstock's own, the code is the same",
+        "the message differs, the code is the same",
         kafka="One or more*",
     ),
     Difference(
         "records that lie",
         "*",
         "*",
-        "a batch is kept as it came, by its header and checksum: opening every record "
+        "a batch is stored as received, after checks of header and checksum: decoding every record "
         "would cost most of the throughput "
-        "(docs/decisions); what is inside is the producer's word",
+        "(docs/decisions); its records are not checked",
         penstock="[!5]*",
     ),
     Difference("batches that lie", "*count of one less, delta too", "*", "as above: the records are not counted"),
@@ -387,7 +387,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "topics with wrong configs",
         "*preallocate=TRUE",
         "*value",
-        "a value is shown as it was understood, not as it was typed",
+        "a value is returned as parsed, not as typed",
     ),
     Difference(
         "several partitions in one request",
@@ -399,7 +399,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         "offsets of records without a time",
         "*of -3",
         "*",
-        "a log without any time has no largest time; Kafka answers offset 0",
+        "a log without timestamps has no largest timestamp; Kafka returns offset 0",
     ),
 )
 

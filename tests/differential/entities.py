@@ -1,4 +1,4 @@
-"""Requests from plain dictionaries, answers back to plain values, by kio's schemas.
+"""Requests from plain dictionaries, and responses as plain values, by kio's schemas.
 
 One dictionary serves every version of a request: what a version lacks is left out, what the
 dictionary lacks takes the schema's default or zero. The codec under test is not used here.
@@ -28,7 +28,7 @@ _EPOCH = datetime.datetime.fromtimestamp(0, tz=datetime.UTC)
 
 
 def request_frame(api: str, version: int, values: Mapping[str, Any], *, correlation_id: int = 7) -> bytes:
-    """Return a whole request, length prefix included."""
+    """Return a complete request, including the length prefix."""
     layout = load_request_schema(API_KEYS[api], version)
     header_layout = layout.__header_schema__
     header = _entity(
@@ -51,7 +51,7 @@ def framed(body: bytes) -> bytes:
 
 
 def read_response(api: str, version: int, frame: bytes) -> dict[str, Any]:
-    """Return a response, without its length prefix, as nested dictionaries."""
+    """Return a response without its length prefix as nested dictionaries."""
     layout = load_response_schema(API_KEYS[api], version)
     header, used = entity_reader(layout.__header_schema__)(frame, 0)
     body, size = entity_reader(layout)(frame, used)
@@ -65,7 +65,7 @@ def read_response(api: str, version: int, frame: bytes) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Turn an entity into dictionaries, lists, numbers and text."""
+    """Convert an entity to dictionaries, lists, numbers and text."""
     if is_dataclass(value):
         return {field.name: _plain_field(field.name, getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, IntEnum):

@@ -1,4 +1,4 @@
-"""Running scenarios against two brokers and reporting what differs."""
+"""Running of scenarios against two brokers, and reports of the differences."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ BROKER_PROPERTIES = {
     "group.consumer.max.size": "4",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""For both brokers: the records have fixed times, long past their retention, and must stay while they are compared;
-groups answer at once, and are soon full."""
+"""Settings of both brokers: the records have fixed old timestamps and must be retained during the comparison; groups
+form without delay, and have few members."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one scenario."""
+    """The result of one scenario."""
 
     name: str
     steps: list[Step]
-    """Kafka's side of it."""
+    """Kafka's transcript."""
     faults: list[Mismatch]
     excused: int
 
@@ -39,7 +39,7 @@ class Verdict:
 
 
 def transcript(name: str, scenario: Scenario, bootstrap: str) -> list[Step]:
-    """Run a scenario against one broker. A scenario that cannot go on ends with that as its last step."""
+    """Run a scenario against one broker. If it cannot continue, that is its last step."""
     host, _, port = bootstrap.rpartition(":")
     session = Session(name, host, int(port))
     try:
@@ -61,11 +61,11 @@ def judge(name: str, scenario: Scenario, *, kafka: str, penstock: str) -> Verdic
 
 
 def judge_all(
-    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, tell: Callable[[Verdict], None]
+    scenarios: Iterable[tuple[str, Scenario]], *, kafka: str, penstock: str, on_verdict: Callable[[Verdict], None]
 ) -> list[Verdict]:
     verdicts = []
     for name, scenario in scenarios:
         verdict = judge(name, scenario, kafka=kafka, penstock=penstock)
-        tell(verdict)
+        on_verdict(verdict)
         verdicts.append(verdict)
     return verdicts

@@ -1,4 +1,4 @@
-"""The register of scenarios. To add one: a decorated function in a file of `catalogue/`."""
+"""The registry of scenarios. To add one, write a decorated function in a file of `catalogue/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def scenario(function: Scenario) -> Scenario:
 
 
 def all_scenarios() -> dict[str, Scenario]:
-    """Every scenario of the catalogue, by name."""
+    """Return every scenario of the catalogue, by name."""
     from tests.differential import catalogue
 
     for module in pkgutil.iter_modules(catalogue.__path__):

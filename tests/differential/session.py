@@ -1,4 +1,4 @@
-"""One scenario's conversation with one broker, written down step by step."""
+"""The conversation of one scenario with one broker, recorded step by step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What was asked, in short, and what came back: fields, or one of the two texts above."""
+    """A short description of the request, and the response: fields, or one of the two texts above."""
 
     label: str
     outcome: Any
@@ -30,7 +30,7 @@ class Step:
 
 @dataclass
 class Pending:
-    """A request that was sent on a connection of its own; the answer may be long in coming."""
+    """A request on a separate connection whose response may take long."""
 
     session: Session
     connection: Session
@@ -39,7 +39,7 @@ class Pending:
     version: int
 
     def answer(self, label: str = "") -> Answer:
-        """Wait for the answer, write it down and return it; {} if none came."""
+        """Wait for the response, record it and return it; {} if there is none."""
         frame = self.connection.receive()
         outcome = frame if isinstance(frame, str) else read_response(self.api, self.version, frame)
         self.connection.hang_up()
@@ -49,7 +49,7 @@ class Pending:
 
 @dataclass
 class Session:
-    """What a scenario talks to. Names made by `name()` are the same for both brokers."""
+    """The broker as seen by a scenario. Names from `name()` are the same for both brokers."""
 
     scenario: str
     host: str
@@ -58,30 +58,30 @@ class Session:
     _connection: socket.socket | None = None
 
     def call(self, api: str, version: int, /, label: str = "", **values: Any) -> Answer:
-        """Send a request, write the answer down and return it; {} if none came."""
+        """Send a request, record the response and return it; {} if there is none."""
         outcome = self.ask(api, version, **values)
         self.note(f"{api} v{version}{' ' + label if label else ''}", outcome)
         return outcome if isinstance(outcome, dict) else {}
 
     def ask(self, api: str, version: int, /, **values: Any) -> Answer | str:
-        """Send a request without writing the answer down."""
+        """Send a request without recording the response."""
         frame = self.exchange(request_frame(api, version, values))
         return frame if isinstance(frame, str) else read_response(api, version, frame)
 
     def begin(self, api: str, version: int, /, label: str = "", **values: Any) -> Pending:
-        """Send a request whose answer waits for others, such as that to join a group."""
+        """Send a request whose response waits for others, such as JoinGroup."""
         connection = Session(self.scenario, self.host, self.port)
         connection.send(request_frame(api, version, values))
         return Pending(self, connection, f"{api} v{version}{' ' + label if label else ''}", api, version)
 
     def raw(self, label: str, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
-        """Send bytes as they are and write down what happened to the connection."""
+        """Send raw bytes and record what happened to the connection."""
         got = self.exchange(sent, seconds_max=seconds_max)
         self.note(label, got if isinstance(got, str) else {"answered_bytes": got.hex()})
         return got
 
     def body(self, label: str, api_key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes | str:
-        """Send a request with a good header and a body as given."""
+        """Send a request with a valid header and the given body."""
         header = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
         header += b"\0\0\0\x07" + b"\xff\xff" + (b"\0" if flexible else b"")
         got = self.exchange(framed(header + body))
@@ -94,7 +94,7 @@ class Session:
     def until(
         self, holds: Callable[[Answer], bool], api: str, version: int, /, label: str = "", **values: Any
     ) -> Answer:
-        """Ask until the answer is as hoped for, and write down only the last one."""
+        """Repeat a request until the response is as expected, and record only the last one."""
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         while True:
             answer = self.ask(api, version, **values)
@@ -107,7 +107,7 @@ class Session:
         return f"{self.scenario.replace(' ', '-')}.{text}"
 
     def topic(self, text: str = "t", *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """Make a topic and wait until its logs can be written."""
+        """Create a topic and wait until its logs can be written."""
         name = self.name(text)
         wanted = {
             "name": name,
@@ -121,7 +121,7 @@ class Session:
         return name
 
     def settle(self, topic: str, partitions: int = 1) -> None:
-        """Wait until every partition of a topic answers."""
+        """Wait until every partition of a topic responds."""
         asked = [{"partition_index": index, "timestamp": -1} for index in range(partitions)]
         deadline = time.monotonic() + SETTLE_SECONDS_MAX
         while time.monotonic() < deadline:
@@ -139,7 +139,7 @@ class Session:
         return str(answer["topics"][0]["topic_id"])
 
     def exchange(self, sent: bytes, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
-        """Send bytes and return the frame that comes back, or what came instead."""
+        """Send bytes and return the response frame, or what happened instead."""
         try:
             self.send(sent)
         except ConnectionError:
@@ -154,7 +154,7 @@ class Session:
         self._connection.sendall(sent)
 
     def receive(self, *, seconds_max: float = ANSWER_SECONDS_MAX) -> bytes | str:
-        """Return the next frame, or what came instead."""
+        """Return the next frame, or what happened instead."""
         assert self._connection is not None, "nothing was sent"
         self._connection.settimeout(seconds_max)
         try:
@@ -167,7 +167,7 @@ class Session:
             return CLOSED
 
     def hang_up(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection; the next request opens a new one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -1,4 +1,4 @@
-"""The comparison itself, without any broker."""
+"""Tests of the comparison, without a broker."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ def test_ids_compare_by_the_order_in_which_they_appear() -> None:
     assert paths(left, [{"topic_id": "x"}, {"topic_id": "y"}, {"topic_id": "y"}]) == ["[2].topic_id"]
 
 
-def test_items_with_names_are_paired_by_name_and_their_order_is_told() -> None:
+def test_items_with_names_are_paired_by_name_and_their_order_is_reported() -> None:
     left = {"topics": [{"name": "a", "n": 1}, {"name": "b", "n": 2}]}
     right = {"topics": [{"name": "b", "n": 3}, {"name": "a", "n": 1}]}
     assert paths(left, right) == ["topics order", "topics[b].n"]
     assert paths(left, right, label="produce v3") == ["topics[b].n"]
 
 
-def test_a_closed_connection_is_not_an_answer() -> None:
+def test_a_closed_connection_is_not_a_response() -> None:
     assert paths(CLOSED, {"error_code": 0}) == ["outcome"]
 
 
-def test_the_same_mismatch_in_many_steps_is_told_once() -> None:
+def test_the_same_mismatch_in_many_steps_is_reported_once() -> None:
     left = [Step(f"fetch v{version}", {"x": 1}) for version in range(9)]
     right = [Step(f"fetch v{version}", {"x": 2}) for version in range(9)]
-    told = report(compare("s", left, right))
-    assert told.count("Kafka:") == 1
-    assert "and 5 more" in told
+    text = report(compare("s", left, right))
+    assert text.count("Kafka:") == 1
+    assert "and 5 more" in text
 
 
-def test_one_dictionary_serves_every_version_of_a_request() -> None:
+def test_one_dictionary_fits_every_version_of_a_request() -> None:
     values = {"topics": [{"name": "t", "topic_id": None}], "allow_auto_topic_creation": False}
     assert len({request_frame("metadata", version, values) for version in range(14)}) == 14
 
@@ -53,7 +53,7 @@ def test_a_response_becomes_plain_values() -> None:
     }
 
 
-def test_batches_are_summarised_with_what_is_left_over() -> None:
+def test_batches_are_summarized_with_trailing_bytes() -> None:
     whole, rest = summarise(batch(3) + b"\0" * 9)
     assert (whole["count"], whole["crc_good"], whole["whole"]) == (3, True, True)
     assert rest == {"bytes_left_over": 9}

@@ -1,4 +1,4 @@
-"""Every scenario against Apache Kafka and Penstock. `python -m tests.differential` prints the whole report."""
+"""Tests of every scenario against Apache Kafka and Penstock. `python -m tests.differential` prints the whole report."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def penstock(kafka: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_penstock_answers_as_kafka_does(name: str, kafka: str, penstock: str) -> None:
+def test_penstock_responds_as_kafka_does(name: str, kafka: str, penstock: str) -> None:
     verdict = judge(name, SCENARIOS[name], kafka=kafka, penstock=penstock)
     assert not verdict.faults, f"\n{verdict}"

@@ -1,4 +1,4 @@
-"""Fields that two brokers may fill differently: identities, clocks, places.
+"""Fields that two brokers may fill differently: identities, clocks, addresses.
 
 Numbers and ids that are chosen at random are replaced by the order in which they first show, so that
 'the same id again' and 'another id' still compare. Times close to now become `now`.
@@ -26,13 +26,13 @@ IGNORED = {
 
 NOW_MS = 2 * 60 * 60 * 1000
 _MEMBER = re.compile(r"(?:differential|instance)-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-"""A member id that a coordinator made: the client's or instance's id, and a random one. Error messages have it too."""
+"""A member id assigned by a coordinator: the client's or instance's id and a random one; also in error messages."""
 _SHORT_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _LONG_NUMBER = re.compile(r"-?\d{13,}")
 
 
 class Mask:
-    """Replaces what is volatile in the answers of one session."""
+    """Replaces volatile values in the responses of one session."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, Any], str] = {}
@@ -59,5 +59,5 @@ class Mask:
 
 def _is_close_to_now(number: int) -> bool:
     now = time.time() * 1000
-    # Bounds of time are worked out as now plus or minus a setting, and the largest setting is 2**63 - 1.
+    # Time limits are computed as now plus or minus a setting, and the largest setting is 2**63 - 1.
     return min(abs(number - now), abs(number - now + (1 << 63))) < NOW_MS

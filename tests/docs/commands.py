@@ -1,4 +1,4 @@
-"""What commands, targets and options exist: the static check of every command in the documentation."""
+"""The existing commands, targets and options: a static check of every command in the documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typer.main import get_command
 from penstock.cli.main import app
 from tests.docs.markdown import ROOT
 
-# Programs that every machine has, or that the text around the command introduces.
+# Programs that every machine has, or that the surrounding text introduces.
 OTHER_PROGRAMS = frozenset({"cd", "curl", "git", "install", "printf", "systemctl", "useradd", "pre-commit"})
 _ENDS = frozenset({"|", "&&", "||", ";", "&"})
 
@@ -39,7 +39,7 @@ def make_words() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def simple_commands(text: str) -> Iterator[list[str]]:
-    """Split a line of the shell into the commands that it runs."""
+    """Split a shell line into its commands."""
     words: list[str] = []
     for word in shlex.shlex(text, posix=True, punctuation_chars=True):
         if word in _ENDS:
@@ -130,6 +130,6 @@ def _check_install(words: list[str]) -> None:
 def _check_python(words: list[str]) -> None:
     if words[:1] == ["-m"]:
         if find_spec(words[1]) is None:
-            raise Unknown(f"there is no module {words[1]}")
+            raise Unknown(f"the module {words[1]} does not exist")
     elif words and words[0].endswith(".py") and not (ROOT / words[0]).exists():
-        raise Unknown(f"there is no script {words[0]}")
+        raise Unknown(f"the script {words[0]} does not exist")

@@ -1,6 +1,6 @@
-"""The pages of the documentation, their fenced blocks, and the commands in them.
+"""The pages of the documentation, with their fenced blocks and commands.
 
-An HTML comment before a block tells the tests about it:
+An HTML comment before a block contains instructions for the tests:
 
 - `<!-- not run: REASON -->`: the block is only checked statically.
 - `<!-- given: STATE -->`: the state that the block expects, see GIVEN in shell.py.
@@ -26,7 +26,7 @@ _FENCE = re.compile(r"(\s*)```(\w*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A line after `$`, and the output that is shown below it."""
+    """A line after `$`, and the output shown below it."""
 
     text: str
     output: tuple[str, ...]
@@ -68,7 +68,7 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Every page that people read first: README and its neighbours, docs/, and the READMEs of folders."""
+    """Return the main pages: README and its neighbours, docs/, and the READMEs of directories."""
     found = [path for pattern in PAGES for path in ROOT.glob(pattern)]
     return sorted(str(path.relative_to(ROOT)) for path in found)
 
@@ -123,6 +123,6 @@ def inline_code(page: str) -> list[str]:
 
 
 def anchors(page: str) -> set[str]:
-    """Return the anchors of the page's headings, as GitHub and MkDocs make them."""
+    """Return the anchors of the page's headings, as GitHub and MkDocs generate them."""
     headings = re.findall(r"^#+ +(.+)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}

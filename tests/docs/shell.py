@@ -1,7 +1,7 @@
-"""Runs the blocks of a page in order, in a folder and beside a broker made for them.
+"""Runs the blocks of a page in order, in a temporary directory and with a broker.
 
-The documented ports are replaced by free ones, in commands and in the output that is shown. Commands that run until
-Ctrl-C stay up until the end of their block, and are then interrupted.
+The documented ports are replaced by free ones, in commands and in the expected output. Commands that run until Ctrl-C
+continue until the end of their block, and are then interrupted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.docs.markdown import ROOT, Block, Command
 from tests.support.eventually import eventually
 from tests.support.ports import adjacent_ports, free_ports
 
-# Far longer than any of them takes: a command that needs it hangs.
+# Far longer than any command takes: one that needs it hangs.
 COMMAND_S_MAX = 240
 ENDLESS: Final = re.compile(r"penstock (cluster )?start\b|--follow\b|--watch\b")
 SERVERS: Final = re.compile(r"penstock (cluster )?start\b")
@@ -40,7 +40,7 @@ class Endless:
         self._what = what
         self._path = folder / f"output-{len(list(folder.glob('output-*')))}"
         with self._path.open("wb") as output:
-            # Its own process group gets the signal, as from a terminal.
+            # Its process group gets the signal, as from a terminal.
             self._process = subprocess.Popen(
                 words, cwd=folder, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
             )
@@ -50,7 +50,7 @@ class Endless:
         return self._path.read_text()
 
     def wait_for(self, lines: Sequence[str]) -> None:
-        """Wait for what is shown; if nothing is, for any output at all."""
+        """Wait for the expected output; if there is none, for any output."""
 
         def is_there() -> bool:
             assert self._process.poll() is None, f"{self._what} ended: {self.output}"
@@ -71,7 +71,7 @@ class Endless:
 
 
 class Shell:
-    """What a reader has who follows one page from top to bottom."""
+    """The state of a reader who follows one page from top to bottom."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ class Shell:
         if not starts_own:
             assert self.broker.is_running
         elif self._broker is not None:
-            # The same port is started by the block itself.
+            # The block itself starts a node on the same port.
             self._broker.stop()
         try:
             if given := block.marks.get("given"):
@@ -150,7 +150,7 @@ class Shell:
             words,
             cwd=self.folder,
             env=self._environment(),
-            # As a terminal shows it: both streams.
+            # Both streams, as in a terminal.
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

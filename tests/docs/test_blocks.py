@@ -1,4 +1,4 @@
-"""Every fenced block and every command in the text: it exists as written, whether or not a test can run it."""
+"""Checks every fenced block and every command in the text: it must exist as written, even if it is not run."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
             assert target[1] in targets, f"{page}: {code}"
 
 
-def test_a_wrong_command_is_noticed() -> None:
+def test_a_wrong_command_is_detected() -> None:
     for wrong in (
         "penstock topics list",
         "penstock topic make orders",

@@ -1,4 +1,4 @@
-"""Names of tests, metrics, planted bugs and packages in the documentation are those of the code."""
+"""Checks that tests, metrics, planted bugs and packages named in the documentation exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_table_of_planted_bugs_is_complete() -> None:
     assert f"{len(BUGS)} bugs can be planted" in text
 
 
-def test_the_table_of_layers_is_that_of_the_linter() -> None:
+def test_the_table_of_layers_matches_the_linter() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each["type"] == "layers")
     here = {path.stem for path in (ROOT / "src" / "penstock").iterdir()}

@@ -1,4 +1,4 @@
-"""Runs the blocks of each page, top to bottom, as a reader would."""
+"""Runs the blocks of each page from top to bottom, as a reader would."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.docs.markdown import ROOT, blocks, written_pages
 from tests.docs.shell import Shell
 
-# These start Spark or the development tools, and have tests of their own.
+# These start Spark or the development tools, and have separate tests.
 RUN_ELSEWHERE = {
     "docs/spark-tutorial.md": "tests/spark/test_tutorial.py",
     "docs/spark.md": "tests/spark/test_page.py",
@@ -29,13 +29,13 @@ def pages_to_run() -> list[str]:
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=() if page in QUICK else pytest.mark.slow) for page in pages_to_run()]
 )
-def test_what_a_page_shows_works(page: str, tmp_path: Path) -> None:
+def test_the_blocks_of_a_page_work(page: str, tmp_path: Path) -> None:
     with Shell(tmp_path) as shell:
         for block in blocks(page):
             if block.language in ("console", "python") and "not run" not in block.marks:
                 shell.run(block)
 
 
-def test_pages_that_are_run_elsewhere_are() -> None:
+def test_pages_with_a_separate_test_are_run_by_it() -> None:
     for page, test in RUN_ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text(), f"{test} does not mention {page}"

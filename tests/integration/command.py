@@ -1,4 +1,4 @@
-"""Running the penstock command: as people do, as a process, or here, which is ten times as fast."""
+"""Helpers that run the penstock command: as a process, or in this process, which is ten times as fast."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ TIMEOUT_S = 60
 
 
 class Outcome(NamedTuple):
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -40,7 +40,7 @@ def penstock(*words: str, given: str = "") -> Outcome:
 
 
 def penstock_process(*words: str) -> Outcome:
-    """Run a command as a process of its own."""
+    """Run a command as a separate process."""
     done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=TIMEOUT_S)
     assert "Traceback" not in done.stderr, done.stderr
     return Outcome(done.returncode, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""A broker for groups that form at once, and short forms for filling topics."""
+"""Fixtures: a broker whose groups form without delay, and helpers that fill topics."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +11,7 @@ from penstock.testing import Broker
 
 _numbers = itertools.count(1)
 
-# Without a delay a group begins with its first member; a killed member is missed after a second.
+# Without a delay a group starts with its first member; a killed member is removed after a second.
 GROUP_SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -26,14 +26,14 @@ Fill = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def group_broker() -> Iterator[Broker]:
-    """One broker for all tests with groups; use topics and groups of your own."""
+    """Provide one broker for all tests with groups; use unique topics and groups."""
     with Broker(GROUP_SETTINGS) as broker:
         yield broker
 
 
 @pytest.fixture
 def fill(group_broker: Broker) -> Fill:
-    """Create a topic and write (key, value) records to it; returns its name."""
+    """Create a topic, write (key, value) records to it, and return its name."""
 
     def run(records: Iterable[tuple[str | None, str]] = (), *, partitions: int = 1, topic: str | None = None) -> str:
         if topic is None:

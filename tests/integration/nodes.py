@@ -1,4 +1,4 @@
-"""Several nodes in one process, on real sockets and disks, that a test can stop, kill and bring back."""
+"""Several nodes in one process, on real sockets and disks, which a test can stop, kill and restart."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ CLUSTER_ID = "tests-cluster-abcdefgh"
 
 
 class Member:
-    """One node: its settings and folder stay, the process comes and goes."""
+    """One node, whose settings and data directory survive restarts."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self.settings = dict(settings)
@@ -55,7 +55,7 @@ class Member:
             self._network.stop()
 
     def kill(self) -> None:
-        """The process is gone: ports closed, connections reset, nothing handed over."""
+        """Simulate a killed process: ports closed, connections reset, no controlled shutdown."""
         node, self._node = self.node, None
         assert self._network is not None
         node.abandon()
@@ -84,7 +84,7 @@ class Cluster:
         await asyncio.gather(*(member.start() for member in self.members.values()))
 
     def kill(self) -> None:
-        """Stopped one after the other, the last ones would wait for a controller that is no more."""
+        """Stop all nodes together: stopped one by one, the last ones would wait for a controller that is gone."""
         for member in self.running:
             member.kill()
 
@@ -109,7 +109,7 @@ class Cluster:
         return self.active
 
     async def until_agreed(self) -> None:
-        """Every node that runs has applied the same metadata."""
+        """Return whether all running nodes have applied the same metadata."""
         await eventually_here(lambda: len({member.quorum.image.offset for member in self.running}) == 1)
 
     @property

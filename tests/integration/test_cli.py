@@ -1,4 +1,4 @@
-"""The client commands against a live broker."""
+"""Tests of the client commands against a live broker."""
 
 import itertools
 import json
@@ -36,7 +36,7 @@ def refused(*words: str, given: str = "") -> str:
     return outcome.err
 
 
-def test_a_topic_from_its_creation_to_its_end(bootstrap: str, topic: str) -> None:
+def test_a_topic_is_created_described_and_deleted(bootstrap: str, topic: str) -> None:
     at = ("--bootstrap", bootstrap)
     assert done("topic", "create", topic, "-p", "2", "-c", "retention.ms=1000000", *at).out == f"created {topic}\n"
     assert "--if-not-exists" in refused("topic", "create", topic, *at)
@@ -56,7 +56,7 @@ def test_a_topic_from_its_creation_to_its_end(bootstrap: str, topic: str) -> Non
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_lines_go_in_and_come_out(bootstrap: str, topic: str, codec: str) -> None:
+def test_produced_lines_are_consumed(bootstrap: str, topic: str, codec: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     lines = "a:1\nb:2\nc:3:4\n"
@@ -69,14 +69,14 @@ def test_lines_go_in_and_come_out(bootstrap: str, topic: str, codec: str) -> Non
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_each_kind_of_acknowledgement_writes(bootstrap: str, topic: str, acks: str) -> None:
+def test_records_are_written_with_each_acks_setting(bootstrap: str, topic: str, acks: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     done("produce", topic, "--acks", acks, *at, given="x\n")
     assert done("consume", topic, "--follow", "--count", "1", *at).out == "x\n"
 
 
-def test_where_to_begin(bootstrap: str, topic: str, tmp_path: Path) -> None:
+def test_consume_starts_at_each_kind_of_position(bootstrap: str, topic: str, tmp_path: Path) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     lines = "".join(
@@ -106,14 +106,14 @@ def test_json_lines_copy_a_topic(bootstrap: str, topic: str) -> None:
     assert done("consume", copy, "--format", "json", *at).out == printed.replace(f'"{topic}"', f'"{copy}"')
 
 
-def test_a_bad_line_does_not_take_the_good_ones_before_it_along(bootstrap: str, topic: str) -> None:
+def test_lines_before_a_bad_one_are_written(bootstrap: str, topic: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     assert "Line 2" in refused("produce", topic, "-k", ":", *at, given="a:1\nbad\n")
     assert done("consume", topic, *at).out == "1\n"
 
 
-def test_a_partition_that_is_not_there_is_refused(bootstrap: str, topic: str) -> None:
+def test_an_unknown_partition_is_rejected(bootstrap: str, topic: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     assert "its partitions are 0 to 0" in refused("consume", topic, "--partition", "4", *at)
@@ -130,7 +130,7 @@ def test_follow_shows_what_is_written_later(bootstrap: str, topic: str) -> None:
     assert (reader.returncode, out) == (0, "one\ntwo\n")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(bootstrap: str, topic: str) -> None:
+def test_a_closed_output_pipe_is_not_an_error(bootstrap: str, topic: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     done("produce", topic, *at, given="".join(f"{number}\n" for number in range(20_000)))
@@ -140,7 +140,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(bootstrap: str, topic: str) -
 
 
 @pytest.mark.parametrize("whose", [["--topic", "TOPIC"], ["--broker", "1"], ["--cluster"]])
-def test_a_setting_is_set_shown_and_taken_back(bootstrap: str, topic: str, whose: list[str]) -> None:
+def test_a_setting_is_set_shown_and_reset(bootstrap: str, topic: str, whose: list[str]) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, *at)
     whose = [topic if word == "TOPIC" else word for word in whose]
@@ -154,7 +154,7 @@ def test_a_setting_is_set_shown_and_taken_back(bootstrap: str, topic: str, whose
     assert option not in {row["option"] for row in left}
 
 
-def test_settings_that_cannot_be_are_refused(bootstrap: str, topic: str) -> None:
+def test_invalid_settings_are_rejected(bootstrap: str, topic: str) -> None:
     at = ("--bootstrap", bootstrap)
     done("topic", "create", topic, *at)
     assert "retention.ms" in refused("config", "set", "--topic", topic, "retention.ms=soon", *at)
@@ -165,7 +165,7 @@ def test_settings_that_cannot_be_are_refused(bootstrap: str, topic: str) -> None
     assert len(everything) > 20
 
 
-def test_the_files_of_a_topic_can_be_looked_into(penstock_broker_shared: Broker, topic: str) -> None:
+def test_the_files_of_a_topic_can_be_inspected(penstock_broker_shared: Broker, topic: str) -> None:
     at = ("--bootstrap", penstock_broker_shared.bootstrap)
     done("topic", "create", topic, "-p", "1", *at)
     done("produce", topic, "-k", ":", *at, given="a:1\nb:2\n")
@@ -177,7 +177,7 @@ def test_the_files_of_a_topic_can_be_looked_into(penstock_broker_shared: Broker,
     assert done("log", "verify", str(penstock_broker_shared.data), "--format", "json").code == 0
 
 
-def test_the_doctor_finds_a_healthy_broker_well(penstock_broker_shared: Broker) -> None:
+def test_the_doctor_finds_no_problem_on_a_healthy_broker(penstock_broker_shared: Broker) -> None:
     words = ("--bootstrap", penstock_broker_shared.bootstrap, "--data", str(penstock_broker_shared.data))
     rows = done("doctor", "--format", "json", *words).json()
     assert {row["state"] for row in rows} <= {"ok", "warning"}
@@ -186,7 +186,7 @@ def test_the_doctor_finds_a_healthy_broker_well(penstock_broker_shared: Broker) 
     assert found["lock"] == "locked by a running broker"
 
 
-def test_without_a_broker_every_command_says_so_at_once() -> None:
+def test_without_a_broker_every_command_reports_it_quickly() -> None:
     for words in (
         ["topic", "list"],
         ["consume", "x"],
@@ -197,7 +197,7 @@ def test_without_a_broker_every_command_says_so_at_once() -> None:
     assert penstock("doctor", "--bootstrap", "127.0.0.1:1").code == 1
 
 
-def test_help_answers_without_loading_the_client_library() -> None:
+def test_help_is_shown_without_loading_the_client_library() -> None:
     script = "import sys, penstock.cli.main; print(sorted({'confluent_kafka', 'kio', 'asyncio'} & set(sys.modules)))"
     result = subprocess.run([COMMAND[0], "-c", script], capture_output=True, text=True, timeout=60)
     assert result.stdout == "[]\n"

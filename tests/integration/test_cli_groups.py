@@ -1,4 +1,4 @@
-"""penstock group and penstock dlq against a live broker."""
+"""Tests of penstock group and penstock dlq against a live broker."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def numbered(count: int) -> list[tuple[str | None, str]]:
     return [(f"k{number}", str(number)) for number in range(count)]
 
 
-def test_a_group_from_its_first_commit_to_its_end(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
+def test_a_group_is_listed_described_and_deleted(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
     topic = fill(numbered(20))
     commit(group_broker.bootstrap, topic, topic, {0: 15})
     listed = {row["group"]: row for row in done("group", "list", "--format", "json", *at).json()}
@@ -64,7 +64,7 @@ def test_a_group_from_its_first_commit_to_its_end(group_broker: Broker, fill: Fi
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_the_members_of_a_group_are_shown_with_what_they_own(
+def test_the_members_of_a_group_are_shown_with_their_partitions(
     protocol: str, group_broker: Broker, fill: Fill, at: tuple[str, str]
 ) -> None:
     topic = fill(numbered(10), partitions=2)
@@ -93,7 +93,7 @@ def test_the_members_of_a_group_are_shown_with_what_they_own(
     consumer.close()
 
 
-def test_offsets_are_reset_only_when_told_to(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
+def test_offsets_are_reset_only_with_execute(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
     topic = fill(partitions=2)
     producer = Producer({"bootstrap.servers": group_broker.bootstrap})
     for index in range(2):
@@ -132,7 +132,7 @@ def test_offsets_are_reset_only_when_told_to(group_broker: Broker, fill: Fill, a
     assert (first.partition(), first.offset()) == (1, 2)
 
 
-def test_a_reset_that_cannot_be_says_what_to_do(fill: Fill, at: tuple[str, str]) -> None:
+def test_an_impossible_reset_says_what_to_do(fill: Fill, at: tuple[str, str]) -> None:
     topic = fill()
     assert "exactly one of" in refused("group", "reset", topic, *at)
     assert "Pass the topics to reset with --topic" in refused("group", "reset", topic, "--to-earliest", *at)
@@ -141,14 +141,14 @@ def test_a_reset_that_cannot_be_says_what_to_do(fill: Fill, at: tuple[str, str])
     assert "the group has committed none" in refused("group", "reset", topic, "--shift-by=1", "-t", topic, *at)
 
 
-def test_a_group_that_never_was_can_be_given_offsets(fill: Fill, at: tuple[str, str]) -> None:
+def test_offsets_can_be_set_for_a_new_group(fill: Fill, at: tuple[str, str]) -> None:
     topic = fill(numbered(4))
     done("group", "reset", topic, "--topic", topic, "--to-offset", "3", "--execute", *at)
     (row,) = done("group", "lag", topic, "--format", "json", *at).json()
     assert row["lag"] == 1
 
 
-def test_watching_looks_again_until_it_is_told_to_stop(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
+def test_watch_repeats_until_it_is_interrupted(group_broker: Broker, fill: Fill, at: tuple[str, str]) -> None:
     import signal
 
     topic = fill(numbered(3))
@@ -157,7 +157,7 @@ def test_watching_looks_again_until_it_is_told_to_stop(group_broker: Broker, fil
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         while not (line := process.stdout.readline()).startswith("total lag 2  ("):
-            assert line, "it ended by itself"
+            assert line, "the command ended unexpectedly"
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, "")
@@ -165,7 +165,7 @@ def test_watching_looks_again_until_it_is_told_to_stop(group_broker: Broker, fil
 
 @pytest.fixture
 def dead(group_broker: Broker, fill: Fill) -> str:
-    """A topic whose worker has given up four of ten records."""
+    """Provide a topic whose worker has dead-lettered four of ten records."""
 
     def handle(record: Record) -> None:
         if record.value in (b"1", b"4"):
@@ -178,7 +178,7 @@ def dead(group_broker: Broker, fill: Fill) -> str:
     return topic
 
 
-def test_dead_letters_are_listed_shown_and_found(dead: str, at: tuple[str, str]) -> None:
+def test_dead_letters_are_listed_shown_and_filtered(dead: str, at: tuple[str, str]) -> None:
     listed = {row["topic"]: row for row in done("dlq", "list", "--format", "json", *at).json()}
     assert listed[f"{dead}.dlq"] == {"topic": f"{dead}.dlq", "source": dead, "letters": 4, "not_replayed": 4}
     rows = list(map(json.loads, done("dlq", "show", dead, "--format", "json", *at).out.splitlines()))
@@ -195,9 +195,7 @@ def test_dead_letters_are_listed_shown_and_found(dead: str, at: tuple[str, str])
     assert "penstock dlq list" in refused("dlq", "show", "nothing-here", *at)
 
 
-def test_a_replay_sends_records_back_as_they_were_and_once(
-    dead: str, group_broker: Broker, at: tuple[str, str]
-) -> None:
+def test_a_replay_sends_records_back_unchanged_and_once(dead: str, group_broker: Broker, at: tuple[str, str]) -> None:
     before = {
         row["value"]: row for row in map(json.loads, done("consume", dead, "--format", "json", *at).out.splitlines())
     }
@@ -221,7 +219,9 @@ def test_a_replay_sends_records_back_as_they_were_and_once(
     assert "4 letters" in done("dlq", "replay", dead, "--from", "earliest", "--execute", *at).err
 
 
-def test_a_replay_may_go_elsewhere_with_the_old_times_and_slowly(dead: str, fill: Fill, at: tuple[str, str]) -> None:
+def test_a_replay_may_use_another_topic_the_old_timestamps_and_a_rate_limit(
+    dead: str, fill: Fill, at: tuple[str, str]
+) -> None:
     other = fill()
     began = time.monotonic()
     done("dlq", "replay", dead, "--to", other, "--keep-timestamps", "--rate", "8", "--execute", *at)
@@ -234,7 +234,7 @@ def test_a_replay_may_go_elsewhere_with_the_old_times_and_slowly(dead: str, fill
     assert all(sent[key]["timestamp"] == old[key]["timestamp"] for key in sent)
 
 
-def test_a_replay_whose_topic_is_gone_says_so_and_is_not_remembered(
+def test_a_replay_to_a_deleted_topic_is_rejected_and_not_recorded(
     dead: str, group_broker: Broker, at: tuple[str, str]
 ) -> None:
     done("topic", "delete", dead, *at)
@@ -247,9 +247,7 @@ def test_a_replay_whose_topic_is_gone_says_so_and_is_not_remembered(
     assert listed[f"{dead}.dlq"]["not_replayed"] == 4
 
 
-def test_what_a_replay_sends_back_is_handled_by_the_worker(
-    dead: str, group_broker: Broker, at: tuple[str, str]
-) -> None:
+def test_replayed_records_are_handled_by_the_worker(dead: str, group_broker: Broker, at: tuple[str, str]) -> None:
     seen: list[bytes | None] = []
     lock = threading.Lock()
 

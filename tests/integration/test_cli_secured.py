@@ -1,4 +1,4 @@
-"""The commands against a cluster that speaks TLS: a proxy holds the certificate, and the broker names the proxy."""
+"""Tests of the commands against a cluster with TLS: a proxy has the certificate and is the advertised listener."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ from tests.support.ports import HOST, free_ports
 
 
 class TlsProxy:
-    """Takes TLS at its own port and passes what is in it to another."""
+    """A TLS server that forwards decrypted data to another port."""
 
     def __init__(self, certificate: Path, port: int, inner_port: int) -> None:
         self._port = port
@@ -33,7 +33,7 @@ class TlsProxy:
 
     def __enter__(self) -> "TlsProxy":
         self._thread.start()
-        assert self._opened.wait(60), "the proxy does not listen"
+        assert self._opened.wait(60), "the proxy is not listening"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -47,9 +47,9 @@ class TlsProxy:
         self._opened.set()
         await over.wait()
         server.close()
-        # Clients keep connections for later; what is not closed here would be missed when nobody can close it any more.
+        # Clients keep connections open; those not closed here would be reported as leaks later.
         for writer in self._writers:
-            # Python 3.11 raises it for a connection that is closed already.
+            # Python 3.11 raises it for a connection that is already closed.
             with suppress(AttributeError):
                 writer.transport.abort()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -93,7 +93,7 @@ def tls(certificate: Path, address: str, tmp_path: Path) -> Iterator["Tls"]:
 
 
 class Tls:
-    """Runs commands with the properties, once as a file and once as words."""
+    """A runner of commands with the client settings, as a file or as arguments."""
 
     def __init__(self, certificate: Path, address: str, file: Path) -> None:
         self.address = address
@@ -107,7 +107,7 @@ class Tls:
         return done
 
 
-def test_every_kind_of_client_gets_in(tls: Tls) -> None:
+def test_every_command_connects(tls: Tls) -> None:
     tls("topic", "create", "orders", "--partitions", "2")
     tls("produce", "orders", given="one\ntwo\n")
     assert sorted(tls("consume", "orders", "--from", "earliest").out.split()) == ["one", "two"]
@@ -124,20 +124,20 @@ def test_every_kind_of_client_gets_in(tls: Tls) -> None:
     assert found.out.split() == ["value", "one", "two"]
 
 
-def test_properties_are_taken_one_by_one_too(tls: Tls) -> None:
+def test_properties_can_be_given_one_by_one(tls: Tls) -> None:
     words = [word for name, value in tls.properties.items() for word in ("-X", f"{name}={value}")]
     done = penstock("cluster", "nodes", "--bootstrap", tls.address, *words)
     assert done.code == 0, done.err
     assert tls.address in done.out
 
 
-def test_who_does_not_speak_tls_is_told_what_to_do(tls: Tls) -> None:
+def test_a_client_without_tls_is_told_to_configure_it(tls: Tls) -> None:
     done = penstock("doctor", "--bootstrap", tls.address)
     assert done.code == 1
     assert "TLS" in done.out
 
 
-def test_a_certificate_that_nobody_vouches_for_is_told(tls: Tls) -> None:
+def test_an_untrusted_certificate_is_reported(tls: Tls) -> None:
     done = penstock("cluster", "nodes", "--bootstrap", tls.address, "-X", "security.protocol=SSL")
     assert done.code == 1
     assert ": TLS with" in done.err

@@ -1,4 +1,4 @@
-"""penstock start: the ready line, the clean end, and every way to be refused."""
+"""Tests of penstock start: the ready line, the clean shutdown, and every startup error."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ def running(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def refused(*words: str) -> str:
-    """Run a start that must fail; return its one line."""
+    """Run a start that must fail; return its error line."""
     outcome = penstock_process("start", *words)
     assert outcome.code == 1
     assert outcome.out == ""
@@ -32,7 +32,7 @@ def refused(*words: str) -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_ready_once_and_ends_cleanly_when_told(tmp_path: Path, number: signal.Signals) -> None:
+def test_start_prints_ready_once_and_stops_cleanly_on_a_signal(tmp_path: Path, number: signal.Signals) -> None:
     words = [*COMMAND, "start", "--data", str(tmp_path / "data"), "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -47,13 +47,13 @@ def test_it_says_ready_once_and_ends_cleanly_when_told(tmp_path: Path, number: s
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_ends_when_told_while_it_waits_for_its_quorum(tmp_path: Path, number: signal.Signals) -> None:
+def test_start_stops_on_a_signal_while_waiting_for_its_quorum(tmp_path: Path, number: signal.Signals) -> None:
     port, *others = free_ports(3)
     voters = ",".join(f"{index}@{HOST}:{each}" for index, each in enumerate((port, *others), 1))
     settings = ["--set", f"controller.quorum.voters={voters}", "--set", "cluster.id=tests-cluster-abcdefgh"]
     words = [*COMMAND, "start", "--data", str(tmp_path / "data"), "--host", HOST, "--port", str(port), *settings]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        eventually(lambda: answers(port) or process.poll() is not None, what="a voter that answers the others")
+        eventually(lambda: answers(port) or process.poll() is not None, what="a voter that responds to others")
         process.send_signal(number)
         out, said = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "")
@@ -86,12 +86,12 @@ def test_a_folder_of_another_cluster_is_refused(running: BrokerProcess) -> None:
 def test_an_unwritable_folder_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "sealed"
     folder.mkdir(mode=0o500)
-    # The superuser may write anywhere, except where there is nothing to write to.
+    # The superuser may write anywhere, except to paths that do not support it.
     path = "/proc/penstock" if os.geteuid() == 0 else str(folder)
     assert path in refused("--data", path, "--port", "0")
 
 
-def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+def test_a_file_instead_of_the_data_directory_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     assert str(file) in refused("--data", str(file), "--port", "0")
@@ -107,7 +107,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         (["--log-level", "loud"], "debug"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(tmp_path: Path, words: list[str], complaint: str) -> None:
+def test_an_invalid_setting_is_rejected(tmp_path: Path, words: list[str], complaint: str) -> None:
     assert complaint in refused("--data", str(tmp_path / "data"), "--port", "0", *words)
     assert not (tmp_path / "data" / "meta.properties").exists()
 

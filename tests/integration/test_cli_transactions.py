@@ -1,4 +1,4 @@
-"""penstock txn against a live broker."""
+"""Tests of penstock txn against a live broker."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     assert (row["state"], row["partitions"], row["running_ms"]) == ("Empty", [], None)
 
 
-def test_what_no_coordinator_will_end_is_found_and_aborted() -> None:
-    # Without verification a write can come in that no transaction has: that is how they hang.
+def test_a_hanging_transaction_is_found_and_aborted() -> None:
+    # Without verification a write can arrive that belongs to no transaction: this is how transactions hang.
     settings = {"transaction.partition.verification.enable": "false", "transaction.state.log.num.partitions": "1"}
     with Broker(settings) as broker, Wire(broker.bootstrap) as wire:
         at = ("--bootstrap", broker.bootstrap)
@@ -100,5 +100,5 @@ def test_what_no_coordinator_will_end_is_found_and_aborted() -> None:
         (("find-hanging", "--topic", "no-such-topic"), "Topic 'no-such-topic' does not exist"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(at: tuple[str, str], words: tuple[str, ...], said: str) -> None:
+def test_errors_are_reported_in_one_line(at: tuple[str, str], words: tuple[str, ...], said: str) -> None:
     assert said in refused("txn", *words, *at)

@@ -1,4 +1,4 @@
-"""Groups on four nodes: their coordinators are killed, stopped and held still, and a node is drained and taken away."""
+"""Tests of groups on four nodes: coordinators are killed, stopped and paused, and a node is drained and removed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Bench:
         self.cluster = cluster
         self.admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
         self.admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(PATIENCE_S)
-        # The first search for a coordinator creates the topic of all groups.
+        # The first FindCoordinator request creates the topic of all groups.
         first = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "first", "log_level": 0})
         first.committed([TopicPartition(TOPIC, 0)], PATIENCE_S)
         first.close()
@@ -72,7 +72,7 @@ def bench(sharing: Sharing) -> Bench:
 
 
 class Reader(threading.Thread):
-    """A member that commits what it has read, and notes where partitions begin when they come to it."""
+    """A member that commits what it has read, and records the start offsets of assigned partitions."""
 
     def __init__(self, bootstrap: str, group: str, protocol: str) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def has_read_all(group: list[Reader], acked: set[tuple[int, int]]) -> bool:
 
 
 def fail_over(bench: Bench, group: str, how: str) -> None:
-    """Something happens to the group's coordinator; all is well again when this returns."""
+    """Disturb the group's coordinator; return when the cluster is healthy again."""
     node = bench.coordinator(group)
     if how == "hold":
         bench.cluster.pause(node)
@@ -143,7 +143,7 @@ def fail_over(bench: Bench, group: str, how: str) -> None:
     bench.healed()
 
 
-def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: Bench) -> None:
+def test_groups_of_both_protocols_continue_while_their_coordinators_move(bench: Bench) -> None:
     bootstrap = bench.cluster.bootstrap
     writer = Writer(bootstrap)
     protocols = ("classic", "consumer")
@@ -152,7 +152,7 @@ def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: B
     for thread in (writer, *readers):
         thread.start()
     try:
-        eventually(lambda: all(reader.seen for reader in readers), what="a first record for everybody")
+        eventually(lambda: all(reader.seen for reader in readers), what="a first record for every reader")
         for how in ("kill", "stop", "hold"):
             for protocol in groups:
                 fail_over(bench, protocol, how)
@@ -174,14 +174,14 @@ def test_groups_of_both_protocols_read_on_while_their_coordinators_move(bench: B
         for _, partition, offset in seen:
             repeated += offset < ends[partition]
             ends[partition] = max(ends[partition], offset + 1)
-        assert repeated <= 200, "a batch or two for each time that it changed hands, not all of it again"
+        assert repeated <= 200, "a batch or two for each move, not everything"
         committed = Consumer({"bootstrap.servers": bootstrap, "group.id": protocol, "log_level": 0})
         places = committed.committed([TopicPartition(TOPIC, index) for index in range(PARTITIONS)], PATIENCE_S)
         assert {place.partition: place.offset for place in places} == ends
         committed.close()
 
 
-def test_heartbeats_to_the_wrong_node_are_sent_to_look_for_the_right_one(bench: Bench) -> None:
+def test_heartbeats_to_the_wrong_node_are_answered_with_not_coordinator(bench: Bench) -> None:
     group: Any = "classic"
     right = bench.coordinator(group)
     classic = HeartbeatRequest(group_id=group, generation_id=cast(Any, 1), member_id="nobody")
@@ -196,7 +196,7 @@ def test_heartbeats_to_the_wrong_node_are_sent_to_look_for_the_right_one(bench: 
                 assert wire.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, modern).error_code == expected
 
 
-def test_a_drained_node_is_taken_away_with_nothing_lost(bench: Bench, sharing: Sharing) -> None:
+def test_a_drained_node_is_removed_without_loss(bench: Bench, sharing: Sharing) -> None:
     def cluster(*words: str) -> Any:
         return penstock("cluster", *words, "--bootstrap", bench.cluster.address(1))
 

@@ -1,4 +1,4 @@
-"""What the metrics of three brokers say together, before and after one of them is gone."""
+"""Test of the metrics of three brokers, before and after the loss of one."""
 
 import asyncio
 from pathlib import Path
@@ -27,7 +27,7 @@ def over(cluster: Cluster, name: str) -> float:
     return sum(read(member)[name] for member in cluster.running)
 
 
-async def test_a_lost_broker_shows(tmp_path: Path) -> None:
+async def test_the_loss_of_a_broker_is_visible_in_metrics(tmp_path: Path) -> None:
     async with Cluster(tmp_path, broker_session_timeout_ms="2000", replica_lag_time_max_ms="2000") as cluster:
         await cluster.until_active()
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})

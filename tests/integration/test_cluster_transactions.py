@@ -1,4 +1,4 @@
-"""Transactions on three nodes: coordinators, leaders and the rest of the producers' world move while they are open."""
+"""Tests of transactions on three nodes while coordinators and leaders move."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Bench:
         return made
 
     def committed(self) -> list[str]:
-        """What a reader of committed records sees in all partitions, when nothing is open any more."""
+        """Return the committed records of all partitions, when no transaction is open."""
         eventually(self.is_at_rest)
         settings = {"bootstrap.servers": self.cluster.bootstrap, "group.id": "reader", "enable.partition.eof": True}
         reader = Consumer({**settings, "isolation.level": "read_committed", "log_level": 0})
@@ -70,7 +70,7 @@ class Bench:
         asked = {TopicPartition(TOPIC, index): OffsetSpec.latest() for index in range(3)}
         ends = []
         for kind in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
-            # The client waits for a leader that was killed just now, even if there is another.
+            # The client waits for a killed leader, even if there is a new one.
             answers = self.admin.list_offsets(asked, isolation_level=kind, request_timeout=2)
             try:
                 ends.append([each.result(60).offset for each in answers.values()])
@@ -96,7 +96,7 @@ def bench(sharing: Sharing) -> Bench:
     return sharing.of(three_nodes)
 
 
-def test_a_transaction_over_three_leaders_outlives_its_coordinator(bench: Bench) -> None:
+def test_a_transaction_over_three_leaders_survives_its_coordinator(bench: Bench) -> None:
     producer = bench.producer("across")
     producer.begin_transaction()
     for index in range(3):
@@ -110,7 +110,7 @@ def test_a_transaction_over_three_leaders_outlives_its_coordinator(bench: Bench)
     assert sorted(each for each in bench.committed() if each.startswith("a")) == ["a0", "a1", "a2"]
 
 
-def test_what_nobody_ends_is_aborted_by_the_next_coordinator_in_its_time(bench: Bench) -> None:
+def test_an_abandoned_transaction_is_aborted_by_the_next_coordinator_after_its_timeout(bench: Bench) -> None:
     before = bench.committed()
     left = bench.producer("left", **{"transaction.timeout.ms": 3_000})
     left.begin_transaction()
@@ -124,7 +124,7 @@ def test_what_nobody_ends_is_aborted_by_the_next_coordinator_in_its_time(bench: 
     bench.healed()
 
 
-def test_a_leader_that_is_held_still_holds_up_a_commit_only_until_another_leads(bench: Bench) -> None:
+def test_a_paused_leader_delays_a_commit_only_until_another_leader_is_elected(bench: Bench) -> None:
     producer = bench.producer("patient")
     node = bench.coordinator("patient")
     held = next(each for each in bench.cluster.ids if each != node)
@@ -139,7 +139,7 @@ def test_a_leader_that_is_held_still_holds_up_a_commit_only_until_another_leads(
     assert "p" in bench.committed()
 
 
-def test_a_batch_that_is_sent_again_to_the_next_leader_is_where_it_was(bench: Bench) -> None:
+def test_a_batch_sent_again_to_the_next_leader_keeps_its_offset(bench: Bench) -> None:
     bench.healed()
     leader = bench.leader(TOPIC, 0)
     with Wire(bench.cluster.address(leader)) as wire:
@@ -164,7 +164,7 @@ def test_a_batch_that_is_sent_again_to_the_next_leader_is_where_it_was(bench: Be
         more = produce_request(writer, TOPIC, 0, ["d3"], sequence=3, version=11, names_id=False, is_transactional=False)
         wire.send(more)
         assert wire.produced(11) == (0, offsets[-1][1] + 1)
-        # No two nodes ever give out the same id.
+        # No two nodes ever assign the same producer id.
         assert wire.init(None, timeout_ms=1000).producer_id != writer.producer_id  # type: ignore[arg-type]
     bench.cluster.restart(leader)
     assert [each for each in bench.committed() if each.startswith("d")] == ["d0", "d1", "d2", "d3"]

@@ -1,4 +1,4 @@
-"""Compacted topics on a running broker: the child process, real clients, the broker's own topics."""
+"""Tests of compacted topics on a running broker: the child process, real clients, internal topics."""
 
 import contextlib
 import time
@@ -89,12 +89,12 @@ def test_a_compacted_topic_shrinks_to_its_last_values_and_stays_readable(codec: 
         assert known == table
         broker.restart()
         assert read_all(broker, "table") == read
-        # The producer's sequence outlived its records.
+        # The producer's sequence survived its records.
         producer.produce("table", key=b"key-0", value=b"back")
         assert producer.flush(60) == 0
 
 
-def test_committed_offsets_outlive_the_compaction_of_their_topic(tmp_path: Path) -> None:
+def test_committed_offsets_survive_the_compaction_of_their_topic(tmp_path: Path) -> None:
     settings = {**SETTINGS, "offsets.topic.segment.bytes": "1048576", "offsets.topic.num.partitions": "1"}
     dirty = {"log.cleaner.min.cleanable.ratio": "0.01"}
     with Broker(data=tmp_path, settings={**settings, **dirty}) as broker:
@@ -118,7 +118,7 @@ def test_committed_offsets_outlive_the_compaction_of_their_topic(tmp_path: Path)
         assert committed.metadata == f"899 {filler}"
 
 
-def test_transactions_go_on_after_the_compaction_of_their_state(tmp_path: Path) -> None:
+def test_transactions_continue_after_the_compaction_of_their_state(tmp_path: Path) -> None:
     settings = {
         **SETTINGS,
         "transaction.state.log.segment.bytes": "1048576",

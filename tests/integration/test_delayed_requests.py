@@ -1,6 +1,6 @@
-"""Requests that come late: sent again on a new connection, into a later transaction, which they must not touch.
+"""Tests of delayed requests: repeated on a new connection during a later transaction, which they must not affect.
 
-The network may keep a request for minutes that its client has long given up and sent again (invariants 39 and 40).
+The network may deliver a request minutes after its client has given up and retried (invariants 39 and 40).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sent(NamedTuple):
 
 
 class Protocol(NamedTuple):
-    """The versions that a client speaks."""
+    """The API versions that a client uses."""
 
     produce: int
     offsets: int
@@ -75,7 +75,7 @@ def broker(sharing: Sharing) -> Broker:
 
 
 class Client:
-    """One producer after the other with the same transactional id, and a copy of all that they sent."""
+    """Successive producers with the same transactional id, and a copy of all their requests."""
 
     def __init__(self, broker: Broker, name: str, protocol: Protocol) -> None:
         self.bootstrap = broker.bootstrap
@@ -99,7 +99,7 @@ class Client:
         self.producer = self.wire.begin(self._id)
         self._sequences = [0] * PARTITIONS
 
-    # -- what a client does --------------------------------------------------------------
+    # -- the client ----------------------------------------------------------------------
 
     def write(self, value: str, partition: int) -> None:
         if self.protocol.adds and partition not in self.added:
@@ -145,7 +145,7 @@ class Client:
         self.kept.append(sent)
         return reply
 
-    # -- what the network does -----------------------------------------------------------
+    # -- the network ---------------------------------------------------------------------
 
     def arrives_late(self, sent: Sent) -> int:
         with Wire(self.bootstrap) as other:
@@ -173,7 +173,7 @@ class Client:
         topic = TxnOffsetCommitRequestTopic(name=cast(Any, self.topic), partitions=(place,))
         return TxnOffsetCommitRequest(**self._who(), group_id=cast(Any, self.group), topics=(topic,))
 
-    # -- what others see -----------------------------------------------------------------
+    # -- other clients -------------------------------------------------------------------
 
     def check(self) -> None:
         eventually(self.is_at_rest)
@@ -211,7 +211,7 @@ class Client:
         ends = 0
         while ends < PARTITIONS:
             message = consumer.poll(20)
-            assert message is not None, "no end in sight"
+            assert message is not None, "the end was not reached"
             if message.error():
                 ends += 1
             else:
@@ -256,7 +256,7 @@ def code_of(frame: Frame, reply: Any) -> int:
 
 
 def steps(client: Client, random: Random, number: int) -> Iterator[None]:
-    """A transaction step by step; between the steps the network has its say."""
+    """Run a transaction step by step; delayed requests arrive between the steps."""
     for count in range(random.randint(1, 4)):
         client.write(f"{number}/{count}", random.randrange(PARTITIONS))
         yield
@@ -268,7 +268,7 @@ def steps(client: Client, random: Random, number: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_version_two_nothing_late_touches_a_later_transaction(broker: Broker, seed: int) -> None:
+def test_with_version_two_no_late_request_affects_a_later_transaction(broker: Broker, seed: int) -> None:
     random = Random(seed)
     client = Client(broker, f"version-two-{seed}", VERSION_TWO)
     late = 0
@@ -278,7 +278,7 @@ def test_with_version_two_nothing_late_touches_a_later_transaction(broker: Broke
             for sent in random.sample(old, min(len(old), 3)):
                 code = client.arrives_late(sent)
                 late += 1
-                # Only the end of the last transaction is answered again, with what became of it.
+                # Only the end of the last transaction is acknowledged again, with its outcome.
                 assert code != 0 or sent.frame[0] == ApiKey.END_TXN, sent
                 if code == 0:
                     assert sent.producer.epoch == client.producer.epoch - 1 and not client.open
@@ -288,8 +288,8 @@ def test_with_version_two_nothing_late_touches_a_later_transaction(broker: Broke
 
 @pytest.mark.parametrize("protocol", [OLD, OLDER], ids=["old", "older"])
 @pytest.mark.parametrize("seed", range(2))
-def test_nothing_of_a_producer_that_was_replaced_is_done(broker: Broker, seed: int, protocol: Protocol) -> None:
-    """With the old protocol too: a new producer has another epoch."""
+def test_no_request_of_a_replaced_producer_takes_effect(broker: Broker, seed: int, protocol: Protocol) -> None:
+    """Check it with the old protocol too: a new producer has another epoch."""
     random = Random(seed)
     client = Client(broker, f"replaced-{protocol.produce}-{seed}", protocol)
     for number in range(TRANSACTIONS):
@@ -304,10 +304,10 @@ def test_nothing_of_a_producer_that_was_replaced_is_done(broker: Broker, seed: i
 
 @pytest.mark.parametrize("protocol", [OLD, OLDER], ids=["old", "older"])
 @pytest.mark.parametrize("seed", range(2))
-def test_with_the_old_protocol_late_writes_and_commits_are_kept_out(
+def test_with_the_old_protocol_late_writes_and_commits_are_rejected(
     broker: Broker, seed: int, protocol: Protocol
 ) -> None:
-    """All transactions of a producer share an epoch: a request is told from a new one by what is open."""
+    """All transactions of a producer share an epoch: only the state shows whether a request is late."""
     random = Random(seed)
     client = Client(broker, f"shared-{protocol.produce}-{seed}", protocol)
     for number in range(TRANSACTIONS):
@@ -322,12 +322,12 @@ def _late_in_the_same_epoch(client: Client, sent: Sent) -> None:
     match sent.frame[0]:
         case ApiKey.PRODUCE:
             code = client.arrives_late(sent)
-            # Into a partition of the open transaction: told by its sequence, and at most told again where it is.
+            # For a partition of the open transaction: recognized by its sequence, and at most acknowledged again.
             assert code != 0 or sent.partition in client.added, sent
         case ApiKey.TXN_OFFSET_COMMIT if client.open_offset is None:
             assert client.arrives_late(sent) != 0, sent
         case ApiKey.ADD_PARTITIONS_TO_TXN if client.open:
-            # Nothing but one more partition that hears of the end.
+            # The only effect is one more partition that gets a marker.
             assert client.arrives_late(sent) == 0
             assert sent.partition is not None
             client.added.add(sent.partition)
@@ -337,8 +337,8 @@ def _late_in_the_same_epoch(client: Client, sent: Sent) -> None:
             assert code != 0 or sent.is_commit == client.kept[-1].is_commit
 
 
-def test_a_partition_that_is_added_late_holds_readers_back_until_the_timeout(broker: Broker) -> None:
-    """Kept as Kafka has it: the old protocol cannot tell it from the first request of the next transaction."""
+def test_a_partition_added_late_blocks_readers_until_the_timeout(broker: Broker) -> None:
+    """Same as in Kafka: the old protocol cannot distinguish it from the first request of the next transaction."""
     client = Client(broker, "added-late", OLD)
     client.producer = client.wire.begin("added-late", timeout_ms=1_000)
     client.write("a", 0)
@@ -346,7 +346,7 @@ def test_a_partition_that_is_added_late_holds_readers_back_until_the_timeout(bro
     addition = client.kept[0]
     eventually(client.is_at_rest)
     assert client.arrives_late(addition) == 0
-    # The timeout has aborted it, and the next producer goes on.
+    # The timeout has aborted it, and the next producer continues.
     client.begin()
     client.write("b", 0)
     client.end(commit=True)

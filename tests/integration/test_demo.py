@@ -1,4 +1,4 @@
-"""penstock demo: the broker serves from its ready line on, and goes on when another part fails."""
+"""Tests of penstock demo: the broker serves from its ready line on, even if another part fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_pipeline_that_fails_leaves_the_broker_serving_until_ctrl_c(tmp_path: 
     assert running.returncode == 0 and "stopped" in rest
 
 
-def test_a_folder_that_is_no_demo_is_told(tmp_path: Path) -> None:
+def test_a_directory_without_a_demo_is_rejected(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "demo", "--pipeline", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1 and "has no generate.py" in done.stderr

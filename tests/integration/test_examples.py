@@ -1,4 +1,4 @@
-"""Every script under examples/ does what its docstring promises."""
+"""Tests that every script under examples/ does what its docstring promises."""
 
 import ast
 import json
@@ -31,11 +31,11 @@ Run = Callable[..., int]
 
 
 class Crash(Exception):
-    """What ends a run in the middle."""
+    """The crash of a run."""
 
 
 class Abortable:
-    """An error as librdkafka gives it when the transaction has to be aborted."""
+    """An error of librdkafka that requires an abort of the transaction."""
 
     def retriable(self) -> bool:
         return False
@@ -54,7 +54,7 @@ def numbered(count: int) -> list[tuple[str | None, str]]:
 
 
 def collect(run: Run, bootstrap: str, topic: str, *, crash_at: int | None = None) -> list[str]:
-    """Run an example and return the values it handled; it crashes after so many."""
+    """Run an example and return the values it processed; it crashes after this many."""
     seen: list[str] = []
 
     def handle(message: Message) -> None:
@@ -86,7 +86,7 @@ def test_produce_reports_partition_and_offset(core: None) -> None:
     assert core_operations.produce("core-produce", None, None, acks="1") == (0, 3)
 
 
-def test_consume_goes_on_where_the_group_committed(core: None) -> None:
+def test_consume_continues_at_the_committed_offset(core: None) -> None:
     core_operations.create_topic("core-consume", partitions=1)
     for number in range(6):
         core_operations.produce("core-consume", "key", str(number))
@@ -120,7 +120,7 @@ def test_at_most_once_handles_nothing_twice_in_a_crash(group_broker: Broker, fil
     before = collect(at_most_once.run, group_broker.bootstrap, topic, crash_at=13)
     after = collect(at_most_once.run, group_broker.bootstrap, topic)
     assert before == [str(number) for number in range(13)]
-    assert after, "the batches behind the crash arrive"
+    assert after, "the batches after the crash arrive"
     assert not set(before) & set(after)
 
 
@@ -143,7 +143,7 @@ def test_exactly_once_writes_each_result_once_in_a_crash(crash_at: int, group_br
     assert sorted(map(int, shown)) == [-number for number in range(24, -1, -1)]
 
 
-def test_an_aborted_transaction_of_the_example_is_tried_again(
+def test_an_aborted_transaction_of_the_example_is_retried(
     group_broker: Broker, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = fill(numbered(10))
@@ -204,11 +204,11 @@ def test_a_database_that_is_ahead_stops_the_second_process(
         return found
 
     monkeypatch.setattr(external_offsets, "starts", from_the_beginning)
-    with pytest.raises(RuntimeError, match="counted already"):
+    with pytest.raises(RuntimeError, match="already counted"):
         external_offsets.run(group_broker.bootstrap, topic, database, idle_polls_max=1)
 
 
-def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill: Fill) -> None:
+def test_the_worker_dead_letters_records_it_cannot_handle(group_broker: Broker, fill: Fill) -> None:
     orders = [(f"k{number}", json.dumps({"amount": number})) for number in range(10)]
     topic = fill([*orders, ("bad", "not json"), ("owed", json.dumps({"amount": -1}))])
     counts = worker_with_dlq.run(group_broker.bootstrap, topic, f"group-of-{topic}", idle_stop_s=0.5)
@@ -219,12 +219,12 @@ def test_the_worker_puts_aside_what_it_cannot_handle(group_broker: Broker, fill:
 
 
 def _heed_interrupts() -> None:
-    """A shell that runs the tests in the background has them ignore SIGINT, and a child would inherit that."""
+    """Restore SIGINT: a shell that runs the tests in the background ignores it, and a child would inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("name", ["at_least_once", "at_most_once", "auto_commit", "worker_with_dlq"])
-def test_each_example_runs_as_a_script_until_it_is_told_to_stop(name: str, group_broker: Broker, fill: Fill) -> None:
+def test_each_example_runs_as_a_script_until_it_is_interrupted(name: str, group_broker: Broker, fill: Fill) -> None:
     topic = fill([("anna", json.dumps({"amount": 3})), ("bob", json.dumps({"amount": 4}))])
     words = [sys.executable, "-u", str(SCRIPTS / f"{name}.py"), group_broker.bootstrap, topic, f"script-{name}"]
     with subprocess.Popen(
@@ -236,7 +236,7 @@ def test_each_example_runs_as_a_script_until_it_is_told_to_stop(name: str, group
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     described = penstock("group", "lag", f"script-{name}", "--format", "json", "--bootstrap", group_broker.bootstrap)
-    # The signal may come between the work on the last record and the note that it is done.
+    # The signal may arrive between processing the last record and recording that.
     assert [row["lag"] for row in described.json()] in ([0], [1])
 
 
@@ -267,11 +267,11 @@ def test_a_table_is_rebuilt_from_a_compacted_topic(group_broker: Broker, capsys:
         compacted_table.main([])
 
 
-def test_routing_shows_where_records_land(group_broker: Broker) -> None:
+def test_routing_prints_the_partitions_of_records(group_broker: Broker) -> None:
     command = [sys.executable, str(SCRIPTS / "routing.py"), "--bootstrap", group_broker.bootstrap]
     lines = subprocess.run(command, capture_output=True, timeout=60, check=True, text=True).stdout.splitlines()
-    landed = {line[:10].strip(): ast.literal_eval(line[10:].strip()) for line in lines}
-    assert set(landed["in turns"].values()) == {100}
-    assert landed["own rule"][0] == 40
+    landed = {line[:11].strip(): ast.literal_eval(line[11:].strip()) for line in lines}
+    assert set(landed["round-robin"].values()) == {100}
+    assert landed["custom rule"][0] == 40
     assert len(landed["by key"]) == 4
     assert all(sum(counts.values()) == 400 for counts in landed.values())

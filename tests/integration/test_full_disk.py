@@ -1,4 +1,4 @@
-"""Three nodes, one of which has a full disk: writes go on, reads are served, and the node comes back by itself."""
+"""Tests of three nodes, one with a full disk: writes continue, reads are served, and the node recovers."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from tests.support.topic_metadata import cluster_metadata
 FULL = 3
 PARTITIONS = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 WITHOUT_ACKNOWLEDGEMENT_S_MAX = 10.0
-"""Far above what is seen (0.5 s), and far below replica.lag.time.max.ms."""
+"""Far above the observed value (0.5 s), and far below replica.lag.time.max.ms."""
 
 
 class LimitedCluster(PenstockCluster):
@@ -51,12 +51,12 @@ class LimitedCluster(PenstockCluster):
         self.admin.create_topics([topic])[name].result(30)
 
     def state(self, name: str) -> list[tuple[int, list[int]]]:
-        """The leader and the in-sync set of each partition."""
+        """Return the leader and the ISR of each partition."""
         partitions = cluster_metadata(self.admin, name).topics[name].partitions
         return [(partitions[index].leader, sorted(partitions[index].isrs)) for index in sorted(partitions)]
 
     def read(self, name: str, count: int) -> list[list[bytes]]:
-        """The values of each partition, up to its end."""
+        """Return the values of each partition, up to its end."""
         found: list[list[bytes]] = []
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none", "enable.auto.commit": False})
         try:
@@ -85,7 +85,7 @@ def cluster() -> Iterator[LimitedCluster]:
 
 
 class Writer:
-    """An idempotent producer that writes to every partition all the time."""
+    """An idempotent producer that writes to every partition continuously."""
 
     def __init__(self, cluster: PenstockCluster, topic: str) -> None:
         self._producer = Producer(
@@ -128,12 +128,12 @@ class Writer:
         self.acked[index] += 1
 
     def more_everywhere(self) -> None:
-        """Wait until every partition has acknowledged something that was sent from now on."""
+        """Wait until every partition has acknowledged a record sent after this call."""
         before = {index: self.acked[index] + 200 for index in range(len(PARTITIONS))}
         eventually(lambda: all(self.acked[index] > count for index, count in before.items()), what="writes")
 
 
-def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedCluster) -> None:
+def test_one_full_disk_does_not_stop_writes_and_the_node_recovers(cluster: LimitedCluster) -> None:
     cluster.make("orders", [list(each) for each in PARTITIONS])
     eventually(lambda: all(isr == [1, 2, 3] for _, isr in cluster.state("orders")), what="a complete in-sync set")
     with Writer(cluster, "orders") as writer:
@@ -156,17 +156,17 @@ def test_one_full_disk_stops_no_writes_and_the_node_comes_back(cluster: LimitedC
     assert "is read-only" in cluster.log(FULL) and "takes writes again" in cluster.log(FULL)
 
 
-def test_a_full_node_starts_serves_reads_and_takes_writes_again(cluster: LimitedCluster) -> None:
+def test_a_full_node_starts_serves_reads_and_accepts_writes_again(cluster: LimitedCluster) -> None:
     cluster.make("alone", [[FULL]])
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", "message.timeout.ms": 5000, "retries": 0}
     )
-    told: list[KafkaError | None] = []
+    results: list[KafkaError | None] = []
 
     def send() -> KafkaError | None:
-        producer.produce("alone", b"value", on_delivery=lambda error, _: told.append(error))
+        producer.produce("alone", b"value", on_delivery=lambda error, _: results.append(error))
         assert producer.flush(60) == 0
-        return told[-1]
+        return results[-1]
 
     assert send() is None
     cluster.fill(FULL)
@@ -177,7 +177,7 @@ def test_a_full_node_starts_serves_reads_and_takes_writes_again(cluster: Limited
     cluster.restart(FULL)
     eventually(lambda: cluster.state("alone") == [(FULL, [FULL])], what="a leader")
     assert cluster.read("alone", 1) == [[b"value"]]
-    # Changes of the metadata are still written there.
+    # Metadata changes are still written there.
     cluster.make("later", [[1, 2, 3]])
     cluster.free(FULL)
     eventually(lambda: send() is None, what="a write")

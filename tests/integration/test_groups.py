@@ -1,4 +1,4 @@
-"""Consumer groups as librdkafka's consumers use them, over either protocol, through restarts and kills."""
+"""Tests of consumer groups with librdkafka's consumers, in both protocols, across restarts and kills."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def new_group() -> str:
 
 @contextmanager
 def consumers(bootstrap: str, group: str, count: int = 1, **settings: Any) -> Iterator[list[Consumer]]:
-    """Consumers of a group, not subscribed yet; closed at the end."""
+    """Provide consumers of a group, not subscribed yet; they are closed at the end."""
     wanted: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": group,
@@ -94,7 +94,7 @@ def consumers(bootstrap: str, group: str, count: int = 1, **settings: Any) -> It
 
 
 def poll_until(made: list[Consumer], holds: Callable[[], bool], *, got: list[Any] | None = None) -> None:
-    """Poll all of them until something holds; the records that come meanwhile go to `got`."""
+    """Poll all of them until a condition holds; records received meanwhile go to `got`."""
     deadline = time.monotonic() + SECONDS_MAX
     while not holds():
         assert time.monotonic() < deadline, [consumer.assignment() for consumer in made]
@@ -109,7 +109,7 @@ def poll_until(made: list[Consumer], holds: Callable[[], bool], *, got: list[Any
 
 
 def read(made: list[Consumer], count: int) -> list[Any]:
-    """Poll all of them until that many records have come."""
+    """Poll all of them until this many records have arrived."""
     got: list[Any] = []
     poll_until(made, lambda: len(got) >= count, got=got)
     return got
@@ -130,11 +130,11 @@ def committed(bootstrap: str, group: str, topic: str, partitions: int = 4) -> li
         return [place.offset for place in found]
 
 
-# -- joining and sharing -----------------------------------------------------------------------
+# -- membership --------------------------------------------------------------------------------
 
 
 @both_protocols
-def test_a_group_reads_everything_and_goes_on_where_it_was(bootstrap: str, protocol: str) -> None:
+def test_a_group_reads_everything_and_continues_at_its_committed_offset(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap, records=100), new_group()
     with consumers(bootstrap, group, group_protocol=protocol) as (consumer,):
         consumer.subscribe([topic])
@@ -161,7 +161,7 @@ def test_two_consumers_share_and_one_takes_over_when_the_other_leaves(bootstrap:
 
 
 @both_protocols
-def test_a_consumer_that_dies_is_missed_after_its_session(bootstrap: str, protocol: str) -> None:
+def test_a_consumer_that_dies_is_removed_after_its_session_timeout(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap), new_group()
     with (
         consumers(bootstrap, group, group_protocol=protocol) as (first,),
@@ -170,14 +170,14 @@ def test_a_consumer_that_dies_is_missed_after_its_session(bootstrap: str, protoc
         for consumer in (first, second):
             consumer.subscribe([topic])
         poll_until([first, second], lambda: is_shared([first, second], 4, each=2))
-        # A static member says no goodbye for good.
+        # A static member does not leave the group when it closes.
         second.close()
         poll_until([first], lambda: len(owned(first)) == 4)
         assert owned(first) == {(topic, index) for index in range(4)}
 
 
 @both_protocols
-def test_a_new_partition_is_given_to_somebody(bootstrap: str, protocol: str) -> None:
+def test_a_new_partition_is_assigned_to_a_member(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap, 2), new_group()
     with consumers(bootstrap, group, group_protocol=protocol, **{"topic.metadata.refresh.interval.ms": 300}) as (one,):
         one.subscribe([topic])
@@ -188,9 +188,9 @@ def test_a_new_partition_is_given_to_somebody(bootstrap: str, protocol: str) -> 
         assert owned(one) == {(topic, index) for index in range(5)}
 
 
-# The coordinator looks for new matches of a pattern every ten seconds at most, as Kafka's does.
+# The coordinator resolves a pattern again every ten seconds at most, as in Kafka.
 @pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.slow)])
-def test_a_pattern_finds_topics_that_come_later(bootstrap: str, protocol: str) -> None:
+def test_a_pattern_finds_topics_that_are_created_later(bootstrap: str, protocol: str) -> None:
     prefix, group = f"pattern-{next(_numbers)}", new_group()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(f"{prefix}.a", 1)])[f"{prefix}.a"].result(60)
@@ -212,7 +212,7 @@ def test_every_assignor_of_the_client_gives_each_partition_one_owner(bootstrap: 
         assert set().union(*map(owned, made)) == {(topic, index) for index in range(6)}
 
 
-def test_a_cooperative_member_keeps_what_is_not_taken_from_it(bootstrap: str) -> None:
+def test_a_cooperative_member_keeps_partitions_that_are_not_revoked(bootstrap: str) -> None:
     topic, group = make_topic(bootstrap), new_group()
     revoked: list[tuple[str, int]] = []
     with consumers(bootstrap, group, 2, partition_assignment_strategy="cooperative-sticky") as (first, second):
@@ -226,7 +226,7 @@ def test_a_cooperative_member_keeps_what_is_not_taken_from_it(bootstrap: str) ->
 
 
 @both_protocols
-def test_a_static_member_comes_back_without_a_rebalance(bootstrap: str, protocol: str) -> None:
+def test_a_static_member_rejoins_without_a_rebalance(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap), new_group()
     lost: list[Any] = []
     with (
@@ -260,7 +260,7 @@ def test_the_second_to_use_an_instance_id_fences_the_first(bootstrap: str) -> No
         assert refusal.value.args[0].code() == KafkaError.FENCED_INSTANCE_ID
 
 
-def test_a_client_that_hangs_up_while_it_joins_is_missed_after_its_session(bootstrap: str) -> None:
+def test_a_client_that_disconnects_while_joining_is_removed_after_its_session_timeout(bootstrap: str) -> None:
     topic, group = make_topic(bootstrap), new_group()
     host, _, port = bootstrap.rpartition(":")
     with consumers(bootstrap, group) as (consumer,):
@@ -269,14 +269,14 @@ def test_a_client_that_hangs_up_while_it_joins_is_missed_after_its_session(boots
         before = len(owned(consumer))
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(join_request(group, topic))
-        # The rebalance that it began ends with a share for nobody, then with all for the one that is left.
+        # The rebalance that it started ends with an assignment for the absent member, then with all for the other.
         poll_until([consumer], lambda: len(owned(consumer)) < before)
         poll_until([consumer], lambda: len(owned(consumer)) == 4)
         assert owned(consumer) == {(topic, index) for index in range(4)}
 
 
 def join_request(group: str, topic: str) -> bytes:
-    """A JoinGroup of version 3, which need not come back with the id that it is given."""
+    """Build a JoinGroup of version 3, which does not require a second request with the member id."""
     subscription = struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic.encode(), -1)
     layout = codec.request_class(ApiKey.JOIN_GROUP, 3)
     protocol = shape_of(layout).find("protocols")
@@ -311,7 +311,7 @@ def test_a_group_moves_to_the_consumer_protocol_and_back_while_it_reads(bootstra
 
 
 @both_protocols
-def test_commits_by_hand_async_and_stored_are_all_kept(bootstrap: str, protocol: str) -> None:
+def test_synchronous_asynchronous_and_stored_commits_are_all_kept(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap, records=40), new_group()
     answers: list[Any] = []
     with consumers(
@@ -360,7 +360,7 @@ def test_a_consumer_that_never_subscribed_can_commit_until_the_group_has_members
         assert committed(bootstrap, group, topic)[0] == 7
 
 
-def test_what_cannot_be_committed_is_refused_by_name(bootstrap: str) -> None:
+def test_invalid_commits_are_rejected_with_an_error_code(bootstrap: str) -> None:
     topic, group = make_topic(bootstrap), new_group()
     with consumers(bootstrap, group) as (consumer,):
         for place, code in (
@@ -374,7 +374,7 @@ def test_what_cannot_be_committed_is_refused_by_name(bootstrap: str) -> None:
     assert committed(bootstrap, group, topic) == [-1001, 5, -1001, -1001]
 
 
-def test_the_offsets_of_a_deleted_topic_go_with_it(bootstrap: str) -> None:
+def test_the_offsets_of_a_deleted_topic_are_removed_with_it(bootstrap: str) -> None:
     topic, other, group = make_topic(bootstrap), make_topic(bootstrap), new_group()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with consumers(bootstrap, group) as (consumer,):
@@ -389,7 +389,7 @@ def test_the_offsets_of_a_deleted_topic_go_with_it(bootstrap: str) -> None:
 
 
 @both_protocols
-def test_an_administrator_sees_groups_resets_and_deletes_them(bootstrap: str, protocol: str) -> None:
+def test_an_administrator_lists_resets_and_deletes_groups(bootstrap: str, protocol: str) -> None:
     topic, group = make_topic(bootstrap, records=40), new_group()
     admin = AdminClient({"bootstrap.servers": bootstrap})
     with consumers(bootstrap, group, group_protocol=protocol, client_id="the-client") as (consumer,):
@@ -419,7 +419,7 @@ def test_an_administrator_sees_groups_resets_and_deletes_them(bootstrap: str, pr
 
 
 @both_protocols
-def test_members_go_on_through_a_restart_and_keep_what_they_committed(tmp_path: Path, protocol: str) -> None:
+def test_members_continue_after_a_restart_and_keep_their_commits(tmp_path: Path, protocol: str) -> None:
     with Broker(SETTINGS, data=tmp_path) as broker:
         topic, group = make_topic(broker.bootstrap, records=40), new_group()
         with consumers(broker.bootstrap, group, 2, group_protocol=protocol) as made:

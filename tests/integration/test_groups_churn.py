@@ -1,7 +1,7 @@
-"""Two to eight consumers come and go at random while a producer runs.
+"""Test of two to eight consumers that join and leave at random while a producer runs.
 
-Every record is delivered at least once, no partition has two owners at a time, and committed
-offsets never go back. `make test` runs a short churn; PENSTOCK_CHURN_SECONDS makes it longer.
+Every record is delivered at least once, no partition has two owners at the same time, and committed offsets never
+decrease. `make test` runs a short churn; PENSTOCK_CHURN_SECONDS makes it longer.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ LOST_A_RACE = (
     KafkaError._NO_OFFSET,
     KafkaError._STATE,
 )
-"""A commit that comes too late is refused, and what it was about is delivered again."""
+"""A late commit is rejected, and its records are delivered again."""
 
 
 class Ledger(Ownership):
-    """What was sent, delivered and committed, and who owned which partition; shared by all threads."""
+    """Sent, delivered and committed records, and the owners of partitions; shared by all threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,7 +58,7 @@ def indexes(places: list[TopicPartition]) -> list[int]:
 
 
 class Member(threading.Thread):
-    """One consumer on a thread of its own: polls, commits, and leaves when told to."""
+    """A consumer on a thread: polls, commits, and leaves on request."""
 
     def __init__(self, ledger: Ledger, topic: str, settings: dict[str, Any], name: str) -> None:
         super().__init__(name=name)
@@ -105,7 +105,7 @@ class Member(threading.Thread):
 
 @contextmanager
 def producing(bootstrap: str, topic: str, ledger: Ledger) -> Iterator[None]:
-    """A producer that sends until the end of the block; what is acknowledged goes into the ledger."""
+    """Run a producer within the block; acknowledged records go into the ledger."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 2})
     stopping = threading.Event()
 
@@ -146,7 +146,7 @@ def committed(watcher: Consumer, topic: str) -> list[int]:
     ],
     ids=["eager", "cooperative", "consumer"],
 )
-def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
+def test_nothing_is_lost_while_members_join_and_leave(kind: dict[str, Any]) -> None:
     random, ledger = Random(7), Ledger()
     with Broker(SETTINGS) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -179,7 +179,7 @@ def test_members_come_and_go_and_nothing_is_lost(kind: dict[str, Any]) -> None:
                     now = committed(watcher, "churn")
                     assert all(later >= earlier for earlier, later in zip(before, now, strict=True)), (before, now)
                     before = now
-            eventually(lambda: ledger.sent <= ledger.delivered.keys(), what="the delivery of all that was sent")
+            eventually(lambda: ledger.sent <= ledger.delivered.keys(), what="the delivery of all sent records")
         finally:
             for member in members:
                 member.leave()

@@ -1,4 +1,4 @@
-"""Retention and compaction on a running broker, with settings that change meanwhile and with things going wrong."""
+"""Tests of retention and compaction on a running broker, with settings that change and with failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = {
 MIB = 1 << 20
 HOUR_MS = 3_600_000
 CHILD = b"penstock.storage.compaction.child"
-# What a partition of 1 KB values with some hundred keys holds when only its active segment is not compacted.
+# The size of a partition with 1 KB values and some hundred keys if only its active segment is not compacted.
 COMPACTED_SIZE = 2 * MIB
 
 
@@ -36,7 +36,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 class Topic:
-    """One partition, what was written to it, and its files."""
+    """One partition, the records written to it, and its files."""
 
     def __init__(self, broker: BrokerProcess, name: str, **config: str) -> None:
         self.name = name
@@ -68,12 +68,12 @@ class Topic:
         self.admin.incremental_alter_configs([resource])[resource].result(60)
 
     def bounds(self) -> tuple[int, int]:
-        """The first offset and the one behind the last, as a consumer is told."""
+        """Return the start and end offsets, as seen by a consumer."""
         with consumer_of(self.broker) as consumer:
             return consumer.get_watermark_offsets(self.place, timeout=60)
 
     def read(self) -> dict[int, tuple[bytes, bytes | None]]:
-        """Every record there is, by offset."""
+        """Return all records by offset."""
         found: dict[int, tuple[bytes, bytes | None]] = {}
         with consumer_of(self.broker) as consumer:
             start, end = consumer.get_watermark_offsets(self.place, timeout=60)
@@ -99,7 +99,7 @@ class Topic:
 
     @property
     def first_base(self) -> int:
-        """The offset that the oldest segment is named after."""
+        """Return the base offset of the oldest segment."""
         return min(int(path.stem) for path in self.folder.glob("*.log"))
 
     def until_size(self, *, below: int, seconds: float = 60) -> None:
@@ -116,7 +116,7 @@ def consumer_of(broker: BrokerProcess) -> Iterator[Consumer]:
 
 
 def compaction_child(broker: BrokerProcess) -> int | None:
-    """The process id of the broker's compaction, if there is one."""
+    """Return the process id of the broker's compaction, if it runs."""
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if folder.name.isdecimal() and CHILD in (folder / "cmdline").read_bytes():
@@ -129,14 +129,14 @@ def compaction_child(broker: BrokerProcess) -> int | None:
 def test_retention_by_time_and_by_size_follows_settings_that_change(broker: BrokerProcess) -> None:
     topic = Topic(broker, "aging", segment_bytes=str(MIB), retention_ms="-1")
     topic.write(3000, age_ms=2 * HOUR_MS)
-    # Enough that a megabyte's worth is sure to be too much, wherever the segments end.
+    # Enough to exceed a megabyte, wherever the segments end.
     topic.write(3500, first=3000)
     assert topic.bounds() == (0, 6500)
     topic.set(retention_ms=str(HOUR_MS))
     eventually(lambda: topic.bounds()[0] == topic.first_base > 0)
     eventually(lambda: len(list(topic.folder.glob("*.deleted"))) == 0)
     start, end = topic.bounds()
-    # Whole segments: some old records share one with young ones, and stay.
+    # Whole segments: some old records share one with new ones, and stay.
     assert 1800 < start <= 3000 and end == 6500
     assert sorted(topic.read()) == list(range(start, 6500))
     topic.set(retention_bytes=str(MIB), retention_ms="-1")
@@ -145,9 +145,9 @@ def test_retention_by_time_and_by_size_follows_settings_that_change(broker: Brok
     start, _ = topic.bounds()
     broker.kill()
     broker.start()
-    # What was shown may not have been durable yet; the settings then bring it about again.
+    # The visible state may not have been durable yet; the settings then produce it again.
     eventually(lambda: topic.bounds() == (start, 6500))
-    # A segment that nothing is written to is closed by age, emptied and gone.
+    # A segment without new writes is rolled by age, emptied and removed.
     topic.set(retention_ms="1", retention_bytes="-1")
     eventually(lambda: topic.bounds() == (6500, 6500))
     topic.until_size(below=1)
@@ -199,17 +199,17 @@ def test_compact_and_delete_together_keep_young_last_values_only(broker: BrokerP
     topic.table.clear()
     topic.write(6000, keys=100)
     topic.until_size(below=5 * MIB)
-    # Nothing is old yet: last values of old keys are all there.
+    # Nothing is old yet: the last values of old keys still exist.
     assert {**old, **topic.table} == topic.read_table()
     topic.set(retention_ms=str(HOUR_MS))
     topic.until_size(below=COMPACTED_SIZE + MIB)
     eventually(lambda: topic.bounds()[0] > 0)
     table = topic.read_table()
     assert {key: table[key] for key in topic.table} == topic.table
-    # What is left of the old shares a segment with young records.
+    # The remaining old records share a segment with new ones.
     assert len(table) < 1500
     start = topic.bounds()[0]
-    # A segment goes after the new start of the log is on disk.
+    # A segment is removed after the new log start offset is on disk.
     eventually(lambda: not (topic.folder / f"{0:020}.log").exists())
     broker.kill()
     broker.start()
@@ -217,7 +217,7 @@ def test_compact_and_delete_together_keep_young_last_values_only(broker: BrokerP
     assert topic.read_table() == table
 
 
-def test_a_compaction_that_is_killed_again_and_again_leaves_the_topic_readable_and_goes_on(tmp_path: Path) -> None:
+def test_a_compaction_that_is_killed_repeatedly_leaves_the_topic_readable_and_continues(tmp_path: Path) -> None:
     slow = {**SETTINGS, "log.cleaner.io.max.bytes.per.second": str(8 * MIB)}
     with BrokerProcess(slow, data=tmp_path / "data") as broker:
         topic = Topic(broker, "table", cleanup_policy="compact", segment_bytes=str(MIB), min_cleanable_dirty_ratio="1")
@@ -237,7 +237,7 @@ def test_a_compaction_that_is_killed_again_and_again_leaves_the_topic_readable_a
         assert not list(topic.folder.glob("*.cleaned"))
 
 
-def test_a_compaction_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
+def test_a_compaction_on_a_full_disk_waits_for_space(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", disk], capture_output=True, check=False)
@@ -266,7 +266,7 @@ def test_a_compaction_on_a_full_disk_waits_for_room(tmp_path: Path) -> None:
         subprocess.run(["umount", disk], check=True)
 
 
-def test_a_deleted_topic_goes_from_the_disk_by_itself_and_its_name_is_free(broker: BrokerProcess) -> None:
+def test_a_deleted_topic_is_removed_from_disk_and_its_name_can_be_reused(broker: BrokerProcess) -> None:
     topic = Topic(broker, "gone", segment_bytes=str(MIB), file_delete_delay_ms="1500")
     topic.write(4000)
     topic.admin.delete_topics(["gone"])["gone"].result(60)
@@ -279,7 +279,7 @@ def test_a_deleted_topic_goes_from_the_disk_by_itself_and_its_name_is_free(broke
     assert sorted(again.read()) == [0, 1, 2, 3, 4]
 
 
-def test_what_was_waiting_to_be_removed_goes_after_a_kill(broker: BrokerProcess) -> None:
+def test_files_pending_removal_are_removed_after_a_kill(broker: BrokerProcess) -> None:
     topic = Topic(broker, "gone", segment_bytes=str(MIB), file_delete_delay_ms="600000", retention_ms="-1")
     topic.write(4000)
     topic.set(retention_bytes=str(MIB))

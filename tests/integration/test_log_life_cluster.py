@@ -1,4 +1,4 @@
-"""Retention, DeleteRecords and compaction where every partition is on three nodes."""
+"""Tests of retention, DeleteRecords and compaction with three replicas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cluster(sharing: Sharing) -> PenstockCluster:
 
 
 class Topic:
-    """One partition on every node."""
+    """A topic of one partition with a replica on every node."""
 
     def __init__(self, cluster: PenstockCluster, name: str, **config: str) -> None:
         self.cluster = cluster
@@ -76,7 +76,7 @@ class Topic:
             consumer.close()
 
     def read(self) -> list[tuple[int, bytes, bytes | None]]:
-        """Everything, from whoever leads."""
+        """Read all records, from the current leader."""
         consumer = Consumer(
             {"bootstrap.servers": self.cluster.bootstrap, "group.id": "none", "auto.offset.reset": "earliest"}
         )
@@ -96,7 +96,7 @@ class Topic:
             consumer.close()
 
     def sizes(self) -> dict[int, int]:
-        """How many bytes of segments each node has."""
+        """Return the size of the segments on each node."""
         found: dict[int, int] = {}
         for node_id in self.cluster.ids:
             found[node_id] = 0
@@ -108,12 +108,12 @@ class Topic:
         return found
 
     def first_segments(self) -> set[str]:
-        """The name of the oldest segment of each node."""
+        """Return the oldest segments over all nodes."""
         folders = [self.cluster.data(node_id) / f"{self.name}-0" for node_id in self.cluster.ids]
         return {min((path.name for path in folder.glob("*.log")), default="none") for folder in folders}
 
     def move_leader(self) -> None:
-        """Stop the leader, so that another one answers; it comes back as a follower."""
+        """Stop the leader, so that another one is elected; it returns as a follower."""
         old = self.leader
         self.cluster.stop(old)
         eventually(lambda: self.leader not in (-1, old), what="another leader")
@@ -121,7 +121,7 @@ class Topic:
         eventually(lambda: self.isr == [1, 2, 3], what="all in sync")
 
 
-def test_retention_takes_the_same_segments_from_every_replica(cluster: PenstockCluster) -> None:
+def test_retention_removes_the_same_segments_on_every_replica(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "aging", retention_ms="-1")
     topic.write(6000)
     topic.change(retention_bytes=str(2 * MIB))
@@ -136,7 +136,7 @@ def test_retention_takes_the_same_segments_from_every_replica(cluster: PenstockC
     assert [offset for offset, _, _ in topic.read()] == offsets
 
 
-def test_deleted_records_and_their_files_go_from_every_replica_and_stay_away(cluster: PenstockCluster) -> None:
+def test_deleted_records_and_their_files_are_removed_from_every_replica_permanently(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "trimmed", retention_ms="-1")
     topic.write(6000)
     done = topic.admin.delete_records([TopicPartition("trimmed", 0, 5000)])
@@ -153,7 +153,7 @@ def test_deleted_records_and_their_files_go_from_every_replica_and_stay_away(clu
     assert [offset for offset, _, _ in topic.read()] == list(range(5000, 6000))
 
 
-def test_followers_compact_by_themselves_and_agree(cluster: PenstockCluster) -> None:
+def test_followers_compact_independently_and_agree(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "table", cleanup_policy="compact", min_cleanable_dirty_ratio="0.01")
     topic.write(12_000)
     tombs = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
@@ -172,7 +172,7 @@ def test_followers_compact_by_themselves_and_agree(cluster: PenstockCluster) -> 
         topic.move_leader()
     assert tables == [topic.table, topic.table]
     assert ends == {12_019}
-    # A replica that lost its disk is filled from a compacted one.
+    # A replica that lost its disk is refilled from a compacted one.
     victim = next(each for each in cluster.ids if each != topic.leader)
     cluster.kill(victim)
     for path in (cluster.data(victim) / "table-0").iterdir():

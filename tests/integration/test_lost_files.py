@@ -1,4 +1,4 @@
-"""Three nodes as processes, one of which loses files of a partition or cannot open them: nobody loses a record."""
+"""Tests of three nodes as processes, one of which loses or cannot open files of a partition: no record is lost."""
 
 import shutil
 import subprocess
@@ -41,7 +41,7 @@ def lose_segment(slot: int) -> Callable[[PenstockCluster, int, Topic], None]:
 
 
 def make_unopenable(cluster: PenstockCluster, node_id: int, topic: Topic) -> None:
-    """Let opening a segment fail for everyone, root included."""
+    """Make opening a segment fail, even for root."""
     segment = sorted((cluster.data(node_id) / f"{topic.name}-0").glob("*.log"))[1]
     segment.unlink()
     segment.symlink_to(segment.name)

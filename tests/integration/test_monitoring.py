@@ -1,4 +1,4 @@
-"""The endpoint of a live broker: what clients did shows, and bad readers harm nobody."""
+"""Tests of the metrics endpoint of a live broker: its contents, and misbehaving clients."""
 
 import http.client
 import socket
@@ -43,7 +43,7 @@ def scrape(broker: Broker) -> dict[tuple[str, tuple[str, ...]], float]:
     }
 
 
-def test_what_clients_do_shows(broker: Broker) -> None:
+def test_client_activity_is_visible(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     for _ in range(10):
         producer.produce("orders", b"x" * 100, partition=0)
@@ -84,7 +84,7 @@ def test_health_and_readiness(broker: Broker) -> None:
 @pytest.mark.parametrize(
     "sent", [b"\x00\xff" * 100 + b"\r\n\r\n", b"GET\r\n\r\n", b"x" * 100_000, b"GET /\xff HTTP/1.1\r\n\r\n", b""]
 )
-def test_garbage_is_answered_or_cut_off_and_others_are_served(broker: Broker, sent: bytes) -> None:
+def test_garbage_is_answered_or_disconnected_and_others_are_served(broker: Broker, sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", port_of(broker)), timeout=60) as line:
         line.sendall(sent)
         line.shutdown(socket.SHUT_WR)
@@ -96,7 +96,7 @@ def test_garbage_is_answered_or_cut_off_and_others_are_served(broker: Broker, se
     assert get(broker, "/health")[0] == 200
 
 
-def test_readers_that_say_nothing_are_cut_off(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_are_disconnected(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(real_http, "HEAD_S_MAX", 0.3)
     lines = [socket.create_connection(("127.0.0.1", port_of(broker)), timeout=60) for _ in range(40)]
     assert [line.recv(10) for line in lines] == [b""] * len(lines)
@@ -105,7 +105,7 @@ def test_readers_that_say_nothing_are_cut_off(broker: Broker, monkeypatch: pytes
     assert get(broker, "/ready")[0] == 200
 
 
-def test_the_log_can_be_json_and_a_bad_address_is_said_plainly(tmp_path: object) -> None:
+def test_the_log_can_be_json_and_a_bad_address_is_reported(tmp_path: object) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = ("start", "--data", f"{tmp_path}/data", "--port", "0", "--metrics", port, "--log-format", "json")

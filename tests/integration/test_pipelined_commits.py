@@ -1,4 +1,4 @@
-"""Many commits on one connection, sent without waiting: one sync serves them, and answers keep their order."""
+"""Test of many pipelined commits on one connection: one sync serves them, and responses keep their order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.differential.session import Session
 COUNT = 50
 
 
-def test_commits_that_are_under_way_together_are_all_kept_in_order() -> None:
+def test_concurrent_commits_are_all_kept_in_order() -> None:
     with Broker({"offsets.topic.num.partitions": "1", "flush.mode": "fsync"}) as broker:
         host, _, port = broker.bootstrap.rpartition(":")
         session = Session("pipelined", host, int(port))

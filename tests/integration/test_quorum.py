@@ -1,4 +1,4 @@
-"""Three voters and their observers on real sockets: elections, commits, the loss of a leader, snapshots."""
+"""Tests of three voters and their observers on real sockets: elections, commits, loss of a leader, snapshots."""
 
 import asyncio
 import shutil
@@ -40,7 +40,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[Peers]:
-    """Asks node n at port n."""
+    """Connect to node n at port n."""
     network = RealNetwork()
     peers = Peers(
         network=network,
@@ -58,7 +58,7 @@ def port_of(member: Member) -> int:
     return int(member.address.rpartition(":")[2])
 
 
-async def test_one_voter_leads_and_all_nodes_apply_what_it_commits(cluster: Cluster) -> None:
+async def test_one_voter_leads_and_all_nodes_apply_its_commits(cluster: Cluster) -> None:
     active = await cluster.until_active()
     assert [member.quorum.is_active for member in cluster.running].count(True) == 1
     for number in range(20):
@@ -72,7 +72,7 @@ async def test_one_voter_leads_and_all_nodes_apply_what_it_commits(cluster: Clus
     assert not cluster.members[4].quorum.is_voter
 
 
-async def test_a_leader_whose_process_is_gone_is_replaced_and_comes_back_as_a_follower(
+async def test_a_killed_leader_is_replaced_and_returns_as_a_follower(
     cluster: Cluster,
 ) -> None:
     for round_number in range(3):
@@ -87,14 +87,14 @@ async def test_a_leader_whose_process_is_gone_is_replaced_and_comes_back_as_a_fo
         assert active.quorum.epoch == successor.quorum.epoch
 
 
-async def test_a_leader_that_stops_hands_over(cluster: Cluster) -> None:
+async def test_a_stopping_leader_resigns(cluster: Cluster) -> None:
     active = await cluster.until_active()
     epoch = active.quorum.epoch
     await active.stop()
     assert (await cluster.until_active()).quorum.epoch > epoch
 
 
-async def test_a_whole_cluster_stops_and_comes_back_with_what_was_committed(cluster: Cluster) -> None:
+async def test_a_whole_cluster_restarts_with_all_committed_records(cluster: Cluster) -> None:
     active = await cluster.until_active()
     await active.quorum.commit(setting("kept"))
     members = cluster.running
@@ -112,7 +112,7 @@ async def test_a_broker_stops_when_its_controllers_are_gone(cluster: Cluster) ->
     assert cluster.running == []
 
 
-async def test_a_commit_fails_when_the_majority_is_gone_and_is_not_shown(cluster: Cluster) -> None:
+async def test_a_commit_fails_when_the_majority_is_gone_and_is_not_visible(cluster: Cluster) -> None:
     active = await cluster.until_active()
     await active.quorum.commit(setting("committed"))
     for member in cluster.running:
@@ -150,7 +150,7 @@ async def test_a_request_for_the_controller_is_answered_by_any_node(cluster: Clu
         request = CreateTopicsRequest(topics=(topic,))
         answer = await client.ask(port_of(member), ApiKey.CREATE_TOPICS, request, timeout_s=10)
         assert answer.topics[0].error_code == ErrorCode.none, answer
-        assert name in member.quorum.image.topics, "the node that was asked knows it at once"
+        assert name in member.quorum.image.topics, "the node that received the request knows it immediately"
 
 
 async def test_any_node_describes_the_quorum(cluster: Cluster, client: Peers) -> None:
@@ -167,7 +167,7 @@ async def test_any_node_describes_the_quorum(cluster: Cluster, client: Peers) ->
         assert partition.high_watermark >= active.quorum.image.offset
 
 
-async def test_controllers_alone_lead_and_brokers_alone_hold_the_partitions(tmp_path: Path, client: Peers) -> None:
+async def test_only_controllers_lead_and_only_brokers_have_partitions(tmp_path: Path, client: Peers) -> None:
     cluster = Cluster(tmp_path, voters=1, observers=1)
     cluster.members[1].settings |= {"process.roles": "controller", "controller.listener.names": "PLAINTEXT"}
     async with cluster:
@@ -193,7 +193,7 @@ async def test_controllers_alone_lead_and_brokers_alone_hold_the_partitions(tmp_
         assert (described.controller_id, [each.broker_id for each in described.brokers]) == (1, [1])
 
 
-async def test_voters_are_taken_in_and_out_one_at_a_time(cluster: Cluster) -> None:
+async def test_voters_are_added_and_removed_one_at_a_time(cluster: Cluster) -> None:
     active = await cluster.until_active()
     newcomer = cluster.members[4]
     host, port = newcomer.address.split(":")
@@ -207,20 +207,20 @@ async def test_voters_are_taken_in_and_out_one_at_a_time(cluster: Cluster) -> No
     await eventually_here(lambda: all(len(member.quorum.core.voters) == 4 for member in cluster.running))
     with pytest.raises(DuplicateVoter):
         await add_voter(active.quorum, clock, voter, timeout_s=10)
-    # A leader that takes itself out makes room, and goes on as an observer.
+    # A leader that removes itself resigns, and continues as an observer.
     await remove_voter(active.quorum, clock, active.quorum.node_id, None, timeout_s=10)
     await eventually_here(lambda: cluster.active not in (None, active))
     successor = await cluster.until_active()
     assert active.quorum.node_id not in successor.quorum.core.voters
     await successor.quorum.commit(setting("without it"))
     await eventually_here(lambda: value_at(active) == "without it")
-    # What the log says counts, not what is configured.
+    # The voters in the log count, not the configured ones.
     newcomer.kill()
     await newcomer.start()
     assert newcomer.quorum.is_voter
 
 
-async def test_a_node_that_knows_only_where_to_ask_finds_the_quorum(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_node_with_bootstrap_servers_finds_the_quorum(cluster: Cluster, tmp_path: Path) -> None:
     await cluster.until_active()
     settings = dict(cluster.members[4].settings)
     del settings["controller.quorum.voters"]
@@ -239,7 +239,7 @@ async def test_a_node_that_knows_only_where_to_ask_finds_the_quorum(cluster: Clu
     stranger.kill()
 
 
-async def test_a_new_node_among_others_must_be_told_its_cluster(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_new_node_of_an_existing_cluster_needs_a_cluster_id(cluster: Cluster, tmp_path: Path) -> None:
     settings = {name: value for name, value in cluster.members[1].settings.items() if name != "cluster.id"}
     with pytest.raises(StartupError, match=r"set cluster\.id"):
         await Member({**settings, "log.dirs": str(tmp_path / "new")}).start()

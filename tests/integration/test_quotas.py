@@ -1,4 +1,4 @@
-"""A client that uses more of the broker's time than it may."""
+"""Test of a client that exceeds its request quota."""
 
 import socket
 import time
@@ -12,8 +12,8 @@ from penstock.wire.frame import parse_response_header, request_head
 from tests.integration.command import penstock
 
 
-def ask(line: socket.socket) -> tuple[int, float, float]:
-    """Returns the throttle time that was told, in ms, when it was asked, and when it was answered."""
+def request(line: socket.socket) -> tuple[int, float, float]:
+    """Return the throttle time in ms, and the times of the request and of the response."""
     body = write_request(
         ApiKey.API_VERSIONS, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1")
     )
@@ -26,13 +26,13 @@ def ask(line: socket.socket) -> tuple[int, float, float]:
     return int(answer.throttle_time.total_seconds() * 1000), begun, time.monotonic()
 
 
-def test_a_client_that_takes_too_much_time_is_told_and_muted() -> None:
+def test_a_client_above_its_request_quota_is_throttled_and_muted() -> None:
     with Broker() as broker:
         penstock("quota", "set", "--client-id", "busy", "request_percentage=0.05", "--bootstrap", broker.bootstrap)
-        told: list[tuple[int, float, float]] = []
+        responses: list[tuple[int, float, float]] = []
         with socket.create_connection((broker.host, broker.port), timeout=60) as line:
-            while len(told) < 100 and (len(told) < 2 or not told[-2][0]):
-                told.append(ask(line))
-        throttle_ms, asked, _ = told[-2]
-        assert 0 < throttle_ms <= 1000, told
-        assert told[-1][2] - asked >= throttle_ms / 1000 - 0.02, told
+            while len(responses) < 100 and (len(responses) < 2 or not responses[-2][0]):
+                responses.append(request(line))
+        throttle_ms, sent_at, _ = responses[-2]
+        assert 0 < throttle_ms <= 1000, responses
+        assert responses[-1][2] - sent_at >= throttle_ms / 1000 - 0.02, responses

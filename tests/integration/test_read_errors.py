@@ -1,4 +1,4 @@
-"""Files that cannot be read any more under a running node."""
+"""Tests of files that become unreadable while a node runs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def produce(broker: BrokerProcess, partition: int, count: int) -> list[KafkaErro
 
 
 @pytest.mark.parametrize("kept", [100_000, 10_000], ids=["sent by sendfile", "sent by copy"])
-def test_a_segment_that_is_cut_under_the_node_costs_only_its_own_partition(broker: BrokerProcess, kept: int) -> None:
+def test_a_segment_truncated_under_a_running_node_affects_only_its_partition(broker: BrokerProcess, kept: int) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
-    # Less than one batch more than what is kept, so that it is sent in one slice of the size that is meant.
+    # Less than one batch more than what is kept, so that it is sent in one slice of the intended size.
     lost = RECORDS if kept > 65_536 else kept // 1000 + 15
     assert produce(broker, 0, lost) == [None] * lost
     assert produce(broker, 1, RECORDS) == [None] * RECORDS
@@ -58,7 +58,7 @@ def test_a_segment_that_is_cut_under_the_node_costs_only_its_own_partition(broke
     assert f"{segment} ends at position {kept}" in said
     assert "t-0 is quarantined from offset" in said
     assert "Traceback" not in said
-    # The client tries again for as long as it may, so the error that it reports at last is its own.
+    # The client retries until its timeout, so the last error it reports is its own.
     (refused,) = produce(broker, 0, 1)
     assert refused is not None
     assert produce(broker, 1, 1) == [None]

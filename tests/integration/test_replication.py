@@ -1,4 +1,4 @@
-"""Three nodes as processes: records survive the loss of any one, and lost replicas come back."""
+"""Tests of three nodes as processes: records survive the loss of any one, and lost replicas are restored."""
 
 import shutil
 import threading
@@ -31,7 +31,7 @@ def cluster(sharing: Sharing) -> PenstockCluster:
 
 
 class Topic:
-    """A topic of three replicas, and what was acknowledged in it."""
+    """A topic with three replicas, and its acknowledged records."""
 
     def __init__(
         self, cluster: PenstockCluster, name: str, *, partitions: int = 1, replicas: int = 3, **config: str
@@ -50,7 +50,7 @@ class Topic:
         self.sent = 0
 
     def state(self, index: int = 0) -> tuple[int, list[int]]:
-        """The leader and the sorted in-sync set, as some node describes them."""
+        """Return the leader and the sorted ISR, as described by some node."""
         found = cluster_metadata(self.admin, self.name).topics[self.name].partitions[index]
         return found.leader, sorted(found.isrs)
 
@@ -59,16 +59,16 @@ class Topic:
         return self.state()[0]
 
     def await_isr(self, *members: int) -> None:
-        eventually(lambda: self.state()[1] == sorted(members), what=f"the in-sync set {members} of {self.name}")
+        eventually(lambda: self.state()[1] == sorted(members), what=f"the ISR {members} of {self.name}")
 
     def await_leader(self, *but: int) -> int:
         eventually(lambda: self.leader not in (-1, *but), what=f"a leader of {self.name}")
         return self.leader
 
     def send(self, count: int, size: int = 20) -> None:
-        """Send and remember what is acknowledged."""
+        """Send records and remember the acknowledged ones."""
 
-        def told(value: bytes, error: KafkaError | None, message: object) -> None:
+        def delivered(value: bytes, error: KafkaError | None, message: object) -> None:
             if error is not None:
                 self.errors.append(error)
             else:
@@ -77,7 +77,7 @@ class Topic:
         for _ in range(count):
             value = b"%0*d" % (size, self.sent)
             self.sent += 1
-            self.producer.produce(self.name, value, on_delivery=partial(told, value))
+            self.producer.produce(self.name, value, on_delivery=partial(delivered, value))
         assert self.producer.flush(60) == 0
 
     def read(self, **config: str) -> dict[tuple[int, int], bytes]:
@@ -99,11 +99,11 @@ class Topic:
         return found
 
     def check(self) -> None:
-        """Everything acknowledged is there, once, where it was said to be."""
+        """Check that every acknowledged record exists once, at its offset."""
         assert self.errors == []
         found = self.read()
         assert {place: found.get(place) for place in self.acked} == self.acked
-        assert len(set(found.values())) == len(found), "a record is there twice"
+        assert len(set(found.values())) == len(found), "a record is duplicated"
 
     def folder(self, node_id: int) -> Path:
         return self.cluster.data(node_id) / f"{self.name}-0"
@@ -122,7 +122,7 @@ def test_acknowledged_records_are_on_every_replica_as_the_same_bytes(cluster: Pe
     eventually(lambda: topic.bytes_on(2) == topic.bytes_on(3) == first, what="the same bytes")
 
 
-def test_a_follower_that_is_killed_leaves_the_set_and_catches_up(cluster: PenstockCluster) -> None:
+def test_a_follower_that_is_killed_leaves_the_isr_and_catches_up(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "follower")
     topic.send(100)
     victim = next(each for each in cluster.ids if each != topic.leader)
@@ -158,12 +158,12 @@ def test_the_next_leader_has_everything_when_a_leader_is_killed(cluster: Penstoc
     topic.check()
 
 
-def test_too_few_replicas_refuse_writes_and_take_them_again(cluster: PenstockCluster) -> None:
+def test_writes_fail_with_too_few_replicas_and_then_succeed_again(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "few", min_insync_replicas="3")
     topic.send(10)
     victim = next(each for each in cluster.ids if each != topic.leader)
     cluster.kill(victim)
-    eventually(lambda: victim not in topic.state()[1], what="a smaller in-sync set")
+    eventually(lambda: victim not in topic.state()[1], what="a smaller ISR")
     codes: list[int] = []
     refused = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "retries": 0})
     refused.produce("few", b"x", on_delivery=lambda error, _: codes.append(error.code() if error else 0))
@@ -175,7 +175,7 @@ def test_too_few_replicas_refuse_writes_and_take_them_again(cluster: PenstockClu
     topic.check()
 
 
-def test_a_node_with_an_empty_disk_is_filled_again(cluster: PenstockCluster) -> None:
+def test_a_node_with_an_empty_disk_is_refilled(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "empty")
     topic.send(300, size=1000)
     victim = next(each for each in cluster.ids if each != topic.leader)
@@ -197,7 +197,7 @@ def test_rot_in_the_middle_of_a_replica_is_repaired_from_the_leader(cluster: Pen
     with path.open("r+b") as file:
         file.seek(50_000)
         file.write(b"\xff" * 16)
-    # So that the start does not rely on what was synced and checked before.
+    # So that the node does not rely on earlier syncs and checks.
     for checkpoint in cluster.data(leader).glob("recovery-point*"):
         checkpoint.unlink()
     topic.await_leader(leader)
@@ -216,7 +216,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack(cluster: PenstockCluster)
     assert found == topic.acked
 
 
-def test_a_throttled_replica_catches_up_all_the_same(cluster: PenstockCluster) -> None:
+def test_a_throttled_replica_still_catches_up(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "throttled", leader_replication_throttled_replicas="*")
     victim = next(each for each in cluster.ids if each != topic.leader)
     cluster.kill(victim)
@@ -226,7 +226,7 @@ def test_a_throttled_replica_catches_up_all_the_same(cluster: PenstockCluster) -
     topic.check()
 
 
-def test_deleted_records_are_gone_from_every_replica(cluster: PenstockCluster) -> None:
+def test_deleted_records_are_removed_from_every_replica(cluster: PenstockCluster) -> None:
     topic = Topic(cluster, "deleted")
     topic.send(100)
     done = topic.admin.delete_records([TopicPartition("deleted", 0, 60)])

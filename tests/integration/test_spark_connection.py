@@ -1,4 +1,4 @@
-"""The blocking connection against a server made of a thread: pipelined replies, faults."""
+"""Tests of the blocking connection against a server thread: pipelined responses and faults."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock_client.protocol.wire import Writer
 
 @contextmanager
 def server(behave: Callable[[socket.socket], None]) -> Iterator[int]:
-    """Accept one connection and behave."""
+    """Accept one connection and serve it."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -38,11 +38,11 @@ def connect(port: int) -> Connection:
     return Connection("127.0.0.1", port, {}, timeout_s=5)
 
 
-def test_replies_that_come_together_are_told_apart() -> None:
+def test_responses_that_arrive_together_are_separated() -> None:
     def behave(peer: socket.socket) -> None:
         peer.recv(4096)
         peer.sendall(b"".join(reply(number, struct.pack(">i", number * 10)) for number in (1, 2, 3)))
-        # To the end: closing with bytes unread would reset the connection and take the replies along.
+        # Read to the end: closing with unread bytes would reset the connection and discard the responses.
         while peer.recv(4096):
             pass
 
@@ -58,12 +58,12 @@ def test_replies_that_come_together_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"", "did not answer: the connection was closed"),
-        (b"HTTP/1.1 400 Bad Request", "is this the right port"),
-        (reply(99, b"\0\0\0\0"), "answered out of order"),
+        (b"", "did not respond: the connection was closed"),
+        (b"HTTP/1.1 400 Bad Request", "check the port"),
+        (reply(99, b"\0\0\0\0"), "sent a response out of order"),
     ],
 )
-def test_a_reply_that_is_none_is_told(answer: bytes, expected: str) -> None:
+def test_an_invalid_response_is_reported(answer: bytes, expected: str) -> None:
     def behave(peer: socket.socket) -> None:
         peer.recv(4096)
         peer.sendall(answer)
@@ -72,10 +72,10 @@ def test_a_reply_that_is_none_is_told(answer: bytes, expected: str) -> None:
         connection = connect(port)
         with pytest.raises(ConnectionLost, match=expected):
             connection.call(3, 12, Writer(compact=True))
-        assert connection.fileno() < 0, "it is closed"
+        assert connection.fileno() < 0, "the connection is not closed"
 
 
-def test_nobody_at_the_port_is_told() -> None:
+def test_a_closed_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
     with pytest.raises(ConnectionLost, match=f"cannot connect to 127.0.0.1:{port}"):

@@ -1,4 +1,4 @@
-"""The cluster and its records as SQL, against a live broker."""
+"""Tests of SQL queries on the cluster and its records, against a live broker."""
 
 import json
 import re
@@ -49,7 +49,7 @@ def bootstrap() -> Iterator[str]:
         consumer.close()
 
 
-def test_the_three_tables_of_the_design_are_there(bootstrap: str) -> None:
+def test_the_three_tables_of_the_design_exist(bootstrap: str) -> None:
     (topic,) = query("SELECT * FROM Topic WHERE name = 'orders'", bootstrap=bootstrap).dicts()
     assert list(topic) == ["id", "name", "partition_count", "replication_factor", "retention_ms"]
     assert (topic["partition_count"], topic["replication_factor"], topic["retention_ms"]) == (3, 1, -1)
@@ -77,7 +77,7 @@ def test_every_other_table_has_its_rows(bootstrap: str, table: str, least: int) 
 
 
 @pytest.mark.parametrize("table", ["ProducerTransaction", "Producer", "Quota"])
-def test_tables_are_empty_where_there_is_nothing(bootstrap: str, table: str) -> None:
+def test_tables_can_be_empty(bootstrap: str, table: str) -> None:
     assert query(f"SELECT count(*) FROM {table}", bootstrap=bootstrap).rows == [(0,)]
 
 
@@ -103,7 +103,7 @@ def test_records_are_rows_and_json_can_be_addressed(bootstrap: str) -> None:
     assert query(sql, bootstrap=bootstrap).rows == [(sum(number % 10 for number in range(COUNT)),)]
 
 
-def test_bytes_that_are_no_text_are_shown_and_kept(bootstrap: str) -> None:
+def test_bytes_that_are_not_text_are_shown_and_kept(bootstrap: str) -> None:
     sql = "SELECT value, value_bytes FROM topic('orders') WHERE key IS NULL"
     assert query(sql, bootstrap=bootstrap).rows == [("\\xFF\\x00", b"\xff\x00")]
 
@@ -126,7 +126,7 @@ def test_records_join_with_the_tables_of_the_cluster(bootstrap: str) -> None:
         ("SELECT * FROM topic('nowhere')", "does not exist"),
         ("SELECT * FROM topic('orders'), read_csv('/etc/passwd')", "disabled"),
         ("COPY (SELECT * FROM topic('orders')) TO '/tmp/orders.csv'", "Only one SELECT"),
-        ("SELECT * FROM topic('orders', flavour => 'sweet')", "no option flavour"),
+        ("SELECT * FROM topic('orders', flavour => 'sweet')", "Unknown option flavour"),
     ],
 )
 def test_bad_queries_for_records_say_what_to_do(bootstrap: str, sql: str, hint: str) -> None:
@@ -179,8 +179,8 @@ def test_the_same_records_come_as_arrow_batches(bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "arrow"])
-def test_more_rows_than_memory_are_written_as_they_come(bootstrap: str, format: str) -> None:
-    """Hundreds of millions of rows: the first of them come at once, and the memory stays what it is."""
+def test_more_rows_than_memory_are_streamed(bootstrap: str, format: str) -> None:
+    """Hundreds of millions of rows: the first ones arrive immediately, and memory stays constant."""
     sql = "SELECT r.value, r.timestamp, n FROM topic('orders') r, range(1000000) t(n)"
     command = [sys.executable, "-m", "penstock.cli.main", "sql", sql, "--format", format, "--bootstrap", bootstrap]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -210,7 +210,7 @@ def test_records_of_every_kind_can_be_written_as_json_and_csv(bootstrap: str) ->
     assert lines[1].startswith(f"{when},\\xFF\\x00")
 
 
-def test_rows_can_be_taken_one_by_one(bootstrap: str) -> None:
+def test_rows_can_be_read_one_by_one(bootstrap: str) -> None:
     with stream("SELECT n FROM topic('orders') r, range(1000000000) t(n)", bootstrap=bootstrap) as rows:
         assert rows.columns == ["n"]
         assert len(list(islice(rows, 5000))) == 5000
@@ -218,7 +218,7 @@ def test_rows_can_be_taken_one_by_one(bootstrap: str) -> None:
         assert list(rows) == [("orders",)]
 
 
-def test_rows_that_come_for_too_long_are_stopped(bootstrap: str) -> None:
+def test_a_stream_is_stopped_at_its_timeout(bootstrap: str) -> None:
     sql = "SELECT n FROM topic('orders') r, range(1000000000) t(n)"
     with pytest.raises(QueryError, match="more than 1 s"), stream(sql, bootstrap=bootstrap, timeout_s=1) as rows:
         for _ in rows:

@@ -1,4 +1,4 @@
-"""Queries that take too much time or memory end, and nothing of them is left behind."""
+"""Tests of queries that exceed their time or memory: they end and leave nothing behind."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from penstock.testing import Broker
 from tests.support.eventually import eventually
 
 MIB = 1024 * 1024
-# One call of a function that takes hours, needs little memory, and looks at no interrupt.
+# A function call that takes hours, needs little memory, and ignores interrupts.
 HOURS = "levenshtein(repeat('x', 2000000), repeat('y', 2000000))"
 
 
@@ -41,10 +41,10 @@ def no_process_is_left() -> Iterator[None]:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that run queries for this one."""
+    """Return the processes that run queries for this one."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        # Threads and processes may end while they are looked at.
+        # Threads and processes may end meanwhile.
         with suppress(FileNotFoundError, ProcessLookupError):
             children = (task / "children").read_text().split()
             found += [
@@ -75,7 +75,7 @@ def is_gone(pid: int) -> bool:
     ],
 )
 def test_a_query_that_needs_too_much_memory_says_so_and_the_next_one_runs(bootstrap: str, sql: str) -> None:
-    with pytest.raises(QueryError, match=r"needs more than 128 MiB of memory: .* raise --memory"):
+    with pytest.raises(QueryError, match=r"needs more than 128 MiB of memory: .* increase --memory"):
         query(sql, bootstrap=bootstrap, memory_bytes=128 * MIB)
     assert query("SELECT count(*) FROM topic('orders')", bootstrap=bootstrap, memory_bytes=128 * MIB).rows == [(1,)]
     (child,) = children_of(os.getpid())
@@ -84,7 +84,7 @@ def test_a_query_that_needs_too_much_memory_says_so_and_the_next_one_runs(bootst
     assert peak_kb * 1024 < (200 + 128 + 64) * MIB
 
 
-def test_the_memory_is_limited_anew_for_each_query(bootstrap: str) -> None:
+def test_the_memory_limit_applies_to_each_query(bootstrap: str) -> None:
     sql = "SELECT length(repeat(value, 200000000)) FROM topic('orders')"
     for _ in range(2):
         with pytest.raises(QueryError, match="128 MiB"):
@@ -103,13 +103,13 @@ def test_the_next_query_uses_the_same_process(bootstrap: str) -> None:
     assert len(used) == 1
 
 
-def test_a_query_that_heeds_nothing_is_killed_at_the_deadline(bootstrap: str) -> None:
-    with pytest.raises(QueryError, match=r"ran for more than 1 s: .* raise --timeout"):
+def test_a_query_that_ignores_interrupts_is_killed_at_the_deadline(bootstrap: str) -> None:
+    with pytest.raises(QueryError, match=r"ran for more than 1 s: .* increase --timeout"):
         query(f"SELECT {HOURS} FROM topic('orders')", bootstrap=bootstrap, timeout_s=1)
     assert children_of(os.getpid()) == []
 
 
-def test_a_query_is_killed_at_the_deadline_even_if_nobody_reads_its_rows(bootstrap: str) -> None:
+def test_a_query_is_killed_at_the_deadline_even_if_its_rows_are_not_read(bootstrap: str) -> None:
     sql = "SELECT n FROM topic('orders') r, range(1000000000) t(n)"
     with stream(sql, bootstrap=bootstrap, timeout_s=5) as rows:
         taken = iter(rows)
@@ -120,7 +120,7 @@ def test_a_query_is_killed_at_the_deadline_even_if_nobody_reads_its_rows(bootstr
             sum(1 for _ in taken)
 
 
-def test_a_query_whose_rows_are_not_taken_to_the_end_is_stopped(bootstrap: str) -> None:
+def test_a_query_whose_rows_are_not_read_to_the_end_is_stopped(bootstrap: str) -> None:
     with stream("SELECT n FROM topic('orders') r, range(1000000000) t(n)", bootstrap=bootstrap) as rows:
         next(iter(rows))
         (child,) = children_of(os.getpid())
@@ -136,7 +136,7 @@ def test_arrow_batches_end_with_the_error_of_the_query(bootstrap: str) -> None:
         rows.arrow().read_all()
 
 
-def test_a_process_that_ends_by_itself_is_reported() -> None:
+def test_a_process_that_dies_is_reported() -> None:
     with pytest.raises(QueryError, match="ended with signal 15"), stream("SELECT 1", bootstrap="nowhere:1") as rows:
         (child,) = children_of(os.getpid())
         os.kill(child, signal.SIGTERM)
@@ -165,9 +165,9 @@ def test_a_command_that_is_interrupted_ends_with_its_query(bootstrap: str, sql: 
     eventually(lambda: is_gone(child), seconds_max=60)
 
 
-def test_the_command_takes_the_limits(bootstrap: str) -> None:
+def test_the_command_has_options_for_the_limits(bootstrap: str) -> None:
     command = [sys.executable, "-m", "penstock.cli.main", "sql", "--bootstrap", bootstrap]
     sql = "SELECT length(repeat(value, 2000000000)) FROM topic('orders')"
     refused = subprocess.run([*command, sql, "--memory", "64"], capture_output=True, text=True, timeout=60, check=False)
     assert refused.returncode == 1
-    assert "needs more than 64 MiB of memory: narrow it, or raise --memory" in refused.stderr
+    assert "needs more than 64 MiB of memory: narrow it, or increase --memory" in refused.stderr

@@ -1,4 +1,4 @@
-"""penstock.testing: what other people's tests stand on."""
+"""Tests of penstock.testing."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def write(bootstrap: str, value: str) -> None:
 
 
 def read(bootstrap: str) -> list[str]:
-    """Read the whole of partition 0."""
+    """Read all of partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
     try:
         partition = TopicPartition("orders", 0, 0)
@@ -28,7 +28,7 @@ def read(bootstrap: str) -> list[str]:
         consumer.close()
 
 
-def test_a_broker_on_a_thread_takes_and_gives_records() -> None:
+def test_a_broker_on_a_thread_stores_and_returns_records() -> None:
     with Broker() as broker:
         folder = broker.data
         write(broker.bootstrap, "plums")
@@ -45,14 +45,14 @@ def test_a_restart_keeps_the_address_and_the_records() -> None:
         assert read(broker.bootstrap) == ["plums"]
 
 
-def test_a_folder_that_was_given_stays(tmp_path: Path) -> None:
+def test_a_given_directory_is_kept(tmp_path: Path) -> None:
     with Broker(data=tmp_path) as broker:
         write(broker.bootstrap, "plums")
     with Broker(data=tmp_path) as broker:
         assert read(broker.bootstrap) == ["plums"]
 
 
-async def test_a_broker_on_the_present_loop() -> None:
+async def test_a_broker_runs_on_the_current_loop() -> None:
     import asyncio
 
     async with Broker() as broker:
@@ -61,23 +61,23 @@ async def test_a_broker_on_the_present_loop() -> None:
         assert await asyncio.to_thread(read, broker.bootstrap) == ["plums"]
 
 
-def test_two_brokers_do_not_meet() -> None:
+def test_two_brokers_are_independent() -> None:
     with Broker() as one, Broker() as two:
         write(one.bootstrap, "plums")
         assert one.bootstrap != two.bootstrap
         assert "orders" not in AdminClient({"bootstrap.servers": two.bootstrap}).list_topics(timeout=60).topics
 
 
-def test_a_bad_setting_is_refused_and_leaves_no_thread_behind() -> None:
+def test_a_bad_setting_is_rejected_and_leaves_no_thread_behind() -> None:
     import threading
 
     before = threading.active_count()
     with pytest.raises(StartupError, match=r"num\.partitions"), Broker({"num.partitions": "many"}):
-        raise AssertionError("it must not start")
+        raise AssertionError("the broker must not start")
     assert threading.active_count() == before
 
 
-def test_what_was_acknowledged_survives_a_kill() -> None:
+def test_acknowledged_records_survive_a_kill() -> None:
     with BrokerProcess() as broker:
         write(broker.bootstrap, "plums")
         broker.kill()

@@ -1,4 +1,4 @@
-"""Transactions: committed whole, aborted without a trace, never hanging; with librdkafka and request by request."""
+"""Tests of transactions: atomic, invisible if aborted, never hanging; with librdkafka and with single requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def new_producer(bootstrap: str, transactional_id: str, timeout_ms: int = 60_000
 
 
 def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitions: int = PARTITIONS) -> list[str]:
-    """All that a reader sees of the topic up to its end as it is shown to that reader."""
+    """Return all records that a reader sees up to its end offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -81,7 +81,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_committed", partitio
     at_end: set[int] = set()
     deadline = time.monotonic() + SECONDS_MAX
     while len(at_end) < partitions:
-        assert time.monotonic() < deadline, f"no end in sight: {at_end}"
+        assert time.monotonic() < deadline, f"the end was not reached: {at_end}"
         message = consumer.poll(0.2)
         if message is None:
             continue
@@ -107,7 +107,7 @@ def is_added(wire: Wire, producer: WireProducer, topic: str) -> bool:
 
 
 def is_at_rest(bootstrap: str, topic: str) -> bool:
-    """Whether nothing is open: the last stable offset is the high watermark."""
+    """Return whether no transaction is open: the last stable offset is the high watermark."""
     return ends(bootstrap, topic, IsolationLevel.READ_COMMITTED) == ends(
         bootstrap, topic, IsolationLevel.READ_UNCOMMITTED
     )
@@ -116,7 +116,7 @@ def is_at_rest(bootstrap: str, topic: str) -> bool:
 # -- librdkafka: the old protocol ------------------------------------------------------------------
 
 
-def test_readers_of_committed_records_see_whole_transactions_and_nothing_of_aborted_ones(bootstrap: str) -> None:
+def test_read_committed_consumers_see_whole_transactions_and_no_aborted_ones(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     producer = new_producer(bootstrap, topic)
     for number in range(6):
@@ -133,7 +133,7 @@ def test_readers_of_committed_records_see_whole_transactions_and_nothing_of_abor
     assert len(read(bootstrap, topic, "read_uncommitted")) == 18
 
 
-def test_an_open_transaction_holds_back_what_is_behind_it_and_its_end_wakes_readers(bootstrap: str) -> None:
+def test_an_open_transaction_holds_back_later_records_and_its_end_wakes_readers(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     producer = new_producer(bootstrap, topic)
     producer.begin_transaction()
@@ -157,13 +157,13 @@ def test_an_open_transaction_holds_back_what_is_behind_it_and_its_end_wakes_read
     consumer.assign([TopicPartition(topic, 0, 0)])
     assert consumer.poll(0.5) is None
     producer.commit_transaction(SECONDS_MAX)
-    # The fetch that waits would be answered without it much later.
+    # Without the wake-up the waiting fetch would be answered much later.
     message = consumer.poll(FETCH_WAIT_S)
     assert message is not None and message.value() == b"open"
     consumer.close()
 
 
-def test_a_new_producer_fences_the_one_before(bootstrap: str) -> None:
+def test_a_new_producer_fences_the_previous_one(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     zombie = new_producer(bootstrap, topic)
     zombie.begin_transaction()
@@ -181,7 +181,7 @@ def test_a_new_producer_fences_the_one_before(bootstrap: str) -> None:
     assert read(bootstrap, topic) == ["newer"]
 
 
-def test_what_takes_too_long_is_aborted_and_its_producer_fenced(bootstrap: str) -> None:
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     producer = new_producer(bootstrap, topic, timeout_ms=1_000)
     producer.begin_transaction()
@@ -195,7 +195,7 @@ def test_what_takes_too_long_is_aborted_and_its_producer_fenced(bootstrap: str) 
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_is_read_is_written_elsewhere_exactly_once(bootstrap: str, protocol: str) -> None:
+def test_records_are_copied_to_another_topic_exactly_once(bootstrap: str, protocol: str) -> None:
     source, target = make_topic(bootstrap), make_topic(bootstrap)
     plain = Producer({"bootstrap.servers": bootstrap})
     for number in range(90):
@@ -204,12 +204,12 @@ def test_what_is_read_is_written_elsewhere_exactly_once(bootstrap: str, protocol
     for life in itertools.count(1):
         if _transform(bootstrap, source, target, protocol, commits=2 * life):
             break
-    assert life > 2, "the work was to be cut short more often"
+    assert life > 2, "the work was not interrupted often enough"
     assert sorted(map(int, read(bootstrap, target))) == list(range(90))
 
 
 def _transform(bootstrap: str, source: str, target: str, protocol: str, *, commits: int) -> bool:
-    """One life of a worker, which ends in the middle of a transaction; True if there was nothing left to do."""
+    """Run a worker that stops in the middle of a transaction; return True if nothing was left to do."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -244,7 +244,7 @@ def _transform(bootstrap: str, source: str, target: str, protocol: str, *, commi
 
 
 def _is_read(consumer: Consumer, topic: str) -> bool:
-    """Whether the group has committed all that there is."""
+    """Return whether the group has committed everything."""
     places = consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)], SECONDS_MAX)
     return all(place.offset == consumer.get_watermark_offsets(place, SECONDS_MAX)[1] for place in places)
 
@@ -268,7 +268,7 @@ def test_offsets_of_an_aborted_transaction_are_not_committed(bootstrap: str) -> 
     consumer.close()
 
 
-# -- request by request ----------------------------------------------------------------------------
+# -- single requests -------------------------------------------------------------------------------
 
 
 def test_a_write_of_version_two_adds_its_partition_and_its_end_raises_the_epoch(bootstrap: str) -> None:
@@ -282,7 +282,7 @@ def test_a_write_of_version_two_adds_its_partition_and_its_end_raises_the_epoch(
             reply = wire.end(producer, commit=number % 2 == 0)
             assert (reply.error_code, reply.producer_epoch) == (0, producer.epoch + 1)
             again = wire.end(producer, commit=number % 2 == 0)
-            # Told again, or to come again while the markers are on their way; never done twice.
+            # Acknowledged again, or told to retry while the markers are being written; never done twice.
             assert again.error_code == 51 or (again.error_code, again.producer_epoch) == (0, producer.epoch + 1)
             late = wire.produce(producer, topic, 0, "late", sequence=1)
             assert late in (47, 51)
@@ -325,12 +325,12 @@ def test_an_older_client_must_add_its_partition_before_it_writes(bootstrap: str,
         assert wire.produce(producer, topic, 1, "other", version=version) == code
         assert wire.end(producer, commit=True, version=4).error_code == 0
         eventually(lambda: is_at_rest(bootstrap, topic))
-        # The transaction is over: what comes late must not open it again.
+        # The transaction is over: a late write must not open it again.
         assert wire.produce(producer, topic, 0, "late", sequence=1, version=version) == code
     assert read(bootstrap, topic) == ["inside"]
 
 
-def test_each_mistake_has_its_code(bootstrap: str) -> None:
+def test_each_error_has_its_code(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     with Wire(bootstrap) as wire:
         producer = wire.begin(topic)
@@ -352,7 +352,7 @@ def test_each_mistake_has_its_code(bootstrap: str) -> None:
         for timeout_ms in (0, -1, 900_001):
             assert wire.init(topic, timeout_ms=timeout_ms).error_code == 50
         assert wire.init("", timeout_ms=1000).error_code == 42
-        # While a transaction is open its producer writes nothing outside of it.
+        # During a transaction its producer cannot write outside of it.
         assert wire.produce(producer, topic, 0, "in") == 0
         wire.send(produce_request(producer, topic, 0, ["out"], sequence=1, is_transactional=False))
         assert wire.produced()[0] == 48
@@ -361,7 +361,7 @@ def test_each_mistake_has_its_code(bootstrap: str) -> None:
     assert read(bootstrap, topic) == ["in"]
 
 
-def test_a_deleted_topic_does_not_keep_its_transaction_from_ending(bootstrap: str) -> None:
+def test_a_deleted_topic_does_not_prevent_the_end_of_its_transaction(bootstrap: str) -> None:
     topic, other = make_topic(bootstrap), make_topic(bootstrap)
     with Wire(bootstrap) as wire:
         producer = wire.begin(topic)
@@ -375,14 +375,15 @@ def test_a_deleted_topic_does_not_keep_its_transaction_from_ending(bootstrap: st
 
 
 @pytest.mark.parametrize("level", [0, 1])
-def test_a_cluster_that_is_not_at_version_two_keeps_its_epochs(level: int) -> None:
+def test_a_cluster_below_transaction_version_two_keeps_its_epochs(level: int) -> None:
     with Broker(SETTINGS) as broker, Wire(broker.bootstrap) as wire:
         assert wire.finalise("transaction.version", level) == 0
         topic = make_topic(broker.bootstrap)
         for _ in range(2):
             producer = wire.begin(topic)
             for number in range(2):
-                # EndTxn is answered before the markers are written: until then the answer is CONCURRENT_TRANSACTIONS.
+                # EndTxn is answered before the markers are written: until then the next request gets
+                # CONCURRENT_TRANSACTIONS.
                 eventually(partial(is_added, wire, producer, topic))
                 assert wire.produce(producer, topic, 0, str(number), sequence=number, version=11) == 0
                 assert wire.end(producer, commit=number == 0, version=4).error_code == 0
@@ -395,7 +396,7 @@ def test_a_cluster_that_is_not_at_version_two_keeps_its_epochs(level: int) -> No
 # -- restarts and kills ----------------------------------------------------------------------------
 
 
-def test_a_transaction_goes_on_after_a_clean_restart(broker: Broker) -> None:
+def test_a_transaction_continues_after_a_clean_restart(broker: Broker) -> None:
     bootstrap = broker.bootstrap
     topic = make_topic(bootstrap)
     producer = new_producer(bootstrap, topic)
@@ -414,8 +415,8 @@ def test_a_transaction_goes_on_after_a_clean_restart(broker: Broker) -> None:
     assert len(read(bootstrap, topic)) == 6
 
 
-def test_after_a_kill_in_any_state_the_outcome_is_the_decided_one() -> None:
-    """The kill comes at a random moment around each step; a transaction is there in all partitions or in none."""
+def test_after_a_kill_in_any_state_the_outcome_matches_the_decision() -> None:
+    """Kill at a random moment around each step; a transaction is in all partitions or in none."""
     chance = random.Random(7)
     decided: dict[str, bool | None] = {}
     with BrokerProcess(SETTINGS) as process:
@@ -428,7 +429,7 @@ def test_after_a_kill_in_any_state_the_outcome_is_the_decided_one() -> None:
                     assert wire.produce(producer, topic, index, name) == 0
                 is_commit = number % 4 != 3
                 if number % 3 == 0:
-                    # Nobody knows whether this comes before or after the decision, or between two markers.
+                    # It is unknown whether this is before or after the decision, or between two markers.
                     wire.send(end_request(producer, commit=is_commit))
                     time.sleep(chance.random() * 0.01)
                     decided[name] = None
@@ -446,4 +447,4 @@ def test_after_a_kill_in_any_state_the_outcome_is_the_decided_one() -> None:
     for name, outcome in decided.items():
         count = seen.count(name)
         assert count in (0, PARTITIONS), f"{name} is torn: {count} of {PARTITIONS}"
-        assert outcome is None or (count == PARTITIONS) == outcome, f"{name} was decided otherwise"
+        assert outcome is None or (count == PARTITIONS) == outcome, f"{name} had another outcome"

@@ -1,4 +1,4 @@
-"""Offsets that librdkafka's producers commit in transactions: shown after the commit only, also after kills."""
+"""Tests of offsets committed in transactions by librdkafka: visible only after the commit, also after kills."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def committed(reader: Consumer, patience_s: float = PATIENCE_S) -> int:
 
 
 def is_unstable(bootstrap: str) -> bool:
-    """Whether a reader of stable offsets, which asks again and again, gets none in time."""
+    """Return whether a reader of stable offsets gets none in time, with retries."""
     reader = consumer(bootstrap, **{"isolation.level": "read_committed"})
     try:
         committed(reader, 0.7)
@@ -58,7 +58,7 @@ def is_unstable(bootstrap: str) -> bool:
     return False
 
 
-def test_offsets_count_when_their_transaction_is_committed_and_are_unstable_until_then() -> None:
+def test_offsets_are_unstable_until_their_transaction_is_committed() -> None:
     with Broker(SETTINGS) as broker:
         make_topic(broker.bootstrap)
         reader = consumer(broker.bootstrap, **{"isolation.level": "read_uncommitted"})
@@ -79,7 +79,7 @@ def test_offsets_count_when_their_transaction_is_committed_and_are_unstable_unti
         reader.close()
 
 
-def test_a_producer_of_a_consumer_that_was_replaced_cannot_commit_for_the_group() -> None:
+def test_a_producer_with_a_replaced_consumer_cannot_commit_for_the_group() -> None:
     with Broker(SETTINGS) as broker:
         make_topic(broker.bootstrap)
         older = consumer(broker.bootstrap)
@@ -107,7 +107,7 @@ def test_a_producer_of_a_consumer_that_was_replaced_cannot_commit_for_the_group(
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_open_what_was_open_and_committed_what_was_committed(tmp_path: Path) -> None:
+def test_a_kill_keeps_open_and_committed_transactions_as_they_were(tmp_path: Path) -> None:
     broker = BrokerProcess(SETTINGS, data=tmp_path / "data")
     broker.start()
     try:
@@ -126,7 +126,7 @@ def test_a_kill_leaves_open_what_was_open_and_committed_what_was_committed(tmp_p
             reader.close()
             broker.kill()
             broker.start()
-            # Its next self, at the top, aborts what is open.
+            # The next process with this id, at the top, aborts the open transaction.
             assert is_unstable(broker.bootstrap)
             del writer
     finally:

@@ -1,4 +1,4 @@
-"""The worker against a live broker: dead letters, rebalances, back-pressure, stops and kills."""
+"""Tests of the worker against a live broker: dead letters, rebalances, back-pressure, stops and kills."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def letters(bootstrap: str, topic: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def running(worker: Worker) -> Iterator[threading.Thread]:
-    """Run a worker on a thread; at the end it is stopped and waited for."""
+    """Run a worker on a thread; stop it at the end and wait for it."""
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
@@ -61,7 +61,7 @@ def running(worker: Worker) -> Iterator[threading.Thread]:
         assert not thread.is_alive()
 
 
-def test_what_fails_is_dead_lettered_with_its_whole_story(group_broker: Broker, fill: Fill) -> None:
+def test_a_failed_record_is_dead_lettered_with_all_details(group_broker: Broker, fill: Fill) -> None:
     def handle(record: Record) -> None:
         if record.value == b"3":
             raise ValueError("three is too many")
@@ -84,7 +84,7 @@ def test_what_fails_is_dead_lettered_with_its_whole_story(group_broker: Broker, 
     assert five["death"]["attempts"] == 1
 
 
-def test_a_record_as_large_as_its_topic_takes_can_be_dead_lettered(group_broker: Broker, fill: Fill) -> None:
+def test_a_record_of_the_maximum_size_can_be_dead_lettered(group_broker: Broker, fill: Fill) -> None:
     def handle(record: Record) -> None:
         raise Reject("too much")
 
@@ -99,7 +99,7 @@ def test_a_record_as_large_as_its_topic_takes_can_be_dead_lettered(group_broker:
     assert worker.run(idle_stop_s=0.3).dead_lettered == 1
 
 
-def test_a_letter_that_is_refused_ends_the_worker_with_nothing_lost(group_broker: Broker, fill: Fill) -> None:
+def test_a_rejected_dead_letter_stops_the_worker_without_loss(group_broker: Broker, fill: Fill) -> None:
     def handle(record: Record) -> None:
         if record.offset == 2:
             raise Reject("no")
@@ -109,12 +109,12 @@ def test_a_letter_that_is_refused_ends_the_worker_with_nothing_lost(group_broker
     narrow = NewTopic(f"{topic}.dlq", 1, 1, config={"max.message.bytes": "100"})
     admin.create_topics([narrow])[f"{topic}.dlq"].result(WAIT_S)
     worker = Worker(handle, topics=[topic], group=topic, bootstrap=group_broker.bootstrap)
-    with pytest.raises(DeadLetterFailed, match=rf"{topic}-0@2 could not be dead-lettered to {topic}.dlq"):
+    with pytest.raises(DeadLetterFailed, match=f"{topic}-0@2 could not be written to the dead-letter topic"):
         worker.run(idle_stop_s=10)
     assert committed(group_broker.bootstrap, topic) == {0: 2}
 
 
-def test_without_a_dead_letter_topic_a_failure_ends_the_worker(group_broker: Broker, fill: Fill) -> None:
+def test_without_a_dead_letter_topic_a_failure_stops_the_worker(group_broker: Broker, fill: Fill) -> None:
     def handle(record: Record) -> None:
         raise OSError("down")
 
@@ -138,7 +138,7 @@ def test_many_topics_can_share_one_dead_letter_topic(group_broker: Broker, fill:
     assert sources == {first: 2, second: 3}
 
 
-def test_dead_letters_that_a_pattern_finds_are_passed_over(group_broker: Broker, fill: Fill) -> None:
+def test_dead_letters_that_a_pattern_finds_are_skipped(group_broker: Broker, fill: Fill) -> None:
     def handle(record: Record) -> None:
         raise Reject("each time")
 
@@ -154,7 +154,7 @@ def test_dead_letters_that_a_pattern_finds_are_passed_over(group_broker: Broker,
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_partitions_move_between_workers_without_a_repetition(protocol: str, group_broker: Broker, fill: Fill) -> None:
+def test_partitions_move_between_workers_without_duplicates(protocol: str, group_broker: Broker, fill: Fill) -> None:
     seen: list[tuple[int, int]] = []
     lock = threading.Lock()
     hold = threading.Event()
@@ -178,7 +178,7 @@ def test_partitions_move_between_workers_without_a_repetition(protocol: str, gro
             while min(first.counts.succeeded, second.counts.succeeded) < 50:
                 fill(numbered(20), topic=topic)
                 written += 20
-                assert written < 10_000, "both have had time enough"
+                assert written < 10_000, "both workers have had enough time"
                 hold.wait(0.02)
         fill(numbered(300), topic=topic)
         eventually(lambda: len(seen) >= written + 300)
@@ -186,7 +186,7 @@ def test_partitions_move_between_workers_without_a_repetition(protocol: str, gro
     assert len(seen) == sum(committed(group_broker.bootstrap, topic).values()) == written + 300
 
 
-def test_a_slow_handler_keeps_its_place_in_the_group(group_broker: Broker, fill: Fill) -> None:
+def test_a_worker_with_a_slow_handler_stays_in_the_group(group_broker: Broker, fill: Fill) -> None:
     started, go_on = threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:
@@ -244,7 +244,7 @@ def test_a_coroutine_handles_records_too(group_broker: Broker, fill: Fill) -> No
 
 
 class Process:
-    """The worker process and the ledger that it writes."""
+    """The worker process and the ledger it writes."""
 
     def __init__(self, bootstrap: str, topic: str, folder: Path, delivery: str, settings: dict[str, Any]) -> None:
         self._ledger = folder / "ledger"
@@ -263,17 +263,17 @@ class Process:
         return self._process.wait(WAIT_S)
 
     def end(self) -> None:
-        """Leave nothing behind, whatever the test came to."""
+        """Clean up regardless of the test's result."""
         if self._process is not None and self._process.poll() is None:
             self.signal(signal.SIGKILL)
 
     def finish(self) -> None:
-        """Wait until it has nothing more to do."""
+        """Wait until it has no more work."""
         assert self._process is not None
         assert self._process.wait(60) == 0, self._log.read_text()
 
     def handled(self) -> list[tuple[int, int]]:
-        """Return (partition, offset) of every line, in the order of writing."""
+        """Return (partition, offset) of every line, in order."""
         if not self._ledger.exists():
             return []
         lines = self._ledger.read_text().splitlines()
@@ -302,7 +302,7 @@ FAILING = RECORDS // 10
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["range", "consumer"])
-def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
+def test_a_killed_worker_loses_nothing_and_repeats_only_uncommitted_records(
     protocol: str, group_broker: Broker, fill: Fill, make_process: MakeProcess
 ) -> None:
     topic = fill(numbered(RECORDS), partitions=3)
@@ -313,7 +313,7 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
         eventually(lambda before=before, kill=kill: len(process.handled()) > before + 150 * kill)  # type: ignore[misc]
         process.signal(signal.SIGKILL)
         done, marks = len(process.handled()), committed(group_broker.bootstrap, topic)
-        # Nothing is committed that was neither handled nor dead-lettered.
+        # Only handled or dead-lettered records are committed.
         handled = set(process.handled()) | _dead(group_broker.bootstrap, topic)
         for partition, mark in marks.items():
             assert {(partition, offset) for offset in range(mark)} <= handled
@@ -330,12 +330,12 @@ def test_killed_in_the_middle_it_loses_nothing_and_repeats_only_the_uncommitted(
     assert not dead & everything.keys()
     ends = committed(group_broker.bootstrap, topic)
     assert sum(ends.values()) == RECORDS
-    # Each of the three kills repeats no more than was in flight or not yet committed.
+    # Each of the three kills repeats at most the records in flight or not yet committed.
     assert sum(everything.values()) - len(everything) < 3 * 200
 
 
 @pytest.mark.slow
-def test_killed_at_most_once_it_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
+def test_a_killed_at_most_once_worker_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
     topic = fill(numbered(RECORDS), partitions=3)
     process = make_process(topic, "at-most-once", QUICK_SESSION)
     for kill in range(1, 3):
@@ -346,11 +346,11 @@ def test_killed_at_most_once_it_repeats_nothing(fill: Fill, make_process: MakePr
     process.finish()
     everything = Counter(process.handled())
     assert everything.most_common(1)[0][1] == 1
-    # A kill loses no more than was in flight.
+    # A kill loses at most the records in flight.
     assert len(everything) >= RECORDS - FAILING - 2 * 50
 
 
-def test_told_to_stop_it_ends_well_and_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
+def test_a_stopped_worker_exits_cleanly_and_repeats_nothing(fill: Fill, make_process: MakeProcess) -> None:
     topic = fill(numbered(500), partitions=2)
     process = make_process(topic, "at-least-once", {})
     process.start()
@@ -367,7 +367,7 @@ def _dead(bootstrap: str, topic: str) -> set[tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_a_broker_that_is_killed_and_comes_back_finds_its_worker_again() -> None:
+def test_a_worker_continues_after_its_broker_is_killed_and_restarted() -> None:
     seen: Counter[tuple[int, int]] = Counter()
     lock = threading.Lock()
 

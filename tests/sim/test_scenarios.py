@@ -1,4 +1,4 @@
-"""Every story of tests/scenarios goes as it is told, and otherwise with the bug that it is about."""
+"""Tests that every scenario has the expected result, and fails with the bug that it is about."""
 
 from pathlib import Path
 
@@ -24,43 +24,43 @@ BUGS = {
     "too_few_replicas_refuse_all_acks": "mark-with-too-few-in-sync",
     "two_full_disks_refuse_all_acks_and_keep_the_data": "full-follower-stays-in-sync",
 }
-"""For each story a planted bug that it must find: a story that passes with its bug tests nothing."""
+"""For each scenario a planted bug that it must find: one that passes with its bug tests nothing."""
 
 
-def test_every_story_has_a_bug_that_it_finds() -> None:
+def test_every_scenario_has_a_bug_that_it_finds() -> None:
     assert sorted(BUGS) == sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 
 @pytest.mark.parametrize("story", BUGS)
-def test_a_story_goes_as_it_is_told(story: str) -> None:
-    """`run_file` raises `Departed` at the first line that goes otherwise."""
+def test_a_scenario_passes(story: str) -> None:
+    """`run_file` raises `Departed` at the first line with another result."""
     run_file(FOLDER / f"{story}.txt")
 
 
 @pytest.mark.parametrize("story", BUGS)
-def test_a_story_finds_the_bug_that_it_is_about(story: str) -> None:
+def test_a_scenario_finds_its_planted_bug(story: str) -> None:
     with planted(BUGS[story]), pytest.raises(Departed):
         run_file(FOLDER / f"{story}.txt")
 
 
-def test_a_story_that_goes_otherwise_is_told_with_its_line() -> None:
-    with pytest.raises(Departed, match="it came to 'ok'"):
+def test_a_failing_scenario_is_reported_with_its_line() -> None:
+    with pytest.raises(Departed, match="the result was 'ok'"):
         run("cluster brokers=1 topic=orders replicas=1\nproduce orders-0 -> refused NotEnoughReplicas")
 
 
-def test_one_refused_record_of_several_decides() -> None:
+def test_one_rejected_record_determines_the_result() -> None:
     story = """
         cluster brokers=3 topic=orders replicas=3 min_isr=3
         kill 2
         until isr orders-0 = 1 3
         produce orders-0 count=3 acks=all -> ok
     """
-    with pytest.raises(Departed, match="it came to 'refused NotEnoughReplicas'"):
+    with pytest.raises(Departed, match="the result was 'refused NotEnoughReplicas'"):
         run(story)
 
 
 def test_the_first_node_leads_the_first_partition() -> None:
-    """`run` raises `Departed` at the first line that goes otherwise."""
+    """`run` raises `Departed` at the first line with another result."""
     for seed in ("one", "two", "three"):
         run(
             "cluster brokers=3 topic=orders partitions=2\nuntil leader orders-0 = 1\nuntil leader orders-1 = 2",

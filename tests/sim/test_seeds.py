@@ -1,4 +1,4 @@
-"""A fixed slice of seeds: no invariant breaks, and the same seed is the same story every time."""
+"""A fixed range of seeds: no invariant is violated, and a seed always gives the same run."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ DIGESTS = "from penstock_sim.world import run_seed; print([run_seed(seed).digest
 
 
 @pytest.mark.parametrize("seed", SLICE)
-def test_no_seed_of_the_slice_breaks_an_invariant(seed: int) -> None:
+def test_no_seed_of_the_range_violates_an_invariant(seed: int) -> None:
     result = run_seed(seed)
     assert not result.violations, report(result)
 
 
-def test_a_seed_is_the_same_whatever_hashes_are() -> None:
+def test_a_seed_does_not_depend_on_hash_randomization() -> None:
     traces = {
         subprocess.run(
             [sys.executable, "-c", DIGESTS],
@@ -42,6 +42,6 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_every_planted_bug_can_be_planted(name: str) -> None:
-    assert BUGS[name](), "it changes nothing"
+    assert BUGS[name](), "it patches nothing"
     with planted(name):
         pass

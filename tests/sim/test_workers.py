@@ -1,4 +1,4 @@
-"""Seeds that raise, kill their process or never end are violations, and the others are run all the same."""
+"""Tests that seeds that raise, kill their process or never end are violations, and the others still run."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ def misbehaving(seed: int, **named: Any) -> Result:
     return Result(seed, "", [], Counter(), Counter(), 1.0, 1, "", {})
 
 
-def test_a_seed_that_hangs_or_dies_is_reported_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_hangs_or_dies_is_reported_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "run_seed", misbehaving)
     tasks = (Task(seed) for seed in range(1, 40))
     found = {task.seed: result.violations for task, result in run_tasks([tasks, tasks], seed_s_max=0.1)}
@@ -34,7 +34,7 @@ def test_a_seed_that_hangs_or_dies_is_reported_and_the_rest_goes_on(monkeypatch:
     assert "ValueError('two')" in broken[2]
     assert "ended with 7" in broken[3]
     assert "did not end within" in broken[4]
-    assert broken[5].endswith("did not end within 0.1 s of processor time")
+    assert broken[5].endswith("did not end within 0.1 s of CPU time")
 
 
 def test_a_lane_takes_its_next_task_after_its_last_result(monkeypatch: pytest.MonkeyPatch) -> None:

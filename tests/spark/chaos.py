@@ -1,8 +1,8 @@
 """A campaign of kills: `python -m tests.spark.chaos --kills 60 --seed 1`.
 
 A stream copies a topic exactly-once on a cluster of three nodes while a feeder fills it. Python workers (also those
-that plan and commit), the whole driver, and nodes are killed at random, as kill -9 does. In the end each row must be in
-the target once, for a reader of committed rows. `chaos_driver.py` is the driver's process.
+that plan and commit), the driver, and nodes are killed at random with kill -9. In the end a read_committed consumer
+must find each row in the target once. `chaos_driver.py` is the driver's process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS_PER_SECOND = 500
 
 
 class Feeder(threading.Thread):
-    """Writes numbered rows until it is stopped; librdkafka outlasts the broker's absences."""
+    """A thread that writes numbered rows until it is stopped; librdkafka retries while brokers are down."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -52,7 +52,7 @@ class Feeder(threading.Thread):
 
 
 class Driver:
-    """The process with the Spark session. It starts its query again whenever it fails."""
+    """The process with the Spark session. It restarts its query whenever it fails."""
 
     def __init__(self, bootstrap: str, folder: Path) -> None:
         self._bootstrap, self._folder = bootstrap, folder
@@ -75,17 +75,17 @@ class Driver:
         assert line.startswith("running"), f"the driver did not start: {line}"
 
     def finish(self) -> None:
-        """Copy what is left, and end."""
+        """Copy the remaining rows and exit."""
         self.start("finish")
         assert self._process is not None
-        assert self._process.wait(600) == 0, f"the last run ends well, but: {self.log()[-3000:]}"
+        assert self._process.wait(600) == 0, f"the last run failed: {self.log()[-3000:]}"
         self._close()
 
     def log(self) -> str:
         return (self._folder / "driver.log").read_text(errors="replace")
 
     def kill(self) -> None:
-        """End the session's processes at once, workers and all."""
+        """Kill the session's processes, including workers."""
         if self._process is None:
             return
         for pid in [self._process.pid, *_descendants(self._process.pid)]:
@@ -99,7 +99,7 @@ class Driver:
         self._process = None
 
     def workers(self) -> list[int]:
-        """Python processes below the JVM, but not the daemons that start them."""
+        """Return the Python processes below the JVM, without the daemons that start them."""
         assert self._process is not None
         parents = _parents()
         python = [pid for pid in _descendants(self._process.pid) if "daemon" in _command(pid)]
@@ -143,7 +143,7 @@ def _kill(pid: int) -> None:
 
 
 def campaign(kills: int, seed: int, *, say: bool = False) -> tuple[Counter[str], int]:
-    """Kill so many times; return how often each kind was, and the rows. Fails if one of them is lost or doubled."""
+    """Kill this many times; return the number of kills by kind, and of rows. Fails if a row is lost or duplicated."""
     chosen = random.Random(seed)
     killed: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="spark-chaos-") as name, PenstockCluster(count=3) as nodes:
@@ -176,7 +176,7 @@ def campaign(kills: int, seed: int, *, say: bool = False) -> tuple[Counter[str],
 
 
 def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Driver, *, last: bool) -> bool:
-    """Kill one process of this kind, and start anew what does not start by itself. False if there is none just now."""
+    """Kill one process of this kind, and restart it if Spark does not. Return False if there is none."""
     if kind == "worker":
         workers = driver.workers()
         if not workers:
@@ -189,7 +189,7 @@ def _strike(kind: str, chosen: random.Random, nodes: PenstockCluster, driver: Dr
         nodes.restart(node)
     else:
         driver.kill()
-        if not last:  # the driver that finishes is started next
+        if not last:  # the last driver is started next
             driver.start()
     return True
 
@@ -198,9 +198,9 @@ def check(seen: Counter[str], count: int) -> None:
     lost = [number for number in range(count) if str(number) not in seen]
     doubled = [value for value, times in seen.items() if times > 1]
     assert not lost and not doubled, (
-        f"of {count} rows {len(lost)} are lost ({lost[:5]}) and {len(doubled)} are there more than once ({doubled[:5]})"
+        f"of {count} rows {len(lost)} are lost ({lost[:5]}) and {len(doubled)} are duplicated ({doubled[:5]})"
     )
-    assert len(seen) == count, "nothing is there that was not written"
+    assert len(seen) == count, "there are rows that were not written"
 
 
 def main() -> int:
@@ -209,7 +209,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     killed, rows = campaign(options.kills, options.seed, say=True)
-    print(f"{killed.total()} kills ({dict(killed)}), {rows} rows: none lost, none doubled")
+    print(f"{killed.total()} kills ({dict(killed)}), {rows} rows: none lost, none duplicated")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The driver of a campaign of kills: copies `source` to `target`, and goes on whenever its query fails."""
+"""The driver of a campaign of kills: copies `source` to `target`, and restarts its query whenever it fails."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def main(bootstrap: str, checkpoint: str, *words: str) -> int:
             query.awaitTermination()
         except Exception as error:
             failures += 1
-            print(f"the query failed and starts again: {error}", file=sys.stderr, flush=True)
+            print(f"restarting the failed query: {error}", file=sys.stderr, flush=True)
             if "finish" in words and failures > 5:
                 return 1
             continue

@@ -1,4 +1,4 @@
-"""One Spark session and one broker for all Spark tests: a session takes ten seconds to start, a topic a millisecond."""
+"""Fixtures: one Spark session and one broker for all tests, because a session takes ten seconds to start."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.spark.log import Log
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A trigger waits for Python processes to start; on a busy machine that takes a while.
+# A trigger waits for Python processes to start, which may take long on a busy machine.
 TIMEOUT_S = 900
 _numbers = itertools.count(1)
-# No JVM of a test lives long enough to earn back what the second compiler costs, on two cores that others use too.
+# No JVM of a test lives long enough to benefit from the second compiler, on two shared cores.
 _JVM_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
@@ -36,11 +36,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def jvm_settings() -> Iterator[None]:
-    """For every JVM that a test starts, in this process or below it."""
+    """Configure every JVM that a test starts, in this process or a child."""
     with pytest.MonkeyPatch.context() as patch:
         if "JAVA_TOOL_OPTIONS" not in os.environ:
             patch.setenv("JAVA_TOOL_OPTIONS", _JVM_FLAGS)
-        # Java has no other way to know how the names of files are encoded, and Spark none to do without the hostname.
+        # Java has no other way to learn the encoding of file names, and Spark cannot do without the hostname.
         patch.setenv("LC_ALL", "C.UTF-8")
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         yield
@@ -48,7 +48,7 @@ def jvm_settings() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def connector() -> list[str]:
-    """The jars of Spark's own Kafka connector, or none where Maven cannot fetch them."""
+    """Provide the jars of Spark's Kafka connector, or none if Maven cannot fetch them."""
     try:
         return connector_jars()
     except ConnectorMissing:
@@ -57,7 +57,7 @@ def connector() -> list[str]:
 
 @pytest.fixture(scope="session")
 def spark(connector: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two cores that tries a task three times."""
+    """Provide a session with two cores that tries a task three times."""
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
     from penstock_spark.session import builder
 
@@ -81,7 +81,7 @@ def spark(connector: list[str], tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[BrokerProcess]:
-    """A node of its own process; use topics of your own."""
+    """Provide a node in a separate process; use unique topics."""
     with BrokerProcess({"group.initial.rebalance.delay.ms": "0"}) as process:
         yield process
 
@@ -94,7 +94,7 @@ def log(broker: BrokerProcess) -> Iterator[Log]:
 
 @pytest.fixture
 def new_topic(log: Log) -> Callable[..., str]:
-    """Create a topic with a name of its own."""
+    """Create a topic with a unique name."""
 
     def create(partitions: int = 1, **configs: str) -> str:
         name = f"topic-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""A real server of Spark Connect on this machine, a process of its own with the settings that docs/spark.md names."""
+"""A real Spark Connect server on this machine, as a process with the settings in docs/spark.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_S_MAX = 120.0
 
 
 class ConnectServer:
-    """Use as a context; `url` is for spark.remote."""
+    """A context manager; `url` is for spark.remote."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class ConnectServer:
         words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         server = ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *words, "spark-internal"]
         environment = {**os.environ, "SPARK_HOME": str(SPARK), "PYSPARK_PYTHON": sys.executable}
-        # Data sources that a test registers are found by their module.
+        # Data sources registered by a test are found by their module.
         environment["PYTHONPATH"] = os.pathsep.join(str(CHECKOUT / folder) for folder in ("", "src", "client/src"))
         with (self._folder / "connect.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -65,7 +65,7 @@ class ConnectServer:
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__(None, None, None)
-                raise TimeoutError(f"Spark Connect does not answer: {self.log[-2000:]}")
+                raise TimeoutError(f"Spark Connect does not respond: {self.log[-2000:]}")
             time.sleep(0.3)
         return self
 

@@ -1,6 +1,6 @@
-"""Spark's own Kafka connector: its jars, fetched once with Maven, without what Spark brings along itself.
+"""Spark's Kafka connector: its jars, fetched once with Maven, without those that Spark includes.
 
-The jars go to `.cache/spark-connector/` in the checkout, or are taken from the folder that PENSTOCK_SPARK_JARS names.
+The jars go to `.cache/spark-connector/` in the checkout, or come from the directory in PENSTOCK_SPARK_JARS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 class ConnectorMissing(Exception):
-    """The jars cannot be had here; says why."""
+    """The jars are not available; the message says why."""
 
 
 def connector_jars() -> list[str]:

@@ -1,6 +1,6 @@
-"""The sink with a fault built in: its processes die at a chosen point, the first time that they come there.
+"""The sink with faults: its processes die at a chosen point, the first time they reach it.
 
-Registered with Spark under the name `faulty`; its options `fault` and `marker` (a file that remembers) choose.
+Registered with Spark as `faulty`; the option `fault` names the point, `marker` is a file that records the fault.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FAULTS = (
 
 
 class FaultySource(DataSource):
-    """Only its stream writer is of use."""
+    """A data source of which only the stream writer is used."""
 
     @classmethod
     def name(cls) -> str:
@@ -44,7 +44,7 @@ class FaultySource(DataSource):
 
 
 class FaultyWriter(PenstockStreamWriter):
-    """Dies as death does: no exception, nothing is cleaned up."""
+    """A writer that dies without an exception or cleanup."""
 
     def __init__(self, options: SinkOptions, fault: str, marker: str) -> None:
         super().__init__(options)
@@ -88,4 +88,4 @@ class FaultyWriter(PenstockStreamWriter):
             os._exit(9)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """A driver that is dead takes nothing back."""
+        """Do nothing: a dead driver does not abort."""

@@ -1,6 +1,6 @@
-"""The lake sink with faults built in: its processes die at chosen points, each the first time they come there.
+"""The lake sink with faults: its processes die at chosen points, the first time they reach them.
 
-Registered with Spark as `faulty_lake`; `fault` names the point, `marker` is a file that remembers.
+Registered with Spark as `faulty_lake`; `fault` names the point, `marker` is a file that records the fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FAULTS = (
 
 
 class FaultyLake(DataSource):
-    """Only its stream writer is of use."""
+    """A data source of which only the stream writer is used."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,7 +39,7 @@ class FaultyLake(DataSource):
 
 
 class FaultyWriter(LakeStreamWriter):
-    """Dies as death does: no exception, nothing is cleaned up."""
+    """A writer that dies without an exception or cleanup."""
 
     def __init__(self, options: LakeOptions, schema: StructType, fault: str, marker: str) -> None:
         super().__init__(options, schema, overwrite=False)
@@ -64,6 +64,6 @@ class FaultyWriter(LakeStreamWriter):
             os._exit(9)
         super().commit(messages, batchId)
         if self._is_here("commit fails after it was done"):
-            raise RuntimeError("the answer was lost")
+            raise RuntimeError("the response was lost")
         if self._is_here("driver dies after the commit"):
             os._exit(9)

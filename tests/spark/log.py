@@ -1,4 +1,4 @@
-"""A topic as other clients see it: filled and read with librdkafka, so that Spark's side is checked by another hand."""
+"""A topic as other clients see it: filled and read with librdkafka, independently of Spark."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PATIENCE_S = 60.0
 
 
 class Log:
-    """Short forms for one cluster."""
+    """Helpers for one cluster."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        # It must outlive the futures that it hands out.
+        # It must live longer than the futures that it returns.
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def __enter__(self) -> Log:
@@ -44,7 +44,7 @@ class Log:
         self._admin.create_partitions([NewPartitions(name, total)])[name].result(60)
 
     def trim(self, name: str, partition: int, offset: int) -> None:
-        """Remove what stands before an offset."""
+        """Delete the records before an offset."""
         where = TopicPartition(name, partition, offset)
         self._admin.delete_records([where])[where].result(60)
 
@@ -60,7 +60,7 @@ class Log:
         headers: list[tuple[str, str | bytes | None]] | None = None,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """Write records whose key is their value; in a transaction if one is named, which then commits or aborts."""
+        """Write records whose key is their value; in a transaction if an id is given, which then commits or aborts."""
         given = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0, **(settings or {})}
         if transaction is not None:
             given["transactional.id"] = transaction
@@ -78,12 +78,12 @@ class Log:
                     break
                 except BufferError:
                     producer.poll(0.1)
-        assert producer.flush(60) == 0, "everything was delivered"
+        assert producer.flush(60) == 0, "some records were not delivered"
         if transaction is not None:
             producer.commit_transaction() if commit else producer.abort_transaction()
 
     def committed_values(self, topic: str) -> Counter[str]:
-        """How often each value is seen by a read_committed consumer, from beginning to end."""
+        """Count each value as seen by a read_committed consumer, from start to end."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -114,10 +114,10 @@ class Log:
             consumer.close()
 
     def _wait_decided(self, places: list[TopicPartition]) -> None:
-        """The end of a transaction is answered when it is decided; partitions are told right after that."""
+        """Wait for the markers: EndTxn is answered after the decision, and the markers are written later."""
         deadline = time.monotonic() + DECIDED_S_MAX
         while self._ends(places, IsolationLevel.READ_COMMITTED) != self._ends(places, IsolationLevel.READ_UNCOMMITTED):
-            # One that was left open on purpose stays so: what is committed before it is read all the same.
+            # A transaction left open on purpose stays so: records committed before it are still read.
             if time.monotonic() > deadline:
                 return
             time.sleep(0.05)
@@ -126,7 +126,7 @@ class Log:
         asked = dict.fromkeys(places, OffsetSpec.latest())
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            # The client waits for a leader that was killed just now, even if there is another: ask again instead.
+            # The client waits for a killed leader, even if there is a new one: ask again instead.
             found = self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=2)
             try:
                 return [each.result(PATIENCE_S).offset for each in found.values()]

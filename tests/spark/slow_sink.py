@@ -1,9 +1,9 @@
-"""The sink with one slow attempt, and a client of Spark Connect that streams into it:
+"""The sink with one slow attempt, and a Spark Connect client that streams into it:
 
     python -m tests.spark.slow_sink sc://host:port BOOTSTRAP SOURCE TARGET FOLDER
 
 The first attempt of the first task writes its rows and then hangs with its transaction open, until Spark kills it
-because a speculative attempt was quicker. Every attempt that has written leaves a file in the folder.
+because a speculative attempt was faster. Every attempt that has written leaves a file in the directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HANGS_S = 90.0
 
 
 class SlowSource(DataSource):
-    """Only its stream writer is of use."""
+    """A data source of which only the stream writer is used."""
 
     @classmethod
     def name(cls) -> str:
@@ -39,7 +39,7 @@ class SlowSource(DataSource):
 
 
 class SlowWriter(PenstockStreamWriter):
-    """Writes as always; then its first attempt at the first partition takes its time."""
+    """A writer whose first attempt at the first partition is slow."""
 
     def __init__(self, options: SinkOptions, folder: Path) -> None:
         super().__init__(options)

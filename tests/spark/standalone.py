@@ -1,6 +1,6 @@
-"""A real standalone Spark on this machine: one master and two workers of one core each, as processes of their own.
+"""A real standalone Spark on this machine: one master and two workers with one core each, as processes.
 
-The workers have addresses of their own, because Spark starts no second attempt of a task on the host of the first.
+The workers have different addresses, because Spark starts no second attempt of a task on the same host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORKERS = {"worker-1": HOST, "worker-2": "127.0.0.2"}
 
 
 class Standalone:
-    """Use as a context; `url` is for spark.master."""
+    """A context manager; `url` is for spark.master."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class Standalone:
         self._stop()
 
     def state(self) -> dict[str, Any]:
-        """What the master tells on its page."""
+        """Return the status page of the master."""
         with urllib.request.urlopen(f"http://{HOST}:{self._web}/json/", timeout=60) as reply:
             return dict(json.load(reply))
 
@@ -80,7 +80,7 @@ class Standalone:
             except OSError:
                 pass
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Spark's master does not answer: see {self._folder}")
+                raise TimeoutError(f"Spark's master does not respond: see {self._folder}")
             time.sleep(0.3)
 
     def _stop(self) -> None:

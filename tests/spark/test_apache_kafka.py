@@ -1,4 +1,4 @@
-"""The same source and sink on Apache Kafka: what they speak is the standard protocol and nothing of ours."""
+"""Tests of the source and the sink on Apache Kafka: they use only the standard protocol."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def kafka(peer: ApacheKafka) -> Iterator[Log]:
 
 @pytest.fixture(scope="module")
 def secrets(peer: ApacheKafka, kafka: Log) -> str:
-    """A topic with rows, and a user of SCRAM who may read it."""
+    """Create a topic with rows, and a SCRAM user who may read it."""
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     admin = AdminClient({"bootstrap.servers": peer.bootstrap})
     wanted = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
@@ -98,7 +98,7 @@ def settings(protocol: str, mechanism: str | None, certificate: Path) -> dict[st
         ("SASL_SSL", "SCRAM-SHA-256"),
     ],
 )
-def test_the_client_gets_in_by(
+def test_the_client_authenticates_by(
     peer: ApacheKafka, secrets: str, certificate: Path, protocol: str, mechanism: str | None
 ) -> None:
     given = settings(protocol, mechanism, certificate)
@@ -106,7 +106,7 @@ def test_the_client_gets_in_by(
     assert table["value"].to_pylist() == [value.encode() for value in SECRETS]
 
 
-def test_a_wrong_password_and_an_unknown_certificate_are_told(
+def test_a_wrong_password_and_an_unknown_certificate_are_reported(
     peer: ApacheKafka, secrets: str, certificate: Path
 ) -> None:
     wrong = settings("SASL_PLAINTEXT", "PLAIN", certificate) | {"sasl.password": "guessed"}
@@ -127,7 +127,7 @@ def test_a_wrong_password_and_an_unknown_certificate_are_told(
         ("doctor", "every partition has a leader"),
     ],
 )
-def test_the_commands_get_in_with_the_file_of_kafkas_tools(
+def test_the_commands_connect_with_a_properties_file_of_kafkas_tools(
     peer: ApacheKafka, secrets: str, certificate: Path, tmp_path: Path, words: str, expected: str
 ) -> None:
     file = tmp_path / "client.properties"
@@ -144,10 +144,10 @@ def test_the_commands_get_in_with_the_file_of_kafkas_tools(
     assert expected in done.stdout
 
 
-def test_rows_go_through_apache_kafka_once(
+def test_rows_are_copied_through_apache_kafka_exactly_once(
     spark: SparkSession, peer: ApacheKafka, kafka: Log, secrets: str, certificate: Path, tmp_path: Path
 ) -> None:
-    """From the plain listener, and in transactions to the one that asks for a certificate and a password."""
+    """Read from the plain listener, and write transactions to the one with TLS and a password."""
     kafka.create("in", 3)
     kafka.create("out", 2)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):

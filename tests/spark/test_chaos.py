@@ -1,4 +1,4 @@
-"""A short campaign of kills; `make spark-chaos` runs a long one."""
+"""Test of a short campaign of kills; `make spark-chaos` runs a long one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.spark.chaos import campaign
 
 
 @pytest.mark.slow
-def test_no_row_is_lost_or_doubled_over_random_kills() -> None:
+def test_no_row_is_lost_or_duplicated_over_random_kills() -> None:
     pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'penstock[spark]'")
     kills = int(os.environ.get("PENSTOCK_SPARK_KILLS", "4"))
     killed, rows = campaign(kills, seed=int(os.environ.get("PENSTOCK_SPARK_SEED", "7")))

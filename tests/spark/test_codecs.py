@@ -1,4 +1,4 @@
-"""Values into columns on real Spark: JSON, Avro, Protobuf, the registry's wire format, and dead letters."""
+"""Tests of codecs on real Spark: JSON, Avro, Protobuf, the registry's wire format, and dead letters."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def avro(schema: dict[str, Any], row: dict[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def test_json_with_a_schema_tells_good_from_bad(spark: SparkSession) -> None:
+def test_json_with_a_schema_separates_good_from_bad(spark: SparkSession) -> None:
     values = [b'{"id": 1, "x": 2.5}', b"{", None, b'{"x": 1}', b'{"id": "text"}', b'{"id": 2, "x": -1}']
     codec = Json("id BIGINT, x DOUBLE", required=["id"])
     rows = rows_of(decoded(frame_of(spark, values), codec, rules={"x is negative": "data.x >= 0"}))
@@ -67,7 +67,7 @@ def test_json_without_a_schema_is_a_variant(spark: SparkSession) -> None:
 
 
 class Registry(BaseHTTPRequestHandler):
-    """Two schemas by id, as a schema registry answers."""
+    """A schema registry with two schemas."""
 
     def do_GET(self) -> None:
         schema = {"/schemas/ids/1": OLD, "/schemas/ids/2": NEW}.get(self.path)
@@ -76,7 +76,7 @@ class Registry(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps({"schema": json.dumps(schema)} if schema else {"error_code": 40403}).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -90,7 +90,9 @@ def registry() -> Iterator[str]:
     server.server_close()
 
 
-def test_avro_of_older_and_newer_writers_comes_out_as_one(spark: SparkSession, registry: str, tmp_path: Path) -> None:
+def test_avro_of_older_and_newer_writers_is_read_with_one_schema(
+    spark: SparkSession, registry: str, tmp_path: Path
+) -> None:
     (tmp_path / "1.avsc").write_text(json.dumps(OLD))
     (tmp_path / "2.avsc").write_text(json.dumps(NEW))
     values = [
@@ -111,17 +113,17 @@ def test_avro_of_older_and_newer_writers_comes_out_as_one(spark: SparkSession, r
         assert (rows[1][0].note, rows[1][0].at.day, rows[1][0].tags) == ("hi", 2, ["a"])
 
 
-def test_avro_is_written_and_read_back(spark: SparkSession) -> None:
+def test_avro_survives_a_round_trip(spark: SparkSession) -> None:
     codec = Avro(json.dumps(OLD))
     frame = spark.range(3).selectExpr("named_struct('id', id) as data")
     written = frame.select(codec.encode(frame["data"]).alias("value"))
     assert [row.id for row in accepted(decoded(written, codec)).collect()] == [0, 1, 2]
-    with pytest.raises(Exception, match="there is no schema file"):
+    with pytest.raises(Exception, match="the schema file"):
         decoded(written, Avro("missing.avsc"))
 
 
 def order_descriptors() -> bytes:
-    """What protoc makes of: message Order { int64 id; string note; repeated int32 lines; Kind kind; Address to; }"""
+    """Return the output of protoc for: message Order { int64 id; string note; repeated int32 lines; Kind kind; ... }"""
     from google.protobuf import descriptor_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -171,4 +173,4 @@ def test_dead_letters_are_read_by_the_dlq_commands(spark: SparkSession, log: Log
     assert letter.death is not None and bytes(row.value) == b"rubbish"
     assert (letter.death.topic, letter.death.partition, letter.death.offset) == (source, 0, 1)
     assert (letter.death.error_class, letter.death.group) == ("NotJson", "test")
-    assert list(letter.record.headers) == [("trace", b"t1")], "its own headers are as they were"
+    assert list(letter.record.headers) == [("trace", b"t1")], "the record's headers are unchanged"

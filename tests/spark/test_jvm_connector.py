@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector, unchanged, against a Penstock node; and beside our source, row for row."""
+"""Tests of Spark's Kafka connector against a Penstock node, compared row by row with our source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NewTopic = Callable[..., str]
 @pytest.fixture(autouse=True)
 def jars(connector: list[str]) -> None:
     if not connector:
-        pytest.skip("the jars of Spark's Kafka connector cannot be had: Maven is missing or does not resolve them")
+        pytest.skip("the jars of Spark's Kafka connector are not available: Maven is missing or cannot resolve them")
 
 
 def read(spark: SparkSession, log: Log, form: str = "kafka", **options: Any) -> DataFrame:
@@ -43,7 +43,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     )
 
 
-def test_both_sources_give_the_same_rows(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:
+def test_both_sources_return_the_same_rows(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     log.fill(topic, [f"a-{index}" for index in range(500)], settings={"compression.type": "zstd"})
     log.fill(topic, ["aborted"] * 10, transaction=f"t-{topic}", commit=False)
@@ -64,7 +64,7 @@ def test_batches_by_pattern_and_by_time(spark: SparkSession, log: Log, new_topic
     assert read(spark, log, subscribe=one, endingTimestamp="2000").count() == 5
 
 
-def test_its_stream_and_its_sink(spark: SparkSession, log: Log, new_topic: NewTopic, tmp_path: Path) -> None:
+def test_the_stream_and_the_sink_work(spark: SparkSession, log: Log, new_topic: NewTopic, tmp_path: Path) -> None:
     source, target = new_topic(2), new_topic(2)
     log.fill(source, [str(index) for index in range(1000)])
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", log.bootstrap)

@@ -1,4 +1,4 @@
-"""Streams into lake tables stay exactly-once whatever dies, and tables come back as rows."""
+"""Tests that streams into lake tables stay exactly-once when processes die, and that tables are read as rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NewTopic = Callable[..., str]
 
 
 class Stream:
-    """From a topic to a table, a few rows to a batch."""
+    """A stream from a topic to a table, with a few rows per batch."""
 
     def __init__(self, spark: SparkSession, log: Log, topic: str, folder: Path, kind: str) -> None:
         self._spark, self._log, self._topic = spark, log, topic
@@ -36,7 +36,7 @@ class Stream:
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
-def test_each_row_is_in_the_table_once_whatever_dies(
+def test_each_row_is_in_the_table_once_after_any_fault(
     spark: SparkSession, log: Log, new_topic: NewTopic, tmp_path: Path, kind: str
 ) -> None:
     from pyspark import cloudpickle
@@ -48,7 +48,7 @@ def test_each_row_is_in_the_table_once_whatever_dies(
     topic = new_topic(2)
     stream = Stream(spark, log, topic, tmp_path, kind)
     written = 0
-    # All faults for one format; for the others the one that asks most of them: abort after a commit that was done.
+    # All faults for one format; for the others the hardest one: abort after a completed commit.
     faults = faulty_lake.FAULTS if kind == "delta" else faulty_lake.FAULTS[2:3]
     for number, fault in enumerate(faults):
         log.fill(topic, [str(index) for index in range(written, written + 100)])
@@ -58,8 +58,8 @@ def test_each_row_is_in_the_table_once_whatever_dies(
             stream.run("faulty_lake", fault=fault, marker=str(marker))
             assert fault.startswith("task"), "a dead driver ends the query"
         except Exception:
-            assert not fault.startswith("task"), "a dead task is tried again"
-        assert marker.exists(), "the fault was there"
+            assert not fault.startswith("task"), "a dead task is retried"
+        assert marker.exists(), "the fault did not occur"
     stream.run()
     assert sorted(row.id for row in stream.rows().collect()) == list(range(written))
 
@@ -88,7 +88,7 @@ def test_a_batch_replaces_a_table_in_one_step(spark: SparkSession, tmp_path: Pat
     write(5, "append", "delta")
     write(3, "overwrite", "delta")
     assert spark.read.format("lake").option("format", "delta").load(str(tmp_path / "delta")).count() == 3
-    with pytest.raises(Exception, match="cannot be overwritten in one step"):
+    with pytest.raises(Exception, match="cannot be overwritten atomically"):
         write(3, "overwrite", "parquet")
-    with pytest.raises(Exception, match="there is no delta table at"):
+    with pytest.raises(Exception, match="no delta table exists at"):
         spark.read.format("lake").option("format", "delta").load(str(tmp_path / "nothing"))

@@ -1,4 +1,4 @@
-"""Lake tables without Spark: what a commit promises, asked of each format."""
+"""Tests of lake tables without Spark: the guarantees of a commit, for each format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Stage = Callable[[Iterable[int]], list[StagedFile]]
 
 
 class Folder:
-    """A table in a folder, and short forms for what a task and a reader do."""
+    """A table in a directory, with helpers that act as a task and a reader."""
 
     def __init__(self, options: LakeOptions) -> None:
         self.options = options
@@ -45,7 +45,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
     return Folder(lake_options({"format": request.param, "path": str(tmp_path / "lake" / "orders")}))
 
 
-def test_a_batch_goes_in_once_and_later_ones_follow(folder: Folder) -> None:
+def test_a_batch_is_committed_once_and_later_ones_follow(folder: Folder) -> None:
     assert folder.table.commit(folder.stage(range(10)), SCHEMA, Fence("q", 0), overwrite=False)
     assert not folder.table.commit(folder.stage(range(10)), SCHEMA, Fence("q", 0), overwrite=False)
     assert folder.table.commit(folder.stage(range(10, 20)), SCHEMA, Fence("q", 1), overwrite=False)
@@ -54,7 +54,7 @@ def test_a_batch_goes_in_once_and_later_ones_follow(folder: Folder) -> None:
     assert folder.table.committed(Fence("q", 1)) and not folder.table.committed(Fence("q", 2))
 
 
-def test_files_of_a_table_are_told_from_files_of_nobody(folder: Folder) -> None:
+def test_files_of_a_table_are_distinguished_from_unreferenced_files(folder: Folder) -> None:
     kept, dropped = folder.stage(range(5)), folder.stage(range(5))
     folder.table.commit(kept, SCHEMA, Fence("q", 0), overwrite=False)
     names = [one.name for one in [*kept, *dropped]]
@@ -64,7 +64,7 @@ def test_files_of_a_table_are_told_from_files_of_nobody(folder: Folder) -> None:
     assert folder.ids() == list(range(5))
 
 
-def test_columns_are_added_and_old_rows_have_none(folder: Folder) -> None:
+def test_columns_are_added_and_are_null_in_old_rows(folder: Folder) -> None:
     folder.table.commit(folder.stage(range(5)), SCHEMA, Fence("q", 0), overwrite=False)
     wider = SCHEMA.append(pa.field("extra", pa.int64()))
     folder.table.commit(folder.stage(range(5, 10), wider), wider, Fence("q", 1), overwrite=False)
@@ -74,7 +74,7 @@ def test_columns_are_added_and_old_rows_have_none(folder: Folder) -> None:
     assert folder.ids() == list(range(12))
 
 
-def test_a_column_of_another_type_is_refused_before_anything_is_committed(folder: Folder) -> None:
+def test_a_column_of_another_type_is_rejected_before_anything_is_committed(folder: Folder) -> None:
     folder.table.commit(folder.stage(range(5)), SCHEMA, Fence("q", 0), overwrite=False)
     other = pa.schema([("id", pa.int64()), ("name", pa.int64())])
     with pytest.raises(PenstockClientError, match=r"column name is .*string in the table .* and int64 in the rows"):
@@ -82,7 +82,7 @@ def test_a_column_of_another_type_is_refused_before_anything_is_committed(folder
     assert folder.ids() == list(range(5))
 
 
-def test_small_files_are_joined_and_no_row_is_lost(folder: Folder) -> None:
+def test_small_files_are_merged_and_no_row_is_lost(folder: Folder) -> None:
     for batch in range(6):
         rows = folder.stage(range(batch * 10, batch * 10 + 10))
         folder.table.commit(rows, SCHEMA, Fence("q", batch), overwrite=False)
@@ -94,7 +94,7 @@ def test_small_files_are_joined_and_no_row_is_lost(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("folder", ["delta", "iceberg"], indirect=True)
-def test_a_table_is_overwritten_in_one_step(folder: Folder) -> None:
+def test_a_table_is_overwritten_atomically(folder: Folder) -> None:
     folder.table.commit(folder.stage(range(5)), SCHEMA, Fence("q", 0), overwrite=False)
     folder.table.commit(folder.stage(range(50, 53)), SCHEMA, Fence("r", 0), overwrite=True)
     assert folder.ids() == [50, 51, 52]
@@ -148,7 +148,7 @@ def test_a_compaction_that_dies_half_way_is_finished_by_the_next_commit(
         patched.setattr(ParquetFolder, "_move", die)
         with pytest.raises(KeyboardInterrupt):
             folder.table.compact(size=1 << 20)
-    assert folder.ids() == [0, 0, 1, 1, 2, 2], "the moment in between"
+    assert folder.ids() == [0, 0, 1, 1, 2, 2], "the intermediate state"
     folder.table.commit(folder.stage([3]), SCHEMA, Fence("q", 3), overwrite=False)
     assert folder.ids() == [0, 1, 2, 3]
 
@@ -157,12 +157,12 @@ def test_a_compaction_that_dies_half_way_is_finished_by_the_next_commit(
     ("options", "expected"),
     [
         ({"format": "detla", "path": "/x"}, "Did you mean 'delta'"),
-        ({"format": "delta"}, "say where the table is"),
-        ({"path": "/x", "formt": "delta"}, "no option 'formt'. Did you mean 'format'"),
+        ({"format": "delta"}, "the option path is missing"),
+        ({"path": "/x", "formt": "delta"}, "unknown option 'formt' of the data source lake. Did you mean 'format'"),
         ({"path": "/x", "compression": "zsdt"}, "Did you mean 'zstd'"),
-        ({"path": "/x", "mergeSchema": "yes"}, "say true or false"),
+        ({"path": "/x", "mergeSchema": "yes"}, "set it to true or false"),
     ],
 )
-def test_wrong_options_are_named_with_the_nearest(options: dict[str, str], expected: str) -> None:
+def test_unknown_options_are_reported_with_the_most_similar(options: dict[str, str], expected: str) -> None:
     with pytest.raises(PenstockClientError, match=expected):
         lake_options(options)

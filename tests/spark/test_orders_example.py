@@ -1,4 +1,4 @@
-"""The example pipeline: every good order once in the Delta table, the bad ones in the dead-letter topic."""
+"""Tests of the example pipeline: every good order is in the Delta table once, bad ones in the dead-letter topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = 400
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[str]:
-    """A broker of its own, because the example's topics have fixed names; with four hundred orders in it."""
+    """Provide a separate broker, because the example's topics have fixed names, with four hundred orders."""
     sys.path.insert(0, str(EXAMPLE))
     try:
         with BrokerProcess() as broker:
@@ -58,7 +58,7 @@ def is_good(value: bytes) -> bool:
     return "customer_id" in order and order["amount"] > 0
 
 
-def test_every_good_order_is_kept_once_and_every_bad_one_is_a_letter(
+def test_every_good_order_is_kept_once_and_every_bad_one_is_dead_lettered(
     spark: SparkSession, shop: str, tmp_path: Path
 ) -> None:
     spec = load_spec(EXAMPLE).with_changes(storage=str(tmp_path), bootstrap=shop, provider=None)
@@ -66,7 +66,7 @@ def test_every_good_order_is_kept_once_and_every_bad_one_is_a_letter(
     sent = values(shop, "orders", 2)
     good = Counter(json.loads(value)["order_id"] for value in sent if is_good(value))
     bad = [value for value in sent if not is_good(value)]
-    assert good and bad and max(good.values()) > 1, "the generator does make doubles and bad rows"
+    assert good and bad and max(good.values()) > 1, "the generator must create duplicates and bad rows"
 
     table = spark.read.format("lake").option("format", "delta").load(str(tmp_path / "lake" / "orders"))
     kept = Counter(row.order_id for row in table.collect())

@@ -1,4 +1,4 @@
-"""docs/spark.md: its code, run block by block on one Spark session."""
+"""Test of docs/spark.md: runs its code block by block on one Spark session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_block_of_the_page_works(spark: SparkSession, tmp_path: Path) -> N
         space: dict[str, Any] = {"__name__": "page"}
         try:
             for block in blocks(PAGE):
-                # A fragment is no program; a pipeline's file runs under `penstock pipeline` (test_pipelines.py).
+                # A fragment is not a program; a pipeline's file runs under `penstock pipeline` (test_pipelines.py).
                 if block.language != "python" or "fragment" in block.marks or "not run" in block.marks:
                     continue
                 code = block.text.replace("localhost:9092", broker.bootstrap).replace("/data/", f"{tmp_path}/")

@@ -1,4 +1,4 @@
-"""penstock pipeline, as people call it."""
+"""Tests of the command penstock pipeline."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def penstock(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, new_topic: NewTopic) -> None:
+def test_sigterm_stops_a_run_after_its_batch_and_status_commands_show_it(
+    project: Path, log: Log, new_topic: NewTopic
+) -> None:
     topic = new_topic(2)
     (project / "flows.py").write_text(FLOWS.replace("TOPIC", topic))
     log.fill(topic, [str(number) for number in range(50)])
@@ -76,18 +78,18 @@ def test_sigterm_drains_and_the_looking_commands_know(project: Path, log: Log, n
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["run", "PROJECT/nowhere"], "there is no folder"),
-        (["run", "PROJECT", "--provider", "jvn"], "there is no provider 'jvn'"),
+        (["run", "PROJECT/nowhere"], "does not exist"),
+        (["run", "PROJECT", "--provider", "jvn"], "unknown provider 'jvn'"),
         (["run", "PROJECT", "-b", "127.0.0.1:1"], "127.0.0.1:1"),
         (["run", "PROJECT", "--set", "penstock.triger=1s"], "Did you mean 'penstock.trigger'"),
         (["replay", "PROJECT"], "Pass either --from-timestamp or --from-offset"),
         (["replay", "PROJECT", "--from-offset", "x"], "Invalid offset 'x'"),
         (["status", "PROJECT"], "has not run with storage"),
-        (["compact", "PROJECT/none", "--as", "delta"], "there is no Delta table"),
-        (["compact", "PROJECT/none", "--as", "orc"], "the lake has no format 'orc'"),
+        (["compact", "PROJECT/none", "--as", "delta"], "no Delta table exists"),
+        (["compact", "PROJECT/none", "--as", "orc"], "unknown lake format 'orc'"),
     ],
 )
-def test_mistakes_end_with_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:
+def test_errors_are_one_line_that_says_what_to_do(project: Path, words: list[str], expected: str) -> None:
     done = penstock(*[word.replace("PROJECT", str(project)) for word in words])
     assert done.returncode == 1
     assert expected in done.stderr and len(done.stderr.strip().splitlines()) <= 2, done.stderr

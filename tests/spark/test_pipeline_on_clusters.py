@@ -1,5 +1,5 @@
-"""The same pipeline files on a standalone Spark of two workers and through Spark Connect, over three brokers of which
-one goes away; and the sink with speculative execution.
+"""Tests of the same pipeline files on a standalone Spark and through Spark Connect, over three brokers of which
+one is stopped; and of the sink with speculative execution.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ configuration:
 ROWS = 1000
 
 
-# A copy of a task is started as soon as the other half of its tasks is done.
+# A copy of a task is started as soon as half of the tasks are done.
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -99,7 +99,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]
 def project(standalone: Standalone, brokers: PenstockCluster, log: Log, tmp_path_factory: pytest.TempPathFactory) -> (
     Path
 ):  # fmt: skip
-    """The pipeline's folder, after a first run on the standalone master."""
+    """Provide the pipeline's directory, after a first run on the standalone master."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "flows.py").write_text(FLOWS)
     (folder / "spark-pipeline.yml").write_text(SPEC)
@@ -110,7 +110,7 @@ def project(standalone: Standalone, brokers: PenstockCluster, log: Log, tmp_path
 
 @pytest.fixture(scope="module")
 def connect(standalone: Standalone, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
-    """A server whose executors are the standalone's, which the first run has given back."""
+    """Provide a server with the executors of the standalone cluster, which the first run has released."""
     from tests.spark.connect_server import ConnectServer
 
     places = os.pathsep.join(str(CHECKOUT / folder) for folder in ("", "src", "client/src"))
@@ -138,14 +138,14 @@ def kept(folder: Path) -> Counter[str]:
     return Counter(DeltaTable(str(folder / "storage" / "lake")).to_pyarrow_table()["v"].to_pylist())
 
 
-def test_both_workers_of_a_standalone_master_have_their_share(standalone: Standalone, project: Path, log: Log) -> None:
+def test_both_workers_of_a_standalone_master_run_tasks(standalone: Standalone, project: Path, log: Log) -> None:
     expected = Counter(str(number) for number in range(ROWS))
     assert standalone.workers_that_ran() == 2
     assert log.committed_values("copied") == expected
     assert kept(project) == expected
 
 
-def test_the_next_run_goes_on_through_spark_connect_with_a_broker_less(
+def test_the_next_run_continues_through_spark_connect_with_one_broker_down(
     connect: ConnectServer, project: Path, brokers: PenstockCluster, log: Log
 ) -> None:
     brokers.kill(3)
@@ -156,7 +156,7 @@ def test_the_next_run_goes_on_through_spark_connect_with_a_broker_less(
     assert kept(project) == expected
 
 
-def test_a_speculative_attempt_doubles_nothing(
+def test_a_speculative_attempt_duplicates_nothing(
     connect: ConnectServer, brokers: PenstockCluster, log: Log, tmp_path: Path
 ) -> None:
     words = [connect.url, brokers.bootstrap, "numbers", "speculated", str(tmp_path)]

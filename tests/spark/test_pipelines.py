@@ -1,4 +1,4 @@
-"""Declarative pipelines through our runner, on real Spark and a live node."""
+"""Tests of declarative pipelines with our runner, on real Spark and a live node."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def copy():
     return spark.readStream.table("big").selectExpr("cast(n as string) value")
 """
 SQL = """
--- A view of a stream; and a table that is made anew by each run.
+-- A view of a stream; and a table that each run recomputes.
 CREATE TEMPORARY VIEW big AS SELECT * FROM STREAM numbers WHERE n >= 5;
 CREATE MATERIALIZED VIEW total AS SELECT count(*) AS c, sum(n) AS s FROM doubled;
 """
 
 
 class Project:
-    """A pipeline in a folder of its own."""
+    """A pipeline in a separate directory."""
 
     def __init__(self, folder: Path, spark: SparkSession, log: Log) -> None:
         self.folder, self._spark, self._log = folder, spark, log
@@ -84,7 +84,7 @@ def project(tmp_path: Path, spark: SparkSession, log: Log) -> Project:
     return Project(tmp_path / "project", spark, log)
 
 
-def test_a_pipeline_runs_goes_on_and_is_replayed(
+def test_a_pipeline_runs_continues_and_is_replayed(
     project: Project, spark: SparkSession, log: Log, new_topic: NewTopic
 ) -> None:
     topic, target = new_topic(), new_topic()
@@ -101,13 +101,13 @@ def test_a_pipeline_runs_goes_on_and_is_replayed(
     log.fill(topic, ["10"])
     assert [(row["flow"], row["lag"]) for row in lag_rows(project.spec)] == [("numbers", 1)]
     second = project.run()
-    assert second["numbers"].rows == 1, "it goes on where it was"
+    assert second["numbers"].rows == 1, "it continues at its checkpoint"
     assert project.table("doubled") == list(range(0, 22, 2))
     assert lag_rows(project.spec)[0]["lag"] == 0
 
     project.run(Wish(replay=Replay(offset=8), flows=["numbers"]))
-    assert project.table("numbers") == [8, 9, 10], "a replayed table begins anew"
-    assert project.table("doubled") == [16, 18, 20], "and so does what reads it"
+    assert project.table("numbers") == [8, 9, 10], "a replayed table is rewritten"
+    assert project.table("doubled") == [16, 18, 20], "and so are tables that read it"
     state = Store(project.spec.storage).state()
     assert state is not None and state["state"] == "finished" and state["topics"] == [target]
 
@@ -128,7 +128,7 @@ def test_a_failing_flow_stops_the_run_and_says_why(project: Project, log: Log, n
     assert {one["name"]: one["state"] for one in state["flows"]}["numbers"] == "failed"
 
 
-def test_a_checkpoint_of_another_topic_is_refused(project: Project, log: Log, new_topic: NewTopic) -> None:
+def test_a_checkpoint_of_another_topic_is_rejected(project: Project, log: Log, new_topic: NewTopic) -> None:
     one, other = new_topic(), new_topic()
     text = FLOWS.split("# Defined")[0] + "@dp.table\n" + FLOWS.split("@dp.table\n")[2].split("dp.create_sink")[0]
     log.fill(one, ["1"])
@@ -136,7 +136,7 @@ def test_a_checkpoint_of_another_topic_is_refused(project: Project, log: Log, ne
     project.write("flows.py", text.replace("TOPIC", one))
     project.run()
     project.write("flows.py", text.replace("TOPIC", other))
-    with pytest.raises(PenstockClientError, match="the checkpoint is of another query: it holds offsets of"):
+    with pytest.raises(PenstockClientError, match="the checkpoint belongs to another query: it has offsets of"):
         project.run()
 
 
@@ -147,7 +147,7 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
     ("text", "expected"),
     [
         ("@dp.materialized_view\ndef a():\n    return spark.table('b')\n"
-         "@dp.materialized_view\ndef b():\n    return spark.table('a')\n", "goes in a circle: a -> b -> a"),
+         "@dp.materialized_view\ndef b():\n    return spark.table('a')\n", "has a cycle: a -> b -> a"),
         ("@dp.materialized_view\ndef apples():\n    return spark.range(1)\n"
          "@dp.materialized_view\ndef b():\n    return spark.table('appels')\n", "Did you mean 'apples'"),
         ("@dp.table\ndef a():\n    return spark.range(1)\n", "its query is not a stream"),
@@ -155,11 +155,11 @@ HEAD = "from pyspark import pipelines as dp\nfrom pyspark.sql import SparkSessio
         ("@dp.append_flow(target='nowhere')\ndef a():\n    return spark.range(1)\n",
          "the target 'nowhere' of flow 'a' is not defined"),
         ("1 / 0\n", r"flows/flows.py, line 4: ZeroDivisionError"),
-        ("dp.create_sink('s', 'penstock', {})\n", "nothing flows into 's'"),
-        ("", "the pipeline defines nothing"),
+        ("dp.create_sink('s', 'penstock', {})\n", "'s' has no flow"),
+        ("", "the pipeline has no definitions"),
     ],
 )  # fmt: skip
-def test_definitions_that_cannot_work_are_told_with_their_place(project: Project, text: str, expected: str) -> None:
+def test_invalid_definitions_are_reported_with_their_location(project: Project, text: str, expected: str) -> None:
     project.write("flows.py", HEAD + text)
     with pytest.raises(PenstockClientError, match=expected):
         project.run()
@@ -168,21 +168,21 @@ def test_definitions_that_cannot_work_are_told_with_their_place(project: Project
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        (("name: test", "nmae: test"), "no field 'nmae'. Did you mean 'name'"),
+        (("name: test", "nmae: test"), "unknown field 'nmae'. Did you mean 'name'"),
         (("storage: storage", ""), "the field 'storage' is missing"),
-        (("libraries:", "configuration: {penstock.provider: java}\nlibraries:"), "no provider 'java'"),
+        (("libraries:", "configuration: {penstock.provider: java}\nlibraries:"), "unknown provider 'java'"),
         (("libraries:", "configuration: {penstock.providr: jvm}\nlibraries:"), "Did you mean 'penstock.provider'"),
-        (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be text"),
+        (("libraries:", "configuration: {spark.x: 3}\nlibraries:"), "configuration spark.x must be a string"),
         (("- glob: {include: flows/**}", "- flows"), "libraries must look like"),
-        (("name: test", "name: [test"), "is not YAML"),
+        (("name: test", "name: [test"), "is not valid YAML"),
     ],
 )
-def test_a_spec_with_a_mistake_is_told_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
+def test_an_error_in_a_spec_says_what_to_change(tmp_path: Path, change: tuple[str, str], expected: str) -> None:
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.replace(*change))
     with pytest.raises(PenstockClientError, match=expected):
         load_spec(tmp_path)
 
 
-def test_a_folder_without_a_spec_is_no_pipeline(tmp_path: Path) -> None:
+def test_a_folder_without_a_spec_is_not_a_pipeline(tmp_path: Path) -> None:
     with pytest.raises(PenstockClientError, match=r"has no spark-pipeline.yml"):
         load_spec(tmp_path)

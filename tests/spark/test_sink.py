@@ -1,4 +1,4 @@
-"""Writing to topics: batches, and streams that stay exactly-once whatever dies."""
+"""Tests of writing to topics: batches, and streams that stay exactly-once when processes die."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_batch_is_written_once_in_every_codec(spark: SparkSession, log: Log, n
     assert log.committed_values(topic) == Counter(str(index) for index in range(2000))
 
 
-def test_keys_go_where_java_clients_send_them(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:
+def test_keys_are_partitioned_as_by_java_clients(spark: SparkSession, log: Log, new_topic: NewTopic) -> None:
     topic, twin = new_topic(5), new_topic(5)
     keys = [f"key-{index * 37}" for index in range(200)]
     write(spark.createDataFrame([(key, key) for key in keys], "key string, value string"), log, topic=topic)
@@ -43,7 +43,7 @@ def test_keys_go_where_java_clients_send_them(spark: SparkSession, log: Log, new
 
 
 def where(log: Log, topic: str) -> dict[str, int]:
-    """The partition that holds each value."""
+    """Return the partition of each value."""
     consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": "look", "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, index, 0) for index in range(5)])
     found: dict[str, int] = {}
@@ -77,16 +77,16 @@ def test_columns_choose_topic_partition_headers_and_time(spark: SparkSession, lo
 @pytest.mark.parametrize(
     ("columns", "options", "expected"),
     [
-        ("id as valeu", {"topic": "t"}, "no place for the column 'valeu'. Did you mean 'value'"),
+        ("id as valeu", {"topic": "t"}, "unknown column 'valeu'. Did you mean 'value'"),
         ("cast(id as string) value", {}, "set the option topic, or add a column topic"),
         ("id as value", {"topic": "t"}, "column value is bigint, but must be binary or string"),
         ("cast(id as string) value", {"topic": "missing"}, "topic 'missing' does not exist"),
         ("cast(id as string) value", {"topic": "t", "compression": "ztsd"}, "Did you mean 'zstd'"),
         ("cast(id as string) value", {"topic": "t", "guarantee": "once"}, "exactly-once, at-least-once"),
-        ("'x' as value, 9 as partition", {}, "names partition 9 of topic .* which has 0 to 0"),
+        ("'x' as value, 9 as partition", {}, "has partition 9 of topic .* whose partitions are 0 to 0"),
     ],
 )
-def test_what_cannot_be_written_is_told(
+def test_invalid_writes_are_reported(
     spark: SparkSession, log: Log, new_topic: NewTopic, columns: str, options: dict[str, str], expected: str
 ) -> None:
     if "9 as" in columns:
@@ -133,7 +133,7 @@ ONCE = Counter(str(index) for index in range(1000))
         "transactions time out after the decision",
     ],
 )
-def test_each_row_is_there_once_though(
+def test_each_row_is_written_once_although(
     spark: SparkSession, log: Log, flow: tuple[Flow, str], tmp_path: Path, fault: str
 ) -> None:
     from pyspark import cloudpickle
@@ -148,11 +148,11 @@ def test_each_row_is_there_once_though(
         stream.run("faulty", fault=fault, marker=str(marker))
         assert fault.startswith("task"), "a dead driver ends the query"
     except Exception:
-        assert fault.startswith(("driver", "transactions")), "a dead task is tried again"
-    assert marker.exists(), "the fault was there"
+        assert fault.startswith(("driver", "transactions")), "a dead task is retried"
+    assert marker.exists(), "the fault did not occur"
     stream.run()
     assert log.committed_values(target) == ONCE
-    assert not open_transactions(log), "nothing is left that readers would wait for"
+    assert not open_transactions(log), "open transactions would block readers"
 
 
 def open_transactions(log: Log) -> list[str]:

@@ -1,4 +1,4 @@
-"""Streams from a live node: progress, limits, and what may happen to a topic meanwhile."""
+"""Tests of streams from a live node: progress, limits, and changes of a topic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NewTopic = Callable[..., str]
 
 
 class Flow:
-    """A stream into a folder of text, run to the end of what there is each time."""
+    """A stream into a directory of text files, run to the current end each time."""
 
     def __init__(self, spark: SparkSession, log: Log, folder: Path, **options: Any) -> None:
         self._spark, self._log, self._folder, self.options = spark, log, folder, options
@@ -50,7 +50,7 @@ def flow(spark: SparkSession, log: Log, tmp_path: Path) -> Callable[..., Flow]:
     return lambda **options: Flow(spark, log, tmp_path, **options)
 
 
-def test_a_stream_stops_at_what_there_was_and_goes_on_from_there(
+def test_a_stream_stops_at_the_end_and_continues_from_there(
     log: Log, new_topic: NewTopic, flow: Callable[..., Flow]
 ) -> None:
     topic = new_topic(2)
@@ -65,18 +65,18 @@ def test_a_stream_stops_at_what_there_was_and_goes_on_from_there(
     consumer = Consumer({"bootstrap.servers": log.bootstrap, "group.id": f"g-{topic}"})
     committed = consumer.committed([TopicPartition(topic, 0), TopicPartition(topic, 1)], timeout=60)
     consumer.close()
-    assert sum(one.offset for one in committed) == 1010, "lag tools see the query at the end"
+    assert sum(one.offset for one in committed) == 1010, "the group's offsets are at the end"
 
 
 def latest(query: StreamingQuery, topic: str) -> dict[str, int]:
-    """What the query's progress says of the topic's end; the text of a progress that is running is not parsed yet."""
+    """Return the topic's end in the query's progress; the text of a running query is not parsed yet."""
     progress = query.lastProgress
-    told = progress["sources"][0]["latestOffset"] if progress else None
-    found = (json.loads(told) if isinstance(told, str) else told or {}).get(topic, {})
+    offsets = progress["sources"][0]["latestOffset"] if progress else None
+    found = (json.loads(offsets) if isinstance(offsets, str) else offsets or {}).get(topic, {})
     return {partition: int(offset) for partition, offset in found.items()}
 
 
-def test_progress_tells_the_lag_and_new_partitions_are_read(
+def test_progress_has_the_lag_and_new_partitions_are_read(
     log: Log, new_topic: NewTopic, flow: Callable[..., Flow]
 ) -> None:
     topic = new_topic(1)
@@ -94,9 +94,7 @@ def test_progress_tells_the_lag_and_new_partitions_are_read(
     assert made.rows() == ["one", "two"]
 
 
-def test_a_topic_that_was_made_again_is_told_from_the_old_one(
-    log: Log, new_topic: NewTopic, flow: Callable[..., Flow]
-) -> None:
+def test_a_recreated_topic_is_detected(log: Log, new_topic: NewTopic, flow: Callable[..., Flow]) -> None:
     topic = new_topic(1)
     log.fill(topic, ["old"])
     made = flow(subscribe=topic)
@@ -104,22 +102,22 @@ def test_a_topic_that_was_made_again_is_told_from_the_old_one(
     log.delete(topic)
     log.create(topic)
     log.fill(topic, ["new-1", "new-2"])
-    with pytest.raises(Exception, match="was deleted and made again under this query"):
+    with pytest.raises(Exception, match="was deleted and recreated since the checkpoint"):
         made.run()
     made.run(failOnDataLoss="false")
     assert made.rows() == ["new-1", "new-2", "old"]
 
 
-def test_a_checkpoint_of_another_topic_is_refused(log: Log, new_topic: NewTopic, flow: Callable[..., Flow]) -> None:
+def test_a_checkpoint_of_another_topic_is_rejected(log: Log, new_topic: NewTopic, flow: Callable[..., Flow]) -> None:
     one, other = new_topic(), new_topic()
     log.fill(one, ["x"])
     made = flow(subscribe=one)
     made.run()
-    with pytest.raises(Exception, match=f"holds offsets of topic '{one}', and this query reads topic '{other}'"):
+    with pytest.raises(Exception, match=f"has offsets of topic '{one}', but this query reads topic '{other}'"):
         made.run(subscribe=other)
 
 
-def test_rows_that_retention_took_fail_the_query_or_are_skipped(
+def test_rows_removed_by_retention_fail_the_query_or_are_skipped(
     log: Log, new_topic: NewTopic, flow: Callable[..., Flow]
 ) -> None:
     topic = new_topic()
@@ -134,7 +132,7 @@ def test_rows_that_retention_took_fail_the_query_or_are_skipped(
     assert made.rows() == ["a", "d"]
 
 
-def test_a_pattern_takes_in_topics_as_they_come(log: Log, new_topic: NewTopic, flow: Callable[..., Flow]) -> None:
+def test_a_pattern_includes_new_topics(log: Log, new_topic: NewTopic, flow: Callable[..., Flow]) -> None:
     first = new_topic()
     log.fill(first, ["one"])
     made = flow(subscribePattern=f"{first}(-more)?")

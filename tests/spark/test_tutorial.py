@@ -1,6 +1,6 @@
-"""docs/spark-tutorial.md: its code, run block by block, and what it promises.
+"""Test of docs/spark-tutorial.md: runs its code block by block and checks its results.
 
-PENSTOCK_TUTORIAL_IMAGES=docs/images draws the pictures of the page anew.
+PENSTOCK_TUTORIAL_IMAGES=docs/images draws the images of the page again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def test_every_block_of_the_tutorial_works(spark: SparkSession, tmp_path: Path) 
     with BrokerProcess() as broker:
         space: dict[str, Any] = {"__name__": "tutorial"}
         for number, code in enumerate(blocks(), start=1):
-            # The session is there already; the broker and the folder are the test's own.
+            # The session exists already; broker and directory belong to the test.
             code = code.replace("localhost:9092", broker.bootstrap).replace("/tmp/penstock-tutorial", str(tmp_path))
             exec(compile(code, f"{PAGE.name} block {number}", "exec"), space)
             space["images"] = str(images)
@@ -38,7 +38,7 @@ def test_every_block_of_the_tutorial_works(spark: SparkSession, tmp_path: Path) 
         assert space["stored"].count() == space["stored"].distinct().count() == 3588
         assert len(space["written"]) >= 6 * 18 and set(space["written"]["n"]) <= {29, 30}
         assert len(space["lake"].files()) == 1
-        space.clear()  # clients end while there is a broker to take leave of
+        space.clear()  # close clients while the broker still runs
     pictures = [images / name for name in ("tutorial-readings.png", "tutorial-minutes.png")]
     assert all(5_000 < path.stat().st_size < 100_000 for path in pictures)
     assert all(f"images/{path.name}" in PAGE.read_text() for path in pictures)

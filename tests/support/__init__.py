@@ -1,1 +1,1 @@
-"""Helpers that several kinds of test share: ports, Java, the peer broker, Penstock as a process."""
+"""Helpers shared by several test suites: ports, Java, the peer broker, Penstock as a process."""

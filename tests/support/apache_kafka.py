@@ -1,7 +1,7 @@
-"""Apache Kafka as a peer: the broker that Penstock's answers and figures are compared with.
+"""Apache Kafka as a peer, whose responses and figures are compared with Penstock's.
 
-A combined broker and controller on free loopback ports, its data in a temporary folder.
-`quick=True` trades peak speed for a fast start (tests); benchmarks use the usual server flags.
+A combined broker and controller on free loopback ports, with its data in a temporary directory. `quick=True` trades
+peak speed for a fast start (tests); benchmarks use the usual server flags.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUICK_FLAGS = ["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xsha
 
 
 class ApacheKafka:
-    """A real Kafka process that answers from `start()` until `stop()`."""
+    """A real Kafka process that serves from `start()` until `stop()`."""
 
     name = "Apache Kafka"
 
@@ -35,9 +35,9 @@ class ApacheKafka:
         listeners: Sequence[str] = (),
         data: Path | None = None,
     ) -> None:
-        """`listeners` are security protocols; each gets a listener beside the plain one. See `address`.
+        """`listeners` are security protocols; each gets a listener besides the plain one. See `address`.
 
-        `data` is a folder that another program has formatted.
+        `data` is a directory that another program has formatted.
         """
         self._folder = Path(tempfile.mkdtemp(prefix="apache-kafka-"))
         self._data = data or self._folder / "data"
@@ -57,7 +57,7 @@ class ApacheKafka:
         return f"{HOST}:{self._port}"
 
     def address(self, protocol: str) -> str:
-        """Where a listener of this security protocol is."""
+        """Return the address of the listener with this security protocol."""
         return f"{HOST}:{self._more[protocol]}"
 
     @property
@@ -70,7 +70,7 @@ class ApacheKafka:
         return self._process.pid
 
     def start(self) -> float:
-        """Start the process; return the seconds until it first answered."""
+        """Start the process; return the seconds until its first response."""
         started = time.monotonic()
         self._launch()
         try:
@@ -81,7 +81,7 @@ class ApacheKafka:
         return time.monotonic() - started
 
     def start_refused(self) -> int:
-        """Start a process that must end by itself; return its exit code. It prints nothing: its log goes nowhere."""
+        """Start a process that must exit on its own; return its exit code. Its log is discarded."""
         process = self._launch()
         try:
             return process.wait(timeout=90)
@@ -108,7 +108,7 @@ class ApacheKafka:
             self._process = None
 
     def kill(self) -> None:
-        """End the process at once, as kill -9 does."""
+        """Kill the process, as kill -9 does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -124,7 +124,7 @@ class ApacheKafka:
         self.discard()
 
     def discard(self) -> None:
-        # The data is thrown away, so there is nothing that a clean shutdown would save.
+        # The data is discarded, so a clean shutdown would save nothing.
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 

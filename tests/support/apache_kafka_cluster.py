@@ -1,4 +1,4 @@
-"""Three Apache Kafka nodes as a peer, each a broker and a controller, with Kafka's defaults for everything else."""
+"""Three Apache Kafka nodes as a peer, each a broker and a controller, otherwise with Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.ports import HOST, free_ports, wait_until_answered
 
 
 class ApacheKafkaCluster:
-    """Nodes 1 to `count`, which answer from `start()` until `kill_all()`."""
+    """Nodes 1 to `count`, which serve from `start()` until `kill_all()`."""
 
     name = "Apache Kafka"
 

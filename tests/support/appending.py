@@ -1,4 +1,4 @@
-"""Appends that open the records of a batch at once, where no event loop has to be kept."""
+"""Appends that decode the records of a batch synchronously, for tests without an event loop."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A certificate for this machine's loopback address, signed by itself."""
+"""A self-signed certificate for the loopback address."""
 
 import shutil
 import subprocess
@@ -10,10 +10,10 @@ from tests.support.ports import HOST
 
 
 def make_certificate(folder: Path) -> Path:
-    """One self-signed certificate and its key, in one PEM file; skips the test where openssl is not there."""
+    """Create a self-signed certificate with its key in one PEM file; skip the test if openssl is missing."""
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("openssl is not there to make a certificate")
+        pytest.skip("openssl is not installed")
     key, alone, both = folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
     subprocess.run(
         [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={HOST}",

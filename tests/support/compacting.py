@@ -1,4 +1,4 @@
-"""Compaction without waiting: the whole pass happens where it is asked for."""
+"""Synchronous compaction: a whole pass runs when it is requested."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +20,7 @@ class _Alarm:
 
 
 class HandClock:
-    """Time that moves when it is told to; nothing that was asked for later happens by itself."""
+    """A clock that moves only on request; timers never fire."""
 
     def __init__(self, wall_ms: int) -> None:
         self.now_ms = wall_ms
@@ -36,7 +36,7 @@ class HandClock:
 
 
 class AtOnce:
-    """A worker that makes the pass within `start`; everything that is told travels as it does to a child."""
+    """A worker that runs the pass within `start`; messages are serialized as for a child process."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -79,7 +79,7 @@ def cleaner_for(
 
 
 def stable_end(store: LogStore, place: TopicPartition) -> int:
-    """What a lone leader's last stable offset is."""
+    """Return the last stable offset of a leader without followers."""
     log = store.logs[place]
     log.high_watermark_moved(log.durable_offset)
     first = log.first_unstable_offset
@@ -94,7 +94,7 @@ def compact_all(
     passes: int = 3,
     **settings: Any,
 ) -> Cleaner:
-    """Make as many passes as are due, but no more than that."""
+    """Run all passes that are due."""
     cleaner = cleaner_for(store, disk, clock, **settings)
     for _ in range(passes):
         cleaner.look()

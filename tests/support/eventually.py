@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a limit that is reached only if it never comes."""
+"""Waiting for a condition, with a time limit that is reached only if it never becomes true."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 
 PATIENCE_S = 60.0
-"""Far longer than anything here takes, on any machine: a test that fails by it shows a hang, and not a busy machine."""
+"""Far longer than any operation takes on any machine: a test that reaches it shows a hang, not a busy machine."""
 
 
 def eventually(holds: Callable[[], bool], *, what: str = "the condition", seconds_max: float = PATIENCE_S) -> None:
-    """Return as soon as `holds()` is true; fail if it is not within the time given."""
+    """Return as soon as `holds()` is true; fail after the time limit."""
     deadline = time.monotonic() + seconds_max
     while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds_max:.0f} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds_max:.0f} s"
         time.sleep(0.02)
 
 
@@ -24,5 +24,5 @@ async def eventually_here(
     """Do the same without blocking the event loop that the condition depends on."""
     deadline = time.monotonic() + seconds_max
     while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds_max:.0f} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds_max:.0f} s"
         await asyncio.sleep(0.005)

@@ -1,6 +1,6 @@
-"""What `__consumer_offsets` tells of a group afterwards: who owned what in each generation, and every commit.
+"""The history of a group in `__consumer_offsets`: the owners in each generation, and every commit.
 
-Reads the log from its start, as any consumer may, so it sees what each client was told, whichever client it was.
+Reads the log from its start, as any consumer may, so it is independent of the client.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _INT16, _INT32 = Struct(">h"), Struct(">i")
 
 @dataclass
 class Audit:
-    """The history of one group, and what was wrong with it."""
+    """The history of one group, and its faults."""
 
     group: str
     generations: int = 0
-    """Of the classic protocol, or epochs of members of the new one."""
+    """Generations of the classic protocol, or member epochs of the consumer protocol."""
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
     commits: int = 0
     faults: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Audit:
     def _commit(self, place: tuple[str, int], offset: int) -> None:
         self.commits += 1
         if offset < self.committed.get(place, 0):
-            self.faults.append(f"{place} went back from {self.committed[place]} to {offset}")
+            self.faults.append(f"{place} decreased from {self.committed[place]} to {offset}")
         self.committed[place] = offset
 
     def _classic_generation(self, value: Any) -> None:
@@ -67,12 +67,12 @@ class Audit:
         mine = {(row.topic_id, partition) for row in rows for partition in row.partitions}
         for other, theirs in self._held.items():
             if other != member and mine & theirs:
-                self.faults.append(f"{mine & theirs} is held by two members in epoch {value.member_epoch}")
+                self.faults.append(f"{mine & theirs} is owned by two members in epoch {value.member_epoch}")
         self._held[member] = mine
 
 
 def _assigned(assignment: bytes) -> Iterator[tuple[str, int]]:
-    """The partitions of a ConsumerProtocolAssignment. Some clients put notes of their own behind them."""
+    """Return the partitions of a ConsumerProtocolAssignment. Some clients append their own data."""
     if not assignment:
         return
     position = 2
@@ -89,7 +89,7 @@ def _assigned(assignment: bytes) -> Iterator[tuple[str, int]]:
 
 
 def audit(bootstrap: str, group: str) -> Audit:
-    """Read all that was ever written about a group."""
+    """Read all records about a group."""
     found = Audit(group)
     for message in _history(bootstrap):
         record = decode(message.key(), message.value())

@@ -1,8 +1,8 @@
-"""Kafka's own jars and tools: where Java is there, fetched once with Maven, run in one JVM.
+"""Kafka's jars and tools: if Java is installed, fetched once with Maven, run in one JVM.
 
-The jars go to `.cache/kafka-4.3.1-<checksum of pom.xml>/` in the checkout (or are taken from the folder that
-PENSTOCK_KAFKA_LIB names). `JavaTools.run` calls a tool's main method and returns what it printed.
-Refuses with `JavaMissing`, whose text is the reason that a skipped test shows.
+The jars go to `.cache/kafka-4.3.1-<checksum of pom.xml>/` in the checkout (or come from the directory in
+PENSTOCK_KAFKA_LIB). `JavaTools.run` calls a tool's main method and returns its output. Raises `JavaMissing`, whose
+message is the reason of a skipped test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 
 class JavaMissing(Exception):
-    """Java, Maven or the jars cannot be had here; says which."""
+    """Java, Maven or the jars are not available; the message says which."""
 
 
 def java() -> str:
@@ -38,7 +38,7 @@ def java() -> str:
 
 
 def kafka_jars() -> Path:
-    """Return the folder with Apache Kafka's jars, fetching them with Maven the first time."""
+    """Return the directory with Apache Kafka's jars, fetching them with Maven the first time."""
     java()
     given = os.environ.get("PENSTOCK_KAFKA_LIB")
     if given:
@@ -52,7 +52,7 @@ def kafka_jars() -> Path:
 
 
 def compiled_classes() -> Path:
-    """Compile the small Java sources beside this file, unless that has been done already."""
+    """Compile the Java sources beside this file, unless that has been done."""
     compiler = shutil.which("javac")
     if compiler is None:
         raise JavaMissing("javac is not installed (a JDK is needed, a JRE is not enough)")
@@ -71,13 +71,13 @@ def compiled_classes() -> Path:
 
 
 def java_environment() -> dict[str, str]:
-    """Return an environment in which Java reads any path: it has no other way to know how names are encoded."""
+    """Return an environment in which Java reads any path: it has no other way to learn the encoding of names."""
     return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool left behind."""
+    """The result of a tool."""
 
     code: int
     out: str
@@ -103,7 +103,7 @@ class JavaTools:
         self._answers: IO[bytes] = self._process.stdout
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> ToolResult:
-        """Run the main method of class `tool`; the caller looks at the code and the text."""
+        """Run the main method of class `tool`; the caller checks the code and the output."""
         words: Sequence[bytes] = [word.encode() for word in (stdin, tool, *arguments)]
         self._commands.write(struct.pack(">i", len(words)))
         for word in words:
@@ -113,7 +113,7 @@ class JavaTools:
         return ToolResult(code, self._text(), self._text())
 
     def check(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        """Run a tool that must succeed; return what it printed."""
+        """Run a tool that must succeed; return its output."""
         result = self.run(tool, *arguments, stdin=stdin)
         assert result.code == 0, f"{tool} {' '.join(arguments)}: {result.text}"
         return result.out

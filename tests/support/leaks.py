@@ -1,10 +1,10 @@
-"""A pytest plugin that fails the test that leaks, not the one that runs when the garbage collector does.
+"""A pytest plugin that fails the test that leaks, not the one during which the garbage collector runs.
 
-A test that leaves a file descriptor open is followed by a collection, and so is the last test of each module. A socket,
+After a test that leaves a file descriptor open, and after the last test of each module, garbage is collected. A socket,
 file, event loop or child process that is collected while open raises a ResourceWarning, and a coroutine that was never
 awaited a RuntimeWarning. Both are errors in this suite (`filterwarnings` in pyproject.toml), and an error in a
-destructor reaches `sys.unraisablehook`, where this plugin picks it up. What a fixture of a module or of the session
-holds is not garbage, so it may stay open. Run with `-X tracemalloc=20` to see where the leaked object was created.
+destructor reaches `sys.unraisablehook`, where this plugin records it. Objects of module and session fixtures are not
+garbage, so they may stay open. Run with `-X tracemalloc=20` to see where the leaked object was created.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return
     leaks = _collect()
     if is_last_of_module:
-        # What is alive now mostly lives until the end. Frozen, it costs the later collections nothing.
+        # Objects that are alive now mostly live until the end. Freezing them makes later collections cheaper.
         gc.freeze()
     if leaks:
-        pytest.fail("the test left something open:\n" + "\n".join(leaks), pytrace=False)
+        pytest.fail("the test left resources open:\n" + "\n".join(leaks), pytrace=False)
 
 
 def _open_files() -> Counter[str]:
-    """What the open file descriptors refer to. Where there is no /proc, every test counts as having left some open."""
+    """Return what the open file descriptors refer to. Without /proc, every test counts as having left some open."""
     found: Counter[str] = Counter()
     try:
         numbers = os.listdir(_FDS)
@@ -57,8 +57,8 @@ def _open_files() -> Counter[str]:
 
 
 def _collect() -> list[str]:
-    """Collect garbage; return what its destructors complained about."""
-    # The last failure keeps its frames alive, and with them everything that the test had opened.
+    """Collect garbage; return the errors of destructors."""
+    # The last failure keeps its frames alive, and with them everything that the test opened.
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
         if hasattr(sys, name):
             delattr(sys, name)

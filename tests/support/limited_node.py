@@ -1,6 +1,6 @@
-"""`penstock` on a disk that a test can fill: as long as the file `<data folder>.full` exists, files cannot grow.
+"""`penstock` on a disk that a test can fill: while the file `<data directory>.full` exists, files cannot grow.
 
-What is cut or replaced gives its space back, so that reserved space is worth as much as on a real disk.
+Truncated or replaced files release their space, so that reserved space works as on a real disk.
 """
 
 import errno
@@ -15,14 +15,14 @@ MARKER_SUFFIX = ".full"
 
 
 class Volume:
-    """Counts what is free while the disk is full."""
+    """A counter of the free space while the disk is full."""
 
     def __init__(self) -> None:
         self.folder = ""
         self._free: int | None = None
 
     def take(self, size: int) -> None:
-        """Take space, or give some back."""
+        """Allocate or release space."""
         if not os.path.exists(self.folder + MARKER_SUFFIX):
             self._free = None
             return

@@ -1,4 +1,4 @@
-"""Fetching jars with Maven, once."""
+"""Fetching of jars with Maven, once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.support.exclusive import exclusive
 
 
 class JarsMissing(Exception):
-    """Maven is missing, or could not fetch the jars; says which."""
+    """Maven is missing, or could not fetch the jars; the message says which."""
 
 
 def fetch_jars(what: str, pom: Path, folder: Path, *options: str) -> None:
-    """Put the jars that a pom depends on into a folder, unless they are there."""
+    """Copy the dependencies of a pom into a directory, unless they exist."""
     with exclusive(folder):
         if not folder.is_dir():
             _fetch(what, pom, folder, options)
@@ -29,7 +29,7 @@ def _fetch(what: str, pom: Path, folder: Path, options: tuple[str, ...]) -> None
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={partial}", *options]
-    # Neither Maven nor the JVM below it has another way to know how the names of files are encoded.
+    # Neither Maven nor its JVM has another way to learn the encoding of file names.
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     fetched = subprocess.run(
         [maven, "-q", "-B", "-f", str(pom), *goal],

@@ -1,8 +1,8 @@
-"""A pytest plugin that runs the tests in random order, and hands whole modules to parallel workers.
+"""A pytest plugin that runs the tests in random order, and assigns whole modules to parallel workers.
 
-The order follows from a seed that is printed at the start; `--seed N` repeats it, together with the examples that
-Hypothesis draws. Modules are shuffled, and the tests within each of them: a module may have a cluster that its tests
-share. Modules that start processes come first because they take longest, so that all workers finish together.
+The order depends on a seed that is printed at the start; `--seed N` repeats it, together with the examples of
+Hypothesis. Modules are shuffled, and the tests within each of them: the tests of a module may share a cluster. Modules
+that start processes come first because they take longest, so that all workers finish together.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-# Their modules are short, and none has anything to share between its tests.
+# Their modules are short, and their tests share nothing.
 _LAST = ("unit", "oracle", "sim")
-# Their tests are long, and independent of each other.
+# Their tests are long and independent.
 _SPLIT = ("tests/sim/", "tests/crash/")
 
 
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_configure_node(node: WorkerController) -> None:
-    """Give a worker the seed of the main process."""
+    """Pass the seed of the main process to a worker."""
     node.workerinput["seed"] = node.config.option.seed
 
 
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def shuffled(items: list[pytest.Item], random: Random) -> list[pytest.Item]:
-    """Put the items into an order that depends on nothing but their ids and the generator."""
+    """Order the items by nothing but their ids and the generator."""
     modules: dict[str, list[pytest.Item]] = {}
     for item in sorted(items, key=lambda item: item.nodeid):
         modules.setdefault(module_of(item.nodeid), []).append(item)
@@ -68,13 +68,13 @@ def module_of(nodeid: str) -> str:
 
 
 def part_of(nodeid: str) -> str:
-    """Return the folder below tests/ that a test is in."""
+    """Return the directory below tests/ that a test is in."""
     parts = PurePath(module_of(nodeid)).parts
     return parts[1] if len(parts) > 2 else parts[0]
 
 
 class ByModule(LoadScopeScheduling):  # type: ignore[misc]
-    """Keeps the tests of a module together, in one worker, where they may have something to share."""
+    """A scheduler that keeps the tests of a module in one worker, because they may share fixtures."""
 
     def _split_scope(self, nodeid: str) -> str:
         return nodeid if nodeid.startswith(_SPLIT) else module_of(nodeid)

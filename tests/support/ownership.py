@@ -1,8 +1,7 @@
-"""Which group member owns which partition, as the members themselves report it through their rebalance callbacks.
+"""Owners of partitions in a group, as reported by the members' rebalance callbacks.
 
-Members run in threads and share one `Ownership`. A partition that is given to a member while another member still
-owns it is a fault, unless that other member was expelled from the group: the coordinator may give its partitions away
-before it notices.
+Members run in threads and share one `Ownership`. It is a fault if a partition is assigned to a member while another
+one still owns it, unless that member was expelled: the coordinator may reassign its partitions before it notices.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ class Ownership:
         self.owners: dict[int, str] = {}
         self._left: set[str] = set()
         self._overlaps: list[tuple[str, str]] = []
-        """The previous owner, and the fault in words."""
+        """The previous owner, and a description of the fault."""
         self._faults: list[str] = []
 
     def given(self, name: str, partitions: Iterable[int]) -> None:
@@ -45,8 +44,8 @@ class Ownership:
     def left(self, name: str) -> None:
         """Record that a member has stopped reading and is about to leave the group.
 
-        A client may still finish a rebalance while it stops, report the new assignment, and leave without reporting
-        a revocation. Nothing reads those partitions, so they count as free.
+        A client may still finish a rebalance while it stops, report the new assignment, and leave without reporting a
+        revocation. No client reads those partitions, so they count as free.
         """
         with self.lock:
             self._left.add(name)

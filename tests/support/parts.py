@@ -1,4 +1,4 @@
-"""A pytest plugin that names failures when they happen, and ends a run with a table of the parts of the suite."""
+"""A pytest plugin that reports failures immediately, and ends a run with a table of the suites."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # With several workers, the main process hears of every test and the workers have no terminal.
+    # With several workers, the main process receives every result and the workers have no terminal.
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(config))

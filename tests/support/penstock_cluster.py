@@ -1,4 +1,4 @@
-"""Several Penstock nodes as processes of their own, each a voter and a broker."""
+"""Several Penstock nodes as processes, each a voter and a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class PenstockCluster:
-    """Nodes 1 to `count`, which answer from `start()` until `stop()`. `racks` has one for each node, in order."""
+    """Nodes 1 to `count`, which serve from `start()` until `stop()`. `racks` has one for each node, in order."""
 
     name = "Penstock"
 
@@ -54,11 +54,11 @@ class PenstockCluster:
         return self.folder / f"node{node_id}"
 
     def log(self, node_id: int) -> str:
-        """What the node has printed so far."""
+        """Return the output of the node so far."""
         return (self.folder / f"node{node_id}.log").read_text(errors="replace")
 
     def logs(self) -> dict[str, str]:
-        """What each node has printed last, for the report of a test that fails."""
+        """Return the last output of each node, for the report of a failed test."""
         paths = sorted(self.folder.glob("node*.log"))
         return {path.name: path.read_text(errors="replace")[-LOG_TAIL_SIZE:] for path in paths}
 
@@ -73,7 +73,7 @@ class PenstockCluster:
             self.await_node(node_id)
 
     def begin(self, node_id: int) -> None:
-        """Start a node without waiting for it: a majority must be there before any of them serves."""
+        """Start a node without waiting for it: nodes serve only when a majority is up."""
         voters = ",".join(f"{each}@{HOST}:{port}" for each, port in self._ports.items())
         settings = {
             "node.id": str(node_id),
@@ -92,7 +92,7 @@ class PenstockCluster:
             )  # fmt: skip
 
     def await_node(self, node_id: int) -> None:
-        """Wait until a node says that it serves."""
+        """Wait until a node reports that it serves."""
         deadline = time.monotonic() + START_S_MAX
         while not self.is_ready(node_id):
             if self._processes[node_id].poll() is not None or time.monotonic() > deadline:
@@ -101,7 +101,7 @@ class PenstockCluster:
             time.sleep(0.05)
 
     def is_ready(self, node_id: int) -> bool:
-        """Whether the node has said so since it was started: the quorum is served before clients are."""
+        """Return whether the node has reported that since its start: the quorum is served before clients are."""
         return f"ready {self.address(node_id)}" in self.log(node_id)[self._log_begins[node_id] :]
 
     def restart(self, node_id: int) -> None:
@@ -115,7 +115,7 @@ class PenstockCluster:
         process.wait(timeout=60)
 
     def kill(self, node_id: int) -> None:
-        """End a node at once, as kill -9 does."""
+        """Kill a node, as kill -9 does."""
         process = self._processes.pop(node_id)
         process.kill()
         process.wait()

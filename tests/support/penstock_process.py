@@ -1,4 +1,4 @@
-"""Penstock as a process of its own, with the same short interface as the Apache Kafka peer."""
+"""Penstock as a process, with the same interface as the Apache Kafka peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.ports import HOST, free_ports, wait_until_answered
 
 
 class PenstockProcess:
-    """`penstock start` that answers from `start()` until `stop()`."""
+    """`penstock start`, which serves from `start()` until `stop()`."""
 
     name = "Penstock"
 
@@ -27,7 +27,7 @@ class PenstockProcess:
         data: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment` is set for the process besides what it inherits."""
+        """`environment` extends the inherited environment."""
         self._environment = dict(environment or {})
         self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
         self._data = data or self._folder / "data"
@@ -50,11 +50,11 @@ class PenstockProcess:
 
     @property
     def log(self) -> str:
-        """What the process has printed so far."""
+        """Return the output of the process so far."""
         return (self._folder / "server.log").read_text(errors="replace")
 
     def start(self) -> float:
-        """Start the process; return the seconds until it first answered."""
+        """Start the process; return the seconds until its first response."""
         settings = [word for key, value in self._properties.items() for word in ("--set", f"{key}={value}")]
         started = time.monotonic()
         with (self._folder / "server.log").open("ab") as log:
@@ -71,14 +71,14 @@ class PenstockProcess:
         return time.monotonic() - started
 
     def stop(self) -> None:
-        """Shut down cleanly, as SIGTERM asks."""
+        """Shut down cleanly with SIGTERM."""
         if self._process is not None:
             self._process.terminate()
             self._process.wait(timeout=60)
             self._process = None
 
     def kill(self) -> None:
-        """End the process at once, as kill -9 does."""
+        """Kill the process, as kill -9 does."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -1,4 +1,4 @@
-"""Free loopback ports, and waiting for one to answer."""
+"""Free loopback ports, and waiting for a broker on a port."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from penstock.testing.ports import ReservedPort
 
 HOST = "127.0.0.1"
 
-# Those of long ago are given back: a process may not have many files open.
+# Old reservations are released: a process has a limit of open files.
 _reserved: deque[ReservedPort] = deque(maxlen=100)
 
 
 def free_ports(count: int) -> list[int]:
-    """Return distinct ports that nothing listens on, and that no other process of the tests is given meanwhile."""
+    """Return distinct free ports that no other test process gets meanwhile."""
     found = [ReservedPort(HOST) for _ in range(count)]
     _reserved.extend(found)
     return [each.number for each in found]
 
 
 def adjacent_ports(count: int) -> list[int]:
-    """Return free ports that follow each other, for a command that is given the first one only."""
+    """Return adjacent free ports, for a command that takes only the first one."""
     for _ in range(1000):
         first = ReservedPort(HOST)
         try:
@@ -35,7 +35,7 @@ def adjacent_ports(count: int) -> list[int]:
 
 
 def answers(port: int, *, host: str = HOST) -> bool:
-    """Say whether a Kafka broker answers ApiVersions (version 0) on this port."""
+    """Return whether a Kafka broker responds to ApiVersions (version 0) on this port."""
     request = bytes.fromhex("0000000a0012000000000001ffff")
     try:
         with socket.create_connection((host, port), timeout=10) as connection:
@@ -46,10 +46,10 @@ def answers(port: int, *, host: str = HOST) -> bool:
 
 
 def wait_until_answered(port: int, *, seconds_max: float, pause: float = 0.02) -> float:
-    """Wait until a broker answers on `port`; return how long that took."""
+    """Wait until a broker responds on `port`; return how long that took."""
     started = time.monotonic()
     while not answers(port):
         if time.monotonic() - started > seconds_max:
-            raise TimeoutError(f"nothing answered on port {port} within {seconds_max:.0f} s")
+            raise TimeoutError(f"no broker responded on port {port} within {seconds_max:.0f} s")
         time.sleep(pause)
     return time.monotonic() - started

@@ -1,4 +1,4 @@
-"""What a test asks of a broker's process besides its answers."""
+"""Observations of a broker's process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.testing.process import BrokerProcess
 
 
 def memory_mb(broker: BrokerProcess) -> float:
-    """Resident memory."""
+    """Return the resident memory."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
@@ -16,6 +16,6 @@ def memory_mb(broker: BrokerProcess) -> float:
 
 
 def faults(broker: BrokerProcess) -> list[str]:
-    """Lines of its log that no input may ever cause."""
+    """Return log lines that no input may cause."""
     lines = broker.log_path.read_text().splitlines()
     return [line for line in lines if "Traceback" in line or " ERROR " in line or " CRITICAL " in line]

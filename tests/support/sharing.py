@@ -1,12 +1,11 @@
-"""A pytest plugin: things that the tests of a module share, and that a failed test does not leave to the next one.
+"""A pytest plugin for objects that the tests of a module share, and that are replaced after a failed test.
 
     @pytest.fixture
     def cluster(sharing: Sharing) -> PenstockCluster:
         return sharing.of(three_nodes)
 
-`three_nodes()` makes a context manager. It is entered for the first test of the module that asks, and left after the
-last one. After a test that failed it is left at once, since nobody knows in which state the test left it: the next
-test that asks gets a new one.
+`three_nodes()` returns a context manager. It is entered for the first test of the module that uses it, and exited after
+the last one. After a failed test it is exited immediately, because its state is unknown: the next test gets a new one.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Sharing:
         self._kept: dict[Callable[[], Any], Any] = {}
 
     def of(self, make: Callable[[], AbstractContextManager[T]]) -> T:
-        """Return what `make` makes; it is made once for all tests that ask with the same function."""
+        """Return the object that `make` creates, once for all tests that use the same function."""
         if make not in self._kept:
             self._kept[make] = self._running.enter_context(make())
         kept: T = self._kept[make]
@@ -64,7 +63,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def _add_logs(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Show what the nodes of the test have printed, where it has some."""
+    """Add the nodes' output to the report of a failed test."""
     found = [getattr(value, "cluster", value) for value in getattr(item, "funcargs", {}).values()]
     for cluster in {id(each): each for each in found if isinstance(each, PenstockCluster)}.values():
         report.sections.extend(cluster.logs().items())

@@ -1,4 +1,4 @@
-"""A clock that a test moves by hand, with everything that wants to happen in between."""
+"""A clock that a test advances, running timers and tasks in between."""
 
 import asyncio
 import heapq
@@ -32,11 +32,11 @@ class SteppedClock:
         return timer
 
     def skip(self, seconds: float) -> None:
-        """Time passes, and nothing runs meanwhile: the process was stopped."""
+        """Advance time without running anything, as if the process were stopped."""
         self._now += seconds
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass; timers ring in order, and tasks run between them."""
+        """Advance time; timers fire in order, and tasks run between them."""
         end = self._now + seconds
         await settle()
         while self._timers and self._timers[0][0] <= end:
@@ -49,6 +49,6 @@ class SteppedClock:
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something."""
+    """Run every task until it waits."""
     for _ in range(20):
         await asyncio.sleep(0)

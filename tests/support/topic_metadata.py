@@ -1,9 +1,9 @@
-"""Topics and their partitions, as some node of a cluster describes them while others are killed.
+"""Topics and partitions, as described by some node of a cluster while others are killed.
 
 librdkafka binds a metadata request to one broker. If that broker dies before the request is sent, the request is
 retried there until it times out, although other brokers are connected (its debug log shows "Retrying MetadataRequest"
-for the dead broker alone). So each request gets little time here, and is followed by another, which goes to a broker
-that is connected.
+for the dead broker alone). So each request has a short timeout here, and is followed by another, which goes to a
+connected broker.
 """
 
 from __future__ import annotations

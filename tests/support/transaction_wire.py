@@ -1,4 +1,4 @@
-"""Transactions request by request: what real clients hide, sent by hand over one connection."""
+"""Transactions with single requests, sent directly over one connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAFE_DOWNGRADE = 2
 
 
 class Producer(NamedTuple):
-    """Who writes."""
+    """The identity of a producer."""
 
     transactional_id: str
     producer_id: int
@@ -59,7 +59,7 @@ class Wire:
     # -- any request -----------------------------------------------------------------------
 
     def send(self, *requests: tuple[int, int, Any]) -> None:
-        """Send requests, key and version first, all at once."""
+        """Send requests, key and version first, all together."""
         frames = b""
         for api_key, version, entity in requests:
             self._last += 1
@@ -87,7 +87,7 @@ class Wire:
         return data
 
     def finalise(self, feature: str, level: int) -> int:
-        """Set the level of a feature, up or down; the code."""
+        """Set the level of a feature; return the error code."""
         update = FeatureUpdateKey(
             feature=feature, max_version_level=cast(Any, level), upgrade_type=cast(Any, SAFE_DOWNGRADE)
         )
@@ -97,7 +97,7 @@ class Wire:
     # -- transactions ----------------------------------------------------------------------
 
     def begin(self, transactional_id: str, *, timeout_ms: int = 60_000) -> Producer:
-        """Find the coordinator and take the id over, however long an older transaction takes to end."""
+        """Find the coordinator and take over the id, waiting for an older transaction to end."""
         find: Any = FindCoordinatorRequest(key_type=cast(Any, TRANSACTION), coordinator_keys=(transactional_id,))
         assert self.ask(ApiKey.FIND_COORDINATOR, 4, find).coordinators[0].error_code == 0
         while True:
@@ -112,7 +112,7 @@ class Wire:
         return self.ask(ApiKey.INIT_PRODUCER_ID, version, body)
 
     def add(self, producer: Producer, topic: str, *partitions: int, version: int = 3) -> list[int]:
-        """The code of each partition."""
+        """Return the error code of each partition."""
         body: Any = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=cast(Any, producer.transactional_id),
             v3_and_below_producer_id=cast(Any, producer.producer_id),
@@ -123,7 +123,7 @@ class Wire:
         (size,) = struct.unpack(">i", self._exactly(4))
         frame = memoryview(self._exactly(size))
         _, position = parse_response_header(ApiKey.ADD_PARTITIONS_TO_TXN, version, frame)
-        # Its newest version has no field for these results, so they are read in their own.
+        # Its newest version has no field for these results, so they are decoded separately.
         layout = codec.response_class(ApiKey.ADD_PARTITIONS_TO_TXN, version)
         reply: Any = entity_reader(layout)(bytes(frame[position:]), 0)[0]
         (found,) = reply.results_by_topic_v3_and_below
@@ -132,12 +132,12 @@ class Wire:
     def produce(
         self, producer: Producer, topic: str, partition: int, *values: str, sequence: int = 0, version: int = 12
     ) -> int:
-        """The code of a write of one batch."""
+        """Write one batch; return the error code."""
         self.send(produce_request(producer, topic, partition, values, sequence=sequence, version=version))
         return self.produced(version)[0]
 
     def produced(self, version: int = 12) -> tuple[int, int]:
-        """The code and the offset of a write that was sent."""
+        """Return the error code and the offset of a write that was sent."""
         reply = self.receive(ApiKey.PRODUCE, version)
         (partition,) = reply.responses[0].partition_responses
         return int(partition.error_code), int(partition.base_offset)

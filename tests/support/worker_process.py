@@ -1,8 +1,8 @@
-"""A worker as a process of its own, to be killed: writes a line for every record it has handled.
+"""A worker in a separate process, to be killed: writes a line for every record it has handled.
 
     python tests/support/worker_process.py BOOTSTRAP TOPIC GROUP LEDGER DELIVERY [CLIENT=VALUE...]
 
-A value that ends in 7 fails each time. A line is in the file once `handle` returns.
+A value that ends in 7 always fails. A line is in the file when `handle` returns.
 """
 
 import os
@@ -17,7 +17,7 @@ def main(bootstrap: str, topic: str, group: str, ledger: str, delivery: str, *se
 
     def handle(record: Record) -> None:
         number = int(record.value or b"0")
-        # Uneven, so that records finish out of order.
+        # Varying delays, so that records finish out of order.
         time.sleep(0.001 * (number % 5))
         if number % 10 == 7:
             raise ValueError(f"{number} ends in 7")

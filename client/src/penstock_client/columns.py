@@ -1,4 +1,4 @@
-"""Rows as Spark wants them: the columns of the Kafka connector, as many of them as the schema asks for."""
+"""Rows in the columns of Spark's Kafka connector, restricted to those in the schema."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock_client.records.decode import Records, headers
 
 
 class Columns:
-    """Makes record batches of one schema for one partition."""
+    """Builder of Arrow record batches of one schema for one partition."""
 
     def __init__(self, schema: pa.Schema, topic: str, partition: int) -> None:
         self._schema = schema

@@ -1,7 +1,7 @@
-"""Client settings and how they become a connection to a cluster.
+"""Client settings, and the cluster connection that is built from them.
 
-The names are those of Kafka's own clients. Raises PenstockClientError for a setting that does not exist, naming the
-closest one that does.
+The names are those of Kafka's clients. An unknown setting raises PenstockClientError, which names the closest known
+one.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class ConnectionOptions:
 
 
 def connection_options(settings: Mapping[str, str], *, deadline_s: float = 60.0, prefix: str = "") -> ConnectionOptions:
-    """Return what a client's settings say about the connection. Raises PenstockClientError.
+    """Return the connection options in a client's settings. Raises PenstockClientError.
 
-    `prefix` is what users write before the names of client settings, for the messages.
+    `prefix` is the prefix that users write before client settings; error messages include it.
     """
     for name in settings:
         if name not in CLIENT_SETTINGS and name not in _WITHOUT_EFFECT:

@@ -1,7 +1,7 @@
-"""What goes wrong, said so that the reader knows what to do next.
+"""The errors of the client. Each message says what to do next.
 
-`PenstockClientError` is what users see in Spark's error. `BrokerError` carries a wire code, and says
-whether trying again may help. Names of codes are Kafka's; only those that a client of ours can meet are here.
+`PenstockClientError` is what users see in Spark's error. `BrokerError` has an error code of the protocol and says
+whether a retry may help. Only the codes that this client can receive are listed, under Kafka's names.
 """
 
 from __future__ import annotations
@@ -69,28 +69,28 @@ NAMES: Final = {
     103: "INCONSISTENT_TOPIC_ID",
 }
 
-# What passes by itself: a leader or coordinator that moves, loads or lags.
+# Errors that resolve themselves: a leader or coordinator that moves, loads or lags.
 PASSING: Final = frozenset({5, 6, 7, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 78})
 
 
 class PenstockClientError(Exception):
-    """A fault whose text says what to do about it."""
+    """An error whose message says what to do about it."""
 
 
 class NoBroker(PenstockClientError):
-    """None of the addresses answers."""
+    """No broker responded at any of the addresses."""
 
 
 class BrokerError(PenstockClientError):
-    """The broker refused; `code` is the wire's."""
+    """An error response of the broker; `code` is the error code of the protocol."""
 
     def __init__(self, code: int, what: str, detail: str | None = None) -> None:
         self.code = code
         name = NAMES.get(code, f"error {code}")
-        super().__init__(f"{what}: the broker answers {name}" + (f" ({detail})" if detail else ""))
+        super().__init__(f"{what}: the broker responded with {name}" + (f" ({detail})" if detail else ""))
 
     def __reduce__(self) -> tuple[type[PenstockClientError], tuple[str]]:
-        # Crosses from executor to driver as text alone.
+        # Pickled as text only, when it is sent from an executor to the driver.
         return (PenstockClientError, (str(self),))
 
     @property
@@ -99,15 +99,15 @@ class BrokerError(PenstockClientError):
 
 
 class Corrupt(PenstockClientError):
-    """Bytes fail a check: the checksum, a size, a compressed stream."""
+    """Bytes that fail a check: a checksum, a size, or decompression."""
 
 
 class DataLoss(PenstockClientError):
-    """Rows between two offsets cannot be had any more."""
+    """Rows between two offsets are no longer available."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'x'?`, or nothing where no known name is close."""
+    """Return ` Did you mean 'x'?`, or an empty string if no known name is similar."""
     by_lower = {one.lower(): one for one in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f" Did you mean '{by_lower[found[0]]}'?" if found else ""

@@ -1,7 +1,7 @@
-"""Offsets of a stream as Spark keeps them in its checkpoint, and what may be decided about them; pure.
+"""The offsets of a stream as stored in Spark's checkpoint, and the checks on them. Pure.
 
-The JSON is that of Spark's Kafka connector, `{"topic": {"0": 23}}`, and under "#ids" each topic's id, by which a
-topic that was deleted and made again is told from the one that the checkpoint speaks of ('#' is in no topic's name).
+The JSON is that of Spark's Kafka connector, `{"topic": {"0": 23}}`, with each topic's id under "#ids". The id shows
+whether a topic was deleted and recreated since the checkpoint ('#' is not allowed in topic names).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Rows of one partition: from `start` up to, and without, `end`."""
+    """Rows of one partition: from `start` (inclusive) to `end` (exclusive)."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class Range:
 
 
 def to_json(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> dict[str, Any]:
-    """In one order, because Spark compares the text."""
+    """Return the offsets as JSON in a fixed order, because Spark compares the text."""
     out: dict[str, Any] = {IDS: {name: ids[name] for name in sorted({topic for topic, _ in offsets}) if ids.get(name)}}
     for (topic, partition), offset in sorted(offsets.items()):
         out.setdefault(topic, {})[str(partition)] = offset
@@ -52,35 +52,35 @@ def from_json(given: Mapping[str, Any]) -> tuple[Offsets, dict[str, str]]:
         return offsets, dict(given.get(IDS, {}))
     except (AttributeError, TypeError, ValueError):
         raise PenstockClientError(
-            f"the checkpoint's offsets are not of a penstock source: {str(given)[:200]}. "
-            "Use a checkpoint of its own for each query."
+            f"the checkpoint was not written by a penstock source: {str(given)[:200]}. "
+            "Use a separate checkpoint for each query."
         ) from None
 
 
 def check_same_subscription(before: Iterable[str], now: Iterable[str]) -> None:
-    """A checkpoint of quite other topics is a mistake, not a change of subscription."""
+    """Raise if the checkpoint has none of the query's topics: it belongs to another query."""
     old, new = set(before), set(now)
     if old and new and not old & new:
         raise PenstockClientError(
-            f"the checkpoint is of another query: it holds offsets of {_names(old)}, and this query reads "
-            f"{_names(new)}. Give this query a checkpointLocation of its own."
+            f"the checkpoint belongs to another query: it has offsets of {_names(old)}, but this query reads "
+            f"{_names(new)}. Use a separate checkpointLocation for this query."
         )
 
 
 def check_same_topics(before: Mapping[str, str], now: Mapping[str, str], *, fail: bool) -> set[str]:
-    """The topics that were deleted and made again since; refused unless data may be lost."""
+    """Return the topics that were deleted and recreated since; raise if that must fail."""
     again = {name for name, old in before.items() if old and now.get(name, old) != old}
     if again and fail:
         raise DataLoss(
-            f"{_names(again)} was deleted and made again under this query: the checkpoint's offsets mean nothing in "
-            "the new topic. Start with a new checkpointLocation, or set failOnDataLoss=false to go on from the new "
-            "topic's start."
+            f"{_names(again)} was deleted and recreated since the checkpoint, whose offsets do not apply to the new "
+            "topic. Start with a new checkpointLocation, or set failOnDataLoss=false to continue at the beginning of "
+            "the new topic's start."
         )
     return again
 
 
 def check_within(offsets: Offsets, earliest: Offsets, latest: Offsets, *, fail: bool) -> Offsets:
-    """Each offset if it is still there; else refused, or moved to what is there."""
+    """Return the offsets, moving those out of range to the nearest available offset; raise if that must fail."""
     out = {}
     for one, offset in offsets.items():
         low, high = earliest[one], latest[one]
@@ -98,15 +98,16 @@ def out_of_range(where: TopicPartition, offset: int, earliest: int, latest: int)
     if offset < earliest:
         reason = f"{earliest - offset} rows were removed by retention or DeleteRecords before they were read"
     else:
-        reason = "the log ends before it; it was cut, or the offset is of another topic or cluster"
+        reason = "the log ends before it: it was truncated, or the offset belongs to another topic or cluster"
     return DataLoss(
         f"offset {offset} of {name} is out of range ({earliest} to {latest}): {reason}. "
-        "Set failOnDataLoss=false to go on with what is there, or give other startingOffsets with a new checkpoint."
+        "Set failOnDataLoss=false to continue with the available rows, or set other startingOffsets with a new "
+        "checkpoint."
     )
 
 
 def limited(start: Offsets, latest: Offsets, rows_max: int) -> Offsets:
-    """Ends that take at most about `rows_max` rows, shared out by how much each partition has."""
+    """Return end offsets for at most about `rows_max` rows, distributed in proportion to each partition's backlog."""
     behind = {one: max(0, end - start[one]) for one, end in latest.items()}
     total = sum(behind.values())
     if total <= rows_max:
@@ -114,7 +115,7 @@ def limited(start: Offsets, latest: Offsets, rows_max: int) -> Offsets:
     out = {}
     left = rows_max
     for one in sorted(behind):
-        # At least one row where there is any, so that no partition starves.
+        # At least one row per partition that has any, so that no partition starves.
         share = min(behind[one], max(1 if behind[one] else 0, rows_max * behind[one] // total), left)
         out[one] = start[one] + share
         left -= share
@@ -122,7 +123,7 @@ def limited(start: Offsets, latest: Offsets, rows_max: int) -> Offsets:
 
 
 def split(ranges: Iterable[Range], *, count_least: int | None, rows_max: int | None) -> list[Range]:
-    """Cut ranges so that there are about `count_least`, and none has more than `rows_max` rows."""
+    """Split ranges into about `count_least` ranges, each with at most `rows_max` rows."""
     todo = [one for one in ranges if one.size > 0]
     total = sum(one.size for one in todo)
     out: list[Range] = []
@@ -139,7 +140,7 @@ def split(ranges: Iterable[Range], *, count_least: int | None, rows_max: int | N
 
 
 def gathered(ranges: Iterable[Range], *, rows_least: int) -> list[list[Range]]:
-    """Neighbours together until each lot has so many rows: a task costs more than reading a few rows in another."""
+    """Group adjacent ranges until each group has `rows_least` rows: a task costs more than reading a few more rows."""
     out: list[list[Range]] = []
     rows = 0
     for one in ranges:

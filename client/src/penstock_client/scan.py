@@ -1,7 +1,7 @@
-"""Reading one range of one partition, on an executor: fetched from the leader, or from segment files.
+"""Reading of one range of one partition, on an executor, from the leader or from segment files.
 
-The next fetch is on its way while the records of the last one are opened. Goes to records/ for the bytes
-and to columns.py for the rows. Refuses: DataLoss, where rows of the range are gone and that is not allowed.
+The next fetch is in flight while the records of the last one are decoded. Calls records/ for decoding and
+columns.py for rows. Raises DataLoss if rows of the range are gone and failOnDataLoss is set.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 FETCH: Final = 1
 _GROUP_BYTES_MAX: Final = 8 * 1024 * 1024
-# Spark's JVM keeps Arrow's memory in pieces of four megabytes. What does not fit into one, rounded up to a power of
-# two, it gets from the system and gives back for each batch, and pays for every page of it.
+# Spark's JVM manages Arrow memory in chunks of four megabytes. A buffer that does not fit into one, rounded up to a
+# power of two, is allocated and freed for each batch, at the cost of a page fault per page.
 _STEP_BYTES_MAX: Final = 2 * 1000 * 1000
 _GONE_FOR_GOOD_S: Final = 5.0
 _NO_ID: Final = bytes(16)
@@ -55,7 +55,7 @@ class ScanOptions:
 
 @dataclass(slots=True)
 class Fetched:
-    """What one Fetch brought: the bytes, and where in them the records stand."""
+    """The result of one Fetch: the bytes, and the position of the records in them."""
 
     code: int
     aborted: list[tuple[int, int]]
@@ -65,7 +65,7 @@ class Fetched:
 
 
 def fetch_rows(options: ScanOptions, wanted: Range, topic_id: bytes, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Every visible row of the range, in order."""
+    """Yield every visible row of the range, in order."""
     with options.connect.cached_cluster() as cluster:
         fetcher = _Fetcher(cluster, options, wanted, topic_id)
         for fetched, batches in fetcher.run():
@@ -75,7 +75,7 @@ def fetch_rows(options: ScanOptions, wanted: Range, topic_id: bytes, columns: Co
 def rows_of(
     data: bytearray, batches: list[Batch], wanted: Range, columns: Columns, rows_max: int
 ) -> Iterator[pa.RecordBatch]:
-    """Open batches some thousands of rows at a time, and leave out what the range does not hold."""
+    """Decode batches, a few thousand rows at a time, and drop rows outside the range."""
     for group in _groups(batches, rows_max):
         records = decode(data, group)
         if group[0].base_offset < wanted.start or group[-1].last_offset >= wanted.end:
@@ -86,7 +86,7 @@ def rows_of(
 
 
 def _in_steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of a size that Spark keeps memory for."""
+    """Yield the same rows in batches of a size that fits Spark's memory chunks."""
     count = -(-batch.nbytes // _STEP_BYTES_MAX) or 1
     edges = [batch.num_rows * index // count for index in range(count + 1)]
     return (batch.slice(low, high - low) for low, high in pairwise(edges) if low < high)
@@ -107,7 +107,7 @@ def _groups(batches: list[Batch], rows_max: int) -> Iterator[list[Batch]]:
 
 
 class _Fetcher:
-    """The loop of requests for one range."""
+    """The request loop for one range."""
 
     def __init__(self, cluster: Cluster, options: ScanOptions, wanted: Range, topic_id: bytes) -> None:
         self._cluster = cluster
@@ -173,7 +173,7 @@ class _Fetcher:
         connection.send(FETCH, 13, body)
 
     def _accept(self, fetched: Fetched) -> list[Batch]:
-        """The batches to open; moves on past everything that was seen."""
+        """Return the batches to decode, and advance past everything received."""
         where = f"{self.wanted.topic}-{self.wanted.partition}"
         if fetched.code == OFFSET_OUT_OF_RANGE:
             return self._lost()
@@ -193,7 +193,7 @@ class _Fetcher:
             if batch.last_offset >= before and visible(batch, view) and batch.record_count:
                 found.append(batch)
         if self._next == before:
-            self._wait(f"{where} gives nothing at offset {before}, though its end is {self.wanted.end}")
+            self._wait(f"{where} returned no records at offset {before}, although its end is {self.wanted.end}")
         else:
             self._trouble_since = None
         return found
@@ -203,13 +203,13 @@ class _Fetcher:
         earliest = self._cluster.list_offsets({where: EARLIEST})[where]
         if self._options.fail_on_data_loss:
             raise out_of_range(where, self._next, earliest, self._cluster.list_offsets({where: LATEST})[where])
-        # A batch may begin before the log does: its first rows were removed, though they are still sent.
+        # A batch may begin before the log start: its first rows were removed but are still sent.
         self._next = earliest if earliest > self._next else self.wanted.end
         self.wanted = replace(self.wanted, start=min(self._next, self.wanted.end))
         return []
 
     def _topic_gone(self, code: int) -> list[Batch]:
-        """Brokers learn of a new topic one after another, so a little patience comes first."""
+        """Retry for a while, because brokers learn about a new topic at different times; then raise."""
         now = time.monotonic()
         if self._trouble_since is None or now - self._trouble_since < _GONE_FOR_GOOD_S:
             self._trouble_since = self._trouble_since or now
@@ -220,19 +220,21 @@ class _Fetcher:
             self._next = self.wanted.end
             return []
         raise DataLoss(
-            f"topic {self.wanted.topic!r} was deleted, or deleted and made again, while it was read "
-            f"(the broker answers {'UNKNOWN_TOPIC_ID' if code == UNKNOWN_TOPIC_ID else 'UNKNOWN_TOPIC_OR_PARTITION'}). "
-            "Start with a new checkpointLocation, or set failOnDataLoss=false to go on with what is there."
+            f"topic {self.wanted.topic!r} was deleted, or deleted and recreated, while it was read "
+            "(the broker responded with "
+            f"{'UNKNOWN_TOPIC_ID' if code == UNKNOWN_TOPIC_ID else 'UNKNOWN_TOPIC_OR_PARTITION'}). "
+            "Start with a new checkpointLocation, or set failOnDataLoss=false to "
+            "continue with the available rows."
         )
 
 
 def _read_fetch(reply: Reader) -> Fetched:
-    """The reply to a Fetch of a single partition."""
+    """Decode the response to a Fetch of a single partition."""
     reply.int32()
     code = reply.int16()
     reply.int32()
     data = reply.data
-    assert isinstance(data, bytearray), "frames are read into an array of their own"
+    assert isinstance(data, bytearray), "frames are read into separate arrays"
     if code or not reply.count():
         return Fetched(code, [], data, 0, 0)
     reply.uuid()

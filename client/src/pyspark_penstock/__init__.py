@@ -1,6 +1,6 @@
-"""The data source `penstock`, where Spark looks for it: modules named `pyspark_*` with a `DefaultSource`.
+"""Entry point of the data source `penstock`: Spark looks for modules named `pyspark_*` with a `DefaultSource`.
 
-The implementation is in penstock_spark/topics/. Nothing is loaded before Spark asks for it.
+The implementation is in penstock_spark/topics/ and is imported on first use.
 """
 
 import sys

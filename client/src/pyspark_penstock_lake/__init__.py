@@ -1,6 +1,6 @@
-"""The data source `lake`, where Spark looks for it: modules named `pyspark_*` with a `DefaultSource`.
+"""Entry point of the data source `lake`: Spark looks for modules named `pyspark_*` with a `DefaultSource`.
 
-All of it is in penstock_spark/lake/. Nothing is loaded before Spark asks.
+The implementation is in penstock_spark/lake/ and is imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,8 +1,8 @@
-"""Finds out which offsets are wanted, and reads them partition by partition.
+"""Reads of a range of offsets or times, partition by partition.
 
-The ends are those at the time of the call, so a read of a busy topic comes to an end. Times choose where to begin by
-ListOffsets; where to stop is checked row by row, because a producer may write an old time behind a new one.
-Goes to penstock_client. Raises its errors.
+End offsets are taken at the time of the call, so a read of a busy topic ends. ListOffsets finds the start for a time;
+the end is checked row by row, because a producer may write an old timestamp after a new one. Calls penstock_client
+and raises its errors.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ COLUMNS: Final = {
     "value": pa.binary(),
     "headers": _HEADERS,
 }
-# How the decoder calls them, where the names differ.
+# The decoder's column names, if they differ.
 _DECODED: Final = {"timestamp_type": "timestampType"}
 
 ISOLATION_LEVELS: Final = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
@@ -46,7 +46,7 @@ Partitions = Collection[int] | Callable[[int], bool]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A read that has not begun. Each `reader()`, and each use as an Arrow stream, reads from the start."""
+    """A read that has not started. Each `reader()`, and each use as an Arrow stream, reads from the start."""
 
     options: ScanOptions
     topic: str
@@ -76,7 +76,7 @@ class Records:
 
     @property
     def row_count_max(self) -> int:
-        """No more rows than this can come: markers and compacted records leave gaps."""
+        """Return an upper bound of the row count: markers and compacted records leave gaps."""
         return sum(wanted.end - wanted.start for wanted in self.ranges)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -117,9 +117,9 @@ def read(
     columns: Sequence[str] | None = None,
     settings: dict[str, str] | None = None,
 ) -> Records:
-    """The records of a topic as it is now, within the bounds, both ends included; in order within each partition.
+    """Return the current records of a topic within the limits (inclusive), in order within each partition.
 
-    Times are milliseconds since 1970 or datetimes. `settings` are those of a Kafka client (security.protocol ...).
+    Times are milliseconds since 1970 or datetimes. `settings` are Kafka client settings (security.protocol ...).
     """
     chosen = _checked(columns)
     if isolation not in ISOLATION_LEVELS:
@@ -161,7 +161,7 @@ def _bounds(
     places = [(topic, index) for index in indexes]
     ends = cluster.list_offsets(dict.fromkeys(places, LATEST), isolation=isolation)
     starts = cluster.list_offsets(dict.fromkeys(places, EARLIEST if first_ms is None else first_ms))
-    # No record is that late: there is nothing to read.
+    # No record has this timestamp or a later one: nothing to read.
     return (
         {index: starts[topic, index] if starts[topic, index] >= 0 else ends[topic, index] for _, index in places},
         {index: ends[topic, index] for _, index in places},
@@ -178,7 +178,7 @@ def _checked(columns: Sequence[str] | None) -> Sequence[str]:
     chosen = list(COLUMNS) if columns is None else list(columns)
     unknown = [name for name in chosen if name not in COLUMNS]
     if unknown:
-        raise ValueError(f"a record has no column {', '.join(unknown)}; there are {', '.join(COLUMNS)}")
+        raise ValueError(f"unknown columns {', '.join(unknown)}; the columns are {', '.join(COLUMNS)}")
     return chosen
 
 

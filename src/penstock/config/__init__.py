@@ -1,1 +1,1 @@
-"""Every option, declared once: Kafka's name outside, type, default, bounds, scope and doc."""
+"""Configuration options. Each is declared once, with Kafka's name, type, default, limits, scope and description."""

@@ -1,6 +1,6 @@
-"""Every option of a broker by its name, gathered from the tables beside this file.
+"""All broker options by name, collected from the tables in the modules beside this one.
 
-Owns nothing but the gathering. What Kafka has besides is in foreign.py.
+Options of Kafka that Penstock does not implement are in foreign.py.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What DescribeConfigs says of each option: its value, where that came from, and what else it could have been.
+"""The contents of a DescribeConfigs response: each option's value, source and synonyms.
 
-Owns the telling, not the values: settings.py resolves them. Pure. The handlers of DescribeConfigs
-and CreateTopics put it on the wire. Refuses nothing; names that are not known are left out.
+Pure. settings.py resolves the values, and the handlers of DescribeConfigs and CreateTopics encode
+these descriptions. Unknown names are left out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -28,7 +28,7 @@ KIND_CODES: Mapping[Kind, int] = {
 
 
 class Described(NamedTuple):
-    """One option of one resource."""
+    """One option of one resource, as DescribeConfigs returns it."""
 
     name: str
     value: str | None
@@ -45,7 +45,7 @@ def describe_topic(
 ) -> list[Described]:
     """Describe the options of a topic, by their topic-level names."""
     described = []
-    for name in _chosen(TOPIC, names):
+    for name in _selected(TOPIC, names):
         option = TOPIC[name]
         if option.internal and name not in overrides:
             continue
@@ -61,7 +61,7 @@ def describe_group(
 ) -> list[Described]:
     """Describe the options of a group."""
     described = []
-    for name in _chosen(GROUP, names):
+    for name in _selected(GROUP, names):
         option = GROUP[name]
         if option.fallbacks:
             default = settings[option.fallbacks[0]]
@@ -77,34 +77,34 @@ def describe_client_metrics(overrides: Mapping[str, str], names: Collection[str]
     """Describe the options of a client metrics subscription."""
     return [
         _overridden(option, name, overrides, option.default, Source.CLIENT_METRICS, [])
-        for name, option in ((name, CLIENT_METRICS[name]) for name in _chosen(CLIENT_METRICS, names))
+        for name, option in ((name, CLIENT_METRICS[name]) for name in _selected(CLIENT_METRICS, names))
     ]
 
 
 def describe_broker(settings: BrokerSettings, names: Collection[str] | None = None) -> list[Described]:
     """Describe the options of this broker."""
     described = []
-    for name in _chosen(settings, names):
+    for name in _selected(settings, names):
         option = option_of(name)
         assert option is not None, "settings hold known names only"
         synonyms = settings.synonyms(name)
         source = synonyms[0].source if synonyms else Source.DEFAULT
         if option.internal and source is Source.DEFAULT:
             continue
-        described.append(_tell(option, name, settings[name], source, synonyms, read_only=not option.live))
+        described.append(_describe(option, name, settings[name], source, synonyms, read_only=not option.live))
     return described
 
 
 def describe_all_brokers(overrides: Mapping[str, str], names: Collection[str] | None = None) -> list[Described]:
-    """Describe what was set for all brokers at once, and nothing else."""
+    """Describe only the options that were set for all brokers."""
     described = []
-    for name in _chosen(overrides, names):
+    for name in _selected(overrides, names):
         option = option_of(name)
         value = None if option is None else _parsed(option, name, overrides[name])
         if option is not None and value is not None:
             source = Source.DYNAMIC_DEFAULT_BROKER
             shown = None if option.sensitive else render(option, value)
-            described.append(_tell(option, name, value, source, [Synonym(name, shown, source)], read_only=False))
+            described.append(_describe(option, name, value, source, [Synonym(name, shown, source)], read_only=False))
     return described
 
 
@@ -118,12 +118,12 @@ def _overridden(
 ) -> Described:
     value = _parsed(option, name, overrides[name]) if name in overrides else None
     if value is None:
-        return _tell(option, name, default, below[0].source if below else Source.DEFAULT, below, read_only=False)
+        return _describe(option, name, default, below[0].source if below else Source.DEFAULT, below, read_only=False)
     own = Synonym(name, render(option, value), source)
-    return _tell(option, name, value, source, [own, *below], read_only=False)
+    return _describe(option, name, value, source, [own, *below], read_only=False)
 
 
-def _tell(
+def _describe(
     option: Option, name: str, value: Value, source: Source, synonyms: list[Synonym], *, read_only: bool
 ) -> Described:
     shown = None if option.sensitive else render(option, value)
@@ -138,5 +138,5 @@ def _parsed(option: Option, name: str, text: str) -> Value:
         return None
 
 
-def _chosen(known: Iterable[str], names: Collection[str] | None) -> list[str]:
+def _selected(known: Iterable[str], names: Collection[str] | None) -> list[str]:
     return sorted(name for name in known if not names or name in names)

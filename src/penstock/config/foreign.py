@@ -1,8 +1,8 @@
-"""Options of Kafka that Penstock does not have, in two kinds.
+"""Kafka options that Penstock does not implement, in two groups.
 
-MEANINGLESS: threads, purgatories, the Java virtual machine. Accepted at the start and left out,
-so that a properties file written for Kafka still works. UNSUPPORTED: what somebody relies on,
-such as encryption. Silence would be a lie there, so the broker refuses to start.
+MEANINGLESS: thread pools, purgatories, the Java virtual machine. They are ignored, so that a
+properties file written for Kafka still works. UNSUPPORTED: options that operators rely on, such as
+encryption. Ignoring those would mislead the operator, so the broker refuses to start.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""The options of a group, and of a client metrics subscription, by their names there.
+"""The options of groups and of client metrics subscriptions.
 
-Owns the declarations and the rules that bind a group's values to the broker's bounds: for
-`consumer.x` these are `group.consumer.min.x` and `group.consumer.max.x`. Refuses with InvalidConfig.
+Owns the declarations and the checks of a group's values against the broker's limits: for
+`consumer.x` these are `group.consumer.min.x` and `group.consumer.max.x`. Raises InvalidConfig.
 """
 
 import re
@@ -17,7 +17,7 @@ _DURATION: Final = re.compile(r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0
 
 
 def check_share_offset_reset(name: str, value: Value) -> None:
-    """Pass `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
+    """Reject anything except `earliest`, `latest`, or `by_duration:` with an ISO 8601 duration."""
     if value not in ("earliest", "latest") and not _DURATION.fullmatch(str(value)):
         raise invalid(
             name, value, f"Invalid value `{value}` for configuration {name}. The value must be either 'earliest', "
@@ -26,9 +26,9 @@ def check_share_offset_reset(name: str, value: Value) -> None:
 
 
 def _of_broker(name: str) -> Option:
-    """Return the group's form of the broker option that is called the same with `group.` before it."""
+    """Return the group option that takes its default from the broker option `group.<name>`."""
     broker = BROKER[f"group.{name}"]
-    # The broker's upper bound does not bind groups: what binds them is the broker's max option.
+    # The broker option's upper bound does not apply to groups: the broker's max option limits them.
     return declare(
         broker.kind, name, broker.default, broker.doc, fallbacks=(broker.name,), least=broker.least,
         scope="cluster-wide", at_broker=False,
@@ -50,13 +50,13 @@ GROUP: Final[Mapping[str, Option]] = {
         _of_broker("share.record.lock.duration.ms"),
         _of_broker("share.partition.max.record.locks"),
         _only_here("string", "share.auto.offset.reset", "latest", check=check_share_offset_reset,
-                   doc="Where a share group begins to read: `earliest`, `latest`, or `by_duration:` and an ISO 8601 "
-                       "duration back from now."),
+                   doc="Where a share group starts reading: `earliest`, `latest`, or `by_duration:` and an ISO 8601 "
+                       "duration before the present."),
         _only_here("string", "share.isolation.level", "read_uncommitted",
                    choices=("read_committed", "read_uncommitted"),
-                   doc="Whether a share group sees records of open and aborted transactions."),
+                   doc="Whether a share group reads records of open and aborted transactions."),
         _only_here("boolean", "share.renew.acknowledge.enable", True,
-                   doc="Let members renew the lock of a record (KIP-1222)."),
+                   doc="Allow members to renew the lock of a record (KIP-1222)."),
         _of_broker("streams.session.timeout.ms"),
         _of_broker("streams.heartbeat.interval.ms"),
         _of_broker("streams.assignment.interval.ms"),
@@ -67,11 +67,11 @@ GROUP: Final[Mapping[str, Option]] = {
 
 
 def check_group(values: Mapping[str, Value], broker: Mapping[str, Value]) -> None:
-    """Check a group's values against the broker's bounds and each other."""
+    """Check a group's values against the broker's limits and each other."""
     for name, value in values.items():
         kind, _, rest = name.partition(".")
         _check_bound(name, value, broker, f"group.{kind}.min.{rest}", least=True)
-        # The bound of `streams.num.standby.replicas` drops the `num`.
+        # The limit of `streams.num.standby.replicas` has no `num` in its name.
         _check_bound(name, value, broker, f"group.{kind}.max.{rest.removeprefix('num.')}", least=False)
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
@@ -96,7 +96,7 @@ _MATCHES: Final = frozenset({
 
 
 def check_match(name: str, value: Value) -> None:
-    """Pass a list of `label=pattern`."""
+    """Reject anything except a list of `label=pattern`."""
     for entry in value if isinstance(value, tuple) else ():
         label, equals, pattern = entry.partition("=")
         try:
@@ -110,9 +110,9 @@ def check_match(name: str, value: Value) -> None:
 CLIENT_METRICS: Final[Mapping[str, Option]] = {
     option.name: option
     for option in (
-        _only_here("int", "interval.ms", 5 * MINUTE_MS, "How often clients that match push their metrics."),
+        _only_here("int", "interval.ms", 5 * MINUTE_MS, "How often matching clients push their metrics."),
         _only_here("list", "match", (), check=check_match,
-                   doc="Which clients: a list of `label=pattern`, all of which must match."),
-        _only_here("list", "metrics", (), "Prefixes of the metrics that are asked for; `*` is all."),
+                   doc="The clients to match: a list of `label=pattern`, all of which must match."),
+        _only_here("list", "metrics", (), "The prefixes of the requested metrics; `*` requests all."),
     )
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""The levels of this process's loggers, under the names that Kafka gives to levels.
+"""The log levels of this process, by Kafka's level names.
 
-Owns the way between the two vocabularies. Levels belong to the running process: they are not in
-the metadata and a restart forgets them, as in Kafka. Refuses with InvalidConfig, InvalidRequest.
+Translates between Kafka's and Python's levels. Levels belong to the running process: they are not in
+the metadata and do not survive a restart, as in Kafka. Raises InvalidConfig and InvalidRequest.
 """
 
 import logging
@@ -22,19 +22,19 @@ _LEVELS: Final = {
 
 
 def level_of(name: str) -> str:
-    """Return the level that counts for a logger, in Kafka's word for it."""
+    """Return the effective level of a logger as Kafka's level name."""
     number = _find(name).getEffectiveLevel()
     return next((word for word, least in _LEVELS.items() if number >= least), "TRACE")
 
 
 def logger_names() -> list[str]:
-    """Return every logger there is, the root first."""
+    """Return the names of all loggers, the root logger first."""
     known = logging.root.manager.loggerDict
     return [ROOT, *sorted(name for name, logger in known.items() if isinstance(logger, logging.Logger))]
 
 
 def check_level(name: str, level: str | None) -> None:
-    """Refuse a level that is none, and a logger that is not there; no level asks to forget the logger's own."""
+    """Raise if the level or the logger does not exist; None requests removal of the logger's level."""
     if name != ROOT and name not in logger_names():
         raise InvalidConfig(f"Logger {name} does not exist!")
     if level is None:
@@ -48,7 +48,7 @@ def check_level(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Give a logger a level of its own, or with None that of its parent."""
+    """Set the level of a logger; None makes it inherit its parent's level."""
     check_level(name, level)
     _find(name).setLevel(logging.NOTSET if level is None else _LEVELS[level])
 

@@ -1,8 +1,8 @@
-"""One option: its declaration, and the way between its text and its value.
+"""The declaration of one option, and the conversion between its text and its value.
 
-Owns parsing, rendering and the bounds of a single value; rules that join several options
-live in settings.py. The texts of the errors are worded as Kafka words them, because people
-and tools search for them. Refuses a bad value with InvalidConfig.
+Owns parsing, rendering and the limits of a single value; rules that involve several options are in
+settings.py. Error messages use Kafka's wording, because people and tools search for it. A bad
+value raises InvalidConfig.
 """
 
 import re
@@ -33,7 +33,7 @@ _INTEGER_LIMITS: Final = {
     "int": (-(2**31), INT_MAX, "INT"),
     "long": (-(2**63), LONG_MAX, "LONG"),
 }
-# int() alone would take underscores and the digits of other scripts, which Kafka refuses.
+# int() alone would accept underscores and the digits of other scripts, which Kafka rejects.
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
@@ -42,10 +42,10 @@ _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 class Option:
     """The declaration of one option.
 
-    `name` is the name at the broker, `topic` the name at a topic where the option exists there.
-    `fallbacks` are broker options that count, in this order, while this one is not set; their
-    unit is the last word of their name. `topic_least` is a bound that only topics are held to,
-    `at_broker` is false for what can be set at topics alone, `own` marks what Kafka does not have.
+    `name` is the broker-level name, `topic` the topic-level name if topics have the option. `fallbacks`
+    are broker options that apply, in this order, if this one is not set; the last word of their name is
+    their unit. `topic_least` is a minimum that applies only to topics, `at_broker` is false for options
+    that exist only for topics or groups, `own` marks options that Kafka does not have.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Option:
 
 
 def declare(kind: Kind, name: str, default: Value, doc: str, **rest: Any) -> Option:
-    """Return an option, in the short form that the long tables are written in."""
+    """Return an option; the short form used in the long tables."""
     return Option(name=name, kind=kind, default=default, doc=doc, **rest)
 
 
@@ -84,9 +84,9 @@ def invalid(name: str, value: object, why: str) -> InvalidConfig:
 
 
 def parse(option: Option, text: str, *, name: str | None = None) -> Value:
-    """Return the value that the text means, checked against the option's own bounds.
+    """Return the value of a text, checked against the limits of the option.
 
-    `name` is what the option is called where the text was written: its topic-level name, say.
+    `name` is the name used where the text was written, such as the topic-level name.
     """
     called = name or option.name
     value = _convert(option.kind, text.strip() if option.kind != "password" else text, called)
@@ -106,7 +106,7 @@ def parse(option: Option, text: str, *, name: str | None = None) -> Value:
 
 
 def render(option: Option, value: Value) -> str | None:
-    """Return the text of a value as DescribeConfigs shows it; None where there is no value."""
+    """Return the text of a value as DescribeConfigs returns it, or None if there is no value."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -119,7 +119,7 @@ def render(option: Option, value: Value) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """Write a number as Java does: 1.0E7 where Python has 10000000.0."""
+    """Format a number as Java does: 1.0E7 where Python has 10000000.0."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

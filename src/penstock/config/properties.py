@@ -1,8 +1,8 @@
-"""The format of Kafka's server.properties, which is that of Java.
+"""Parser for Kafka's server.properties, which has the format of Java properties files.
 
-A line is `name=value`, `name: value` or `name value`; `#` and `!` begin a comment; a backslash
-at the end joins lines, and elsewhere begins an escape. The last of several equal names counts.
-Pure text in, names and values out; settings.py says what they mean. Refuses with StartupError.
+A line is `name=value`, `name: value` or `name value`; `#` and `!` start a comment; a backslash
+at the end joins lines, and elsewhere starts an escape. If a name occurs more than once, the last one
+wins. settings.py interprets the names and values. A malformed escape raises StartupError.
 """
 
 import re
@@ -16,7 +16,7 @@ _ESCAPED: Final = re.compile(r"\\(u[0-9a-fA-F]{0,4}|.|$)")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return the settings of a properties file."""
+    """Return the names and values of a properties file."""
     found: dict[str, str] = {}
     for line in _logical_lines(text):
         name, value = _split(line)
@@ -44,7 +44,7 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Cut a line at the first separator that no backslash guards."""
+    """Split a line at the first separator that is not escaped."""
     position = 0
     while position < len(line) and line[position] not in "=:" + _BLANKS:
         position += 2 if line[position] == "\\" else 1
@@ -63,5 +63,5 @@ def _character(match: re.Match[str]) -> str:
     if escape[:1] != "u":
         return _ESCAPES.get(escape, escape)
     if len(escape) != 5:
-        raise StartupError(f"The properties file has a malformed escape: {match[0]}")
+        raise StartupError(f"Cannot parse the properties file: malformed Unicode escape {match[0]}")
     return chr(int(escape[1:], 16))

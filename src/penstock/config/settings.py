@@ -1,9 +1,9 @@
-"""What is set: the values of a broker and of a topic, and where each came from.
+"""The resolved options of a broker and of a topic, and the source of each value.
 
-`BrokerSettings` is immutable and built of layers: defaults, then what was given at the start
-(file below command line), then what was set while running for all brokers, then for this one.
-A change makes a new object. `topic_settings` lays a topic's overrides over it. Refuses to
-start on an unknown name or a bad value (StartupError); a topic's bad value is InvalidConfig.
+`BrokerSettings` is immutable and consists of layers: defaults, static values (properties file, then
+command line), dynamic values for all brokers, dynamic values for this broker. A change creates a
+new object. `topic_settings` applies a topic's overrides. An unknown name or a bad value at startup
+raises StartupError; a bad value of a topic raises InvalidConfig.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ _DEFAULTS: Final[Mapping[str, Value]] = {name: option.default for name, option i
 _TOPIC_CACHE_SIZE_MAX: Final = 1024
 PLAINTEXT: Final = "PLAINTEXT"
 CLUSTER_SIZE_MIN: Final = 3
-"""So many controllers make a cluster that loses nothing when it loses one node."""
+"""The number of controllers from which a cluster survives the loss of one node."""
 _CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
     "default.replication.factor": 3,
     "min.insync.replicas": 2,
@@ -32,11 +32,11 @@ _CLUSTER_DEFAULTS: Final[Mapping[str, Value]] = {
     "share.coordinator.state.topic.replication.factor": 3,
     "share.coordinator.state.topic.min.isr": 2,
 }
-"""What Kafka has for every broker, and a single node cannot give."""
+"""Kafka's defaults, which a single node cannot satisfy."""
 
 
 class Source(IntEnum):
-    """Where a value came from, as DescribeConfigs numbers it."""
+    """The source of a value, as numbered by DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -49,7 +49,7 @@ class Source(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One of the places that an option's value could have come from."""
+    """One of the sources that an option's value may come from."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """Every option of one topic, resolved. Fields are named as the options are."""
+    """All options of one topic, resolved. Fields have the names of the options."""
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int
@@ -105,10 +105,10 @@ class TopicSettings:
 
 
 class BrokerSettings(Mapping[str, Any]):
-    """The values of one broker by Kafka's names: `settings["num.partitions"]`.
+    """The options of one broker by Kafka's names: `settings["num.partitions"]`.
 
-    `ignored` names what was given and changes nothing: options of Kafka that mean nothing here or have
-    no effect, and dynamic values that no longer pass (an older or newer node may have written them).
+    `ignored` lists the options that were given and change nothing: Kafka options that do not apply here or
+    have no effect, and dynamic values that are no longer valid (a node of another version may have written them).
     """
 
     __slots__ = ("_cluster", "_defaults", "_node", "_static", "_topics", "_values", "ignored")
@@ -126,7 +126,7 @@ class BrokerSettings(Mapping[str, Any]):
     def load(
         cls, *, file: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None
     ) -> "BrokerSettings":
-        """Build from a properties file and the command line, which wins."""
+        """Build the settings from a properties file and the command line, which takes precedence."""
         settings = cls({**(file or {}), **(overrides or {})})
         try:
             check_broker(settings)
@@ -135,7 +135,7 @@ class BrokerSettings(Mapping[str, Any]):
         return settings
 
     def with_dynamic(self, *, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerSettings":
-        """Return the same start-up values under other dynamic ones: of all brokers, then of this one."""
+        """Return these static values with other dynamic values: those of all brokers, then of this one."""
         changed = object.__new__(BrokerSettings)
         ignored = [name for name in self.ignored if _changes_nothing(name)]
         changed._static = self._static
@@ -183,7 +183,7 @@ class BrokerSettings(Mapping[str, Any]):
         return value
 
     def static(self) -> Mapping[str, Value]:
-        """What was given at the start."""
+        """Return the values given at startup."""
         return self._static
 
     def source(self, name: str) -> Source:
@@ -194,9 +194,9 @@ class BrokerSettings(Mapping[str, Any]):
         return Source.STATIC_BROKER if name in self._static else Source.DEFAULT
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Return every place that has a value for the option, the one that counts first.
+        """Return every source that has a value for the option, the effective one first.
 
-        Options that stand in for this one are listed only behind a value of its own, as Kafka does it.
+        As in Kafka, fallback options are listed only if the option itself is set.
         """
         option = option_of(name)
         assert option is not None, f"no option is called {name}"
@@ -217,7 +217,7 @@ class BrokerSettings(Mapping[str, Any]):
         return found
 
     def topic_default(self, option: Option) -> Value:
-        """Return what a topic has that does not set the option itself."""
+        """Return the value for topics that do not set the option."""
         if not option.at_broker:
             return option.default
         value = None
@@ -227,7 +227,7 @@ class BrokerSettings(Mapping[str, Any]):
                 unit = _UNIT_MS.get(candidate.name.rpartition(".")[2], 1)
                 value = value * unit if unit != 1 and isinstance(value, int) else value
                 break
-        # A broker writes "for ever" as any negative number; the topic's option knows only -1.
+        # For brokers any negative number means no limit; the topic option allows only -1.
         return -1 if option.topic == "retention.ms" and isinstance(value, int) and value < 0 else value
 
 
@@ -236,7 +236,7 @@ def _changes_nothing(name: str) -> bool:
 
 
 def _defaults_for(static: Mapping[str, Value]) -> Mapping[str, Value]:
-    """A node of a cluster of three or more controllers keeps three copies unless it is told otherwise."""
+    """Return the defaults: from three controllers on, a cluster keeps three replicas."""
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         listed = static.get(name)
         if isinstance(listed, tuple) and len(listed) >= CLUSTER_SIZE_MIN:
@@ -248,7 +248,7 @@ _UNIT_MS: Final = {"hours": HOUR_MS, "minutes": MINUTE_MS}
 
 
 def topic_settings(broker: BrokerSettings, overrides: Mapping[str, str] | None = None) -> TopicSettings:
-    """Return a topic's settings; most topics set little, so equal ones share one object."""
+    """Return a topic's settings; topics with equal overrides share one object, because most set few."""
     key = tuple(sorted(overrides.items())) if overrides else ()
     cached = broker._topics.get(key)
     if cached is None:
@@ -260,7 +260,7 @@ def topic_settings(broker: BrokerSettings, overrides: Mapping[str, str] | None =
 
 
 def resolve_topic(broker: BrokerSettings, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """Return the value of every topic option by its topic-level name, checked one by one and together."""
+    """Return the value of every topic option by its topic-level name, after all checks."""
     values = {name: broker.topic_default(option) for name, option in TOPIC.items()}
     for name, text in overrides.items():
         option = TOPIC.get(name)
@@ -272,7 +272,7 @@ def resolve_topic(broker: BrokerSettings, overrides: Mapping[str, str]) -> dict[
 
 
 def check_topic(values: Mapping[str, Value]) -> None:
-    """Check the rules that join several options of a topic."""
+    """Check the rules that involve several options of a topic."""
     _check_compaction_lags(values["min.compaction.lag.ms"], values["max.compaction.lag.ms"])
     if values["remote.storage.enable"]:
         raise InvalidConfig(
@@ -282,7 +282,7 @@ def check_topic(values: Mapping[str, Value]) -> None:
 
 
 def check_broker(settings: Mapping[str, Value]) -> None:
-    """Check the rules that join several options of a broker, or that its topic options do not share."""
+    """Check the rules that involve several options of a broker, or that differ from those of topics."""
     _check_compaction_lags(settings["log.cleaner.min.compaction.lag.ms"], settings["log.cleaner.max.compaction.lag.ms"])
     for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0), ("log.flush.interval.ms", 0)):
         value = settings[name]
@@ -296,10 +296,10 @@ def check_broker(settings: Mapping[str, Value]) -> None:
 
 
 def _check_protocols(settings: Mapping[str, Value]) -> None:
-    """Refuse a listener that is to be secured: clear text behind a name that promises more would be a lie."""
+    """Reject a listener that is mapped to a secure protocol: plain text there would mislead the operator."""
     between = settings["security.inter.broker.protocol"]
     if between != PLAINTEXT:
-        raise InvalidConfig(f"security.inter.broker.protocol is {between}, but Penstock has {PLAINTEXT} only")
+        raise InvalidConfig(f"security.inter.broker.protocol is {between}, but Penstock supports only {PLAINTEXT}")
     pairs = [pair.partition(":") for pair in str(settings["listener.security.protocol.map"] or "").split(",")]
     protocols = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
     listeners = settings["listeners"]
@@ -308,13 +308,13 @@ def _check_protocols(settings: Mapping[str, Value]) -> None:
         protocol = protocols.get(name, PLAINTEXT)
         if protocol != PLAINTEXT:
             raise InvalidConfig(
-                f"The listener {name} is to speak {protocol}, but Penstock has {PLAINTEXT} only: give it another name, "
-                f"or say {name}:{PLAINTEXT} in listener.security.protocol.map"
+                f"The listener {name} is mapped to {protocol}, but Penstock supports only {PLAINTEXT}: rename the "
+                f"listener, or add {name}:{PLAINTEXT} to listener.security.protocol.map"
             )
 
 
 def _check_cleaner(settings: Mapping[str, Value]) -> None:
-    """Kafka takes some of these, and its cleaner then stands still without a word."""
+    """Reject values that would stop compaction. Kafka accepts some, and its cleaner then silently does nothing."""
     threads, memory, load, rate = (
         settings[f"log.cleaner.{name}"]
         for name in ("threads", "dedupe.buffer.size", "io.buffer.load.factor", "io.max.bytes.per.second")
@@ -322,11 +322,11 @@ def _check_cleaner(settings: Mapping[str, Value]) -> None:
     assert isinstance(threads, int) and isinstance(memory, int), "both have defaults"
     assert isinstance(load, int | float) and isinstance(rate, int | float), "both have defaults"
     if threads < 1:
-        raise InvalidConfig(f"log.cleaner.threads must be at least 1, and is {threads}")
+        raise InvalidConfig(f"log.cleaner.threads is {threads}, but must be at least 1")
     if not 0 < load <= 1:
-        raise InvalidConfig(f"log.cleaner.io.buffer.load.factor must be above 0 and at most 1, and is {load}")
+        raise InvalidConfig(f"log.cleaner.io.buffer.load.factor is {load}, but must be above 0 and at most 1")
     if rate <= 0:
-        raise InvalidConfig(f"log.cleaner.io.max.bytes.per.second must be above 0, and is {rate}")
+        raise InvalidConfig(f"log.cleaner.io.max.bytes.per.second is {rate}, but must be above 0")
     if memory // threads <= MIB:
         raise InvalidConfig(
             "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."
@@ -342,21 +342,21 @@ def _check_compaction_lags(least: Value, most: Value) -> None:
 
 
 def closest_names(name: str, known: Mapping[str, object]) -> str:
-    """Return a hint for a name that is not known: the names that look most like it."""
-    from difflib import get_close_matches  # only a mistake needs it, so a start without one is faster
+    """Return a hint with the known names that are most similar to an unknown one."""
+    from difflib import get_close_matches  # needed only for an error; a normal start is faster without it
 
     near = get_close_matches(name, known, n=2, cutoff=0.6)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
 
 
 def base_name(name: str) -> str:
-    """Return the name of an option without the listener that the setting is for, if it is for one."""
+    """Return the name of an option without its `listener.name.<listener>.` prefix, if it has one."""
     parts = name.split(".", 3)
     return parts[3] if len(parts) == 4 and parts[:2] == ["listener", "name"] else name
 
 
 def option_of(name: str) -> Option | None:
-    """Return a broker option by its name, also when the name is that of one listener's own setting."""
+    """Return a broker option by its name, with or without a listener prefix."""
     return BROKER.get(base_name(name))
 
 
@@ -376,7 +376,7 @@ def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
             if is_meaningless(name):
                 continue
             if is_unsupported(base_name(name)):
-                raise StartupError(f"{name} is an option of Kafka that Penstock does not have; take it out to go on")
+                raise StartupError(f"Penstock does not support the Kafka option {name}; remove it to start the broker")
             raise StartupError(f"Unknown option {name}{closest_names(name, BROKER)}")
         try:
             values[name] = parse(option, text, name=name)
@@ -387,10 +387,10 @@ def _parse_static(given: Mapping[str, str]) -> dict[str, Value]:
 
 
 def _join_ids(values: dict[str, Value]) -> None:
-    """Make node.id and its old name broker.id one and the same."""
+    """Give node.id and its old name, broker.id, the same value."""
     given = {values[name] for name in ("node.id", "broker.id") if name in values}
     if len(given) > 1:
-        raise StartupError("node.id and broker.id are two names of one thing; give both the same value, or one of them")
+        raise StartupError("node.id and broker.id are the same option but have different values; remove one of them")
     for value in given:
         values["node.id"] = values["broker.id"] = value
 
@@ -419,7 +419,7 @@ def _build_topic_settings(values: dict[str, Value]) -> TopicSettings:
 
 
 def default_topic_settings(**changes: Any) -> TopicSettings:
-    """Return the settings of a topic on a broker where nothing is set, with some fields changed."""
+    """Return the settings of a topic when nothing is configured, with some fields changed."""
     unknown = changes.keys() - {field.name for field in fields(TopicSettings)}
     assert not unknown, f"no such settings: {unknown}"
     return replace(topic_settings(BrokerSettings()), **changes)

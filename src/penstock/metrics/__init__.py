@@ -1,1 +1,1 @@
-"""What a node can tell of itself: every metric declared once, counted in plain integers, written out when asked for."""
+"""Metrics of a node. Each is declared once, counted in plain integers, and rendered when it is scraped."""

@@ -1,7 +1,7 @@
-"""Metrics as text, in the format that Prometheus reads (version 0.0.4).
+"""Metrics in the Prometheus text format, version 0.0.4.
 
-`render` gives pieces, a few hundred lines at most each: whoever serves them lets the event loop turn in
-between, so that a scrape of ten thousand partitions holds nobody up.
+`render` yields chunks of a few hundred lines at most. The server lets the event loop run between them, so that a
+scrape of ten thousand partitions does not delay requests.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ Value = float | Histogram | tuple[float, int]
 """A number, a histogram, or for a summary the sum and the count."""
 Sample = tuple[Labels, Value]
 Source = Callable[[], Iterable[Sample | None]]
-"""Gives the samples of one metric; None is a good moment to let others go on."""
+"""Yields the samples of one metric; None marks a point where the event loop may run."""
 
 
 def render(sources: Iterable[tuple[Declaration, Source]]) -> Iterator[str]:

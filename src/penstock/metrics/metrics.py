@@ -1,7 +1,7 @@
-"""The metrics of one node: what it counts as it goes, and where the rest is asked for.
+"""The metrics of one node: counters and sources.
 
-What happens often is counted in place (`metrics.isr_shrinks.add()`); what can be read off when somebody asks
-has a source instead (`metrics.ask(declared.LEADERS, source)`). Written out by exposition.py.
+Frequent events are counted in place (`metrics.isr_shrinks.add()`). Values that can be computed on demand have a
+source (`metrics.ask(declared.LEADERS, source)`), called for each scrape. exposition.py renders both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,10 +30,10 @@ class Metrics:
         self.loop_held = self._histogram(declared.LOOP_HELD)
         self.loop_held_max_ns = 0
         self.ask(declared.LOOP_HELD_MAX, lambda: [((), self.loop_held_max_ns / NANOSECONDS_PER_MS)])
-        self._ask_requests()
+        self._register_requests()
 
     def ask(self, declaration: Declaration, source: Source) -> None:
-        """Take the samples of a metric from the source whenever somebody wants to see them."""
+        """Register a source that is called for the samples of a metric at each scrape."""
         self._sources.append((declaration, source))
 
     def render(self) -> Iterator[str]:
@@ -49,11 +49,11 @@ class Metrics:
         self.ask(declaration, lambda: [((), histogram)])
         return histogram
 
-    def _ask_requests(self) -> None:
+    def _register_requests(self) -> None:
         def of_each(declaration: Declaration, value: Callable[[RequestMeter], Value]) -> None:
             def source() -> Iterable[Sample | None]:
                 for meter in self.requests.values():
-                    # An API that nobody has used would only make the page long.
+                    # Leave out unused APIs: they would only make the page long.
                     if meter.count:
                         yield (meter.name,), value(meter)
 

@@ -1,14 +1,14 @@
-"""What is counted in: plain integers, changed in place by the one thread of a node.
+"""Counters and histograms: plain integers, changed in place by the single thread of a node.
 
-No locks and no look-up by label: whoever counts holds the object. A histogram's buckets are powers of two
-of nanoseconds, so that finding one is a `bit_length`. Written out by exposition.py.
+There are no locks and no lookups by label: the code that counts holds the object. The buckets of a histogram
+are powers of two nanoseconds, so that finding one is a `bit_length`. exposition.py renders them.
 """
 
 from typing import Final
 
 BUCKET_FIRST: Final = 14
 BUCKET_LAST: Final = 35
-"""From 16 microseconds to 34 seconds; what is faster or slower is in the first bucket or beyond the last."""
+"""From 16 microseconds to 34 seconds; shorter times are in the first bucket, longer ones beyond the last."""
 _BIT_LENGTHS: Final = 64
 
 
@@ -23,7 +23,7 @@ class Counter:
 
 
 class Histogram:
-    """Times, in nanoseconds."""
+    """A histogram of times, in nanoseconds."""
 
     __slots__ = ("counts", "total_ns")
 
@@ -32,15 +32,15 @@ class Histogram:
         self.total_ns = 0
 
     def observe(self, nanoseconds: int, weight: int = 1) -> None:
-        """Note a time; with a weight it stands for so many of its like."""
+        """Record a time; `weight` is the number of requests that it stands for."""
         self.counts[nanoseconds.bit_length()] += weight
         self.total_ns += nanoseconds * weight
 
 
 class RequestMeter:
-    """The requests of one API. All are counted; of what is asked for most often, some times stand for the others.
+    """The requests of one API. All are counted; for the most frequent APIs, only a sample is timed.
 
-    Those that were answered at once and those that were parked are apart, for the latter end later.
+    Requests answered immediately and parked requests are kept apart, because parked ones end later.
     """
 
     __slots__ = (

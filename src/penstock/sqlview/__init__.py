@@ -1,4 +1,4 @@
-"""The cluster as SQL tables: `query("SELECT name FROM Topic")`. A client like any other, and read-only."""
+"""The cluster as SQL tables: `query("SELECT name FROM Topic")`. An ordinary client, and read-only."""
 
 from penstock.sqlview.query import query, stream
 from penstock.sqlview.result import Result, Stream

@@ -1,7 +1,7 @@
 """The process that runs queries, one after another: `python -m penstock.sqlview.child`, started by isolated.py.
 
-It reads frames from standard input and answers on standard output (frames.py). It ends when standard input does, in
-the middle of a query too: the program that asked is gone. Goes to metadata_engine.py and record_engine.py.
+It reads frames from standard input and responds on standard output (frames.py). It exits when standard input is
+closed, even during a query: the parent is gone. Calls metadata_engine.py and record_engine.py.
 """
 
 import json
@@ -31,16 +31,16 @@ Commands = SimpleQueue[tuple[bytes, bytes]]
 
 def main() -> None:
     out = os.fdopen(os.dup(1), "wb")
-    # What a library prints must not get between the frames.
+    # Output of a library must not get between the frames.
     os.dup2(2, 1)
     commands: Commands = SimpleQueue()
     Thread(target=_read, args=(sys.stdin.buffer, commands), daemon=True).start()
     while not has_grown():
         write_frame(out, frames.HELLO)
         kind, content = commands.get()
-        assert kind == frames.QUERY, "the rows of a query are taken once"
+        assert kind == frames.QUERY, "the rows of a query are read once"
         _serve(json.loads(content), commands, out)
-    # The thread holds standard input, so the interpreter could not close it.
+    # The thread blocks on standard input, so the interpreter could not close it.
     os._exit(0)
 
 
@@ -52,9 +52,9 @@ def _read(pipe: IO[bytes], commands: Commands) -> None:
         os._exit(0)
 
 
-def _serve(asked: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
+def _serve(options: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None:
     try:
-        query = _prepare(**asked)
+        query = _prepare(**options)
         write_frame(out, frames.LOADED)
         with query as rows:
             write_frame(out, frames.OPENED, b"1" if rows.has_arrow else b"")
@@ -65,7 +65,7 @@ def _serve(asked: Mapping[str, Any], commands: Commands, out: IO[bytes]) -> None
                 _send_rows(rows, out)
         write_frame(out, frames.END)
     except MemoryError:
-        write_frame(out, frames.FAILED, _pickled(too_much_memory(asked["memory_bytes"])))
+        write_frame(out, frames.FAILED, _pickled(too_much_memory(options["memory_bytes"])))
     except Exception as error:
         write_frame(out, frames.FAILED, _pickled(error))
 
@@ -91,7 +91,7 @@ def _send_arrow(rows: Stream, out: IO[bytes]) -> None:
     import pyarrow
 
     class Sink:
-        """A file of which each write becomes a frame."""
+        """A file whose writes become frames."""
 
         closed = False
 

@@ -1,16 +1,16 @@
-"""What can go wrong with a query, in words for the person who typed it."""
+"""Errors of a query, with messages for the person who typed it."""
 
 from penstock.model.errors import PenstockError
 
 
 class QueryError(PenstockError):
-    """The query cannot be run; says why, and what to do."""
+    """The query failed; the message says why, and what to do."""
 
 
 def too_slow(timeout_s: float) -> QueryError:
-    return QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or raise --timeout.")
+    return QueryError(f"The query ran for more than {timeout_s:g} s: narrow it, or increase --timeout.")
 
 
 def too_much_memory(memory_bytes: int) -> QueryError:
     size = memory_bytes / (1024 * 1024)
-    return QueryError(f"The query needs more than {size:,.0f} MiB of memory: narrow it, or raise --memory.")
+    return QueryError(f"The query needs more than {size:,.0f} MiB of memory: narrow it, or increase --memory.")

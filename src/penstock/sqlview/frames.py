@@ -1,7 +1,7 @@
-"""The messages between a program that asks for a query and the process that runs it.
+"""The messages between a program and the process that runs its queries.
 
 A frame is its kind (one byte), the size of its content (8 bytes, big-endian) and the content. Rows and exceptions are
-pickled: both ends are this program, and nobody else can write to the pipe.
+pickled: both ends run this code, and no other program can write to the pipe.
 """
 
 from struct import Struct
@@ -12,28 +12,28 @@ HEAD_SIZE: Final = _HEAD.size
 
 # From the process that runs queries.
 HELLO: Final = b"H"
-"""It is ready for a query."""
+"""The process is ready for a query."""
 LOADED: Final = b"L"
-"""The engine is there: from here on it is the query that takes time."""
+"""The engine is loaded; the timeout of the query starts."""
 OPENED: Final = b"O"
-"""The query can be run; the content says whether Arrow batches can be had, b"1" or b""."""
+"""The query is valid; the content says whether Arrow batches are available, b"1" or b""."""
 COLUMNS: Final = b"C"
 PIECE: Final = b"P"
-"""A few rows."""
+"""Some rows."""
 BYTES: Final = b"B"
 """A part of an Arrow IPC stream."""
 END: Final = b"E"
 FAILED: Final = b"X"
-"""An exception; nothing follows it."""
+"""An exception; the last frame of a query."""
 
-# To it.
+# To the process that runs queries.
 QUERY: Final = b"Q"
 ROWS: Final = b"R"
 ARROW: Final = b"A"
 
 
 class Closed(Exception):
-    """The other side has ended."""
+    """The other side closed the pipe."""
 
 
 def write_frame(pipe: IO[bytes], kind: bytes, content: bytes | memoryview = b"") -> None:

@@ -1,4 +1,4 @@
-"""Groups, their members, what each owns, what is committed and how far behind that is."""
+"""Tables of groups, members, assignments, committed offsets and lag."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -17,9 +17,9 @@ from penstock.sqlview.table import Rows
 from penstock.wire.api import ApiKey
 
 GROUP: Final = 0
-# The last version that names topics instead of giving their ids.
+# The last version with topic names instead of ids.
 OFFSETS_BY_NAME: Final = 9
-# Groups have no id but their name: this makes one of it, the same in every query.
+# Groups have a name but no id: this derives an id that is the same in every query.
 _GROUP_IDS: Final = UUID("7c0a4a1c-0d9b-5f0a-9a55-6f6e2d67a8d1")
 
 _i16 = Struct(">h").unpack_from
@@ -62,7 +62,7 @@ def members(cluster: ClusterClient) -> Rows:
 
 
 def assignments(cluster: ClusterClient) -> Rows:
-    """Every partition that a member owns or for which an offset is committed."""
+    """Yield every partition that a member owns or that has a committed offset."""
     for group, owners, committed in _progress(cluster):
         for topic, partition in sorted({*owners, *committed}):
             place = (topic, partition)
@@ -85,8 +85,8 @@ def _progress(cluster: ClusterClient) -> Iterator[tuple[Group, dict[Place, str],
 
 
 def _committed(cluster: ClusterClient, group: Group) -> dict[Place, int]:
-    asked = OffsetFetchRequestGroup(group_id=cast(Any, group.group_id), topics=None)
-    request = OffsetFetchRequest(groups=(asked,), require_stable=False)
+    requested = OffsetFetchRequestGroup(group_id=cast(Any, group.group_id), topics=None)
+    request = OffsetFetchRequest(groups=(requested,), require_stable=False)
     (answer,) = cluster.send(group.coordinator, ApiKey.OFFSET_FETCH, request, newest=OFFSETS_BY_NAME).groups
     raise_for_error(answer.error_code, about=group.group_id)
     return {
@@ -149,7 +149,7 @@ def _describe_classic(cluster: ClusterClient, node: int, names: list[str]) -> It
 
 
 def owned_partitions(assignment: bytes) -> tuple[Place, ...]:
-    """What a classic member's leader gave it: a version, then topics with their partitions."""
+    """Decode the assignment of a classic member: a version, then topics with their partitions."""
     owned: list[Place] = []
     try:
         (count,), position = _i32(assignment, 2), 6
@@ -161,6 +161,6 @@ def owned_partitions(assignment: bytes) -> tuple[Place, ...]:
             owned += [(topic, _i32(assignment, position + 4 + 4 * each)[0]) for each in range(partitions)]
             position += 4 + 4 * partitions
     except (StructError, UnicodeDecodeError):
-        # Between rebalances it is empty, and members of other frameworks write what they like.
+        # Empty between rebalances; members of other frameworks use other formats.
         return ()
     return tuple(owned)

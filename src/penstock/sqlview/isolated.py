@@ -1,8 +1,8 @@
-"""Runs a query in a process of its own, which is killed at the deadline and whose memory is limited.
+"""Runs a query in a separate process, which is killed at the deadline and whose memory is limited.
 
-The engines run foreign code that does not always heed an interrupt or a limit: DuckDB computes one value of 2 GB to its
-end. A process can be killed whatever it does. Starting one costs as much as importing the engines, so that one
-that has answered a query to its end is kept for the next. Goes to child.py. Refuses with QueryError.
+The engines run native code that does not always obey an interrupt or a limit: DuckDB computes one value of 2 GB to
+its end. A process can always be killed. Starting one costs as much as importing the engines, so a process that has
+completed a query is kept for the next. Calls child.py. Raises QueryError.
 """
 
 import atexit
@@ -29,14 +29,14 @@ class Child:
 
     def __init__(self) -> None:
         path = os.pathsep.join(entry for entry in sys.path if entry)
-        # Arrow's own allocator maps 1 GiB ahead, which the limit on the memory would count.
+        # Arrow's allocator maps 1 GiB in advance, which would count towards the memory limit.
         more = {"PYTHONPATH": path, "ARROW_DEFAULT_MEMORY_POOL": "system"}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "penstock.sqlview.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | more,
-            # An interrupt from the terminal is the caller's; this process ends with it.
+            # The caller handles an interrupt from the terminal; this process exits with it.
             start_new_session=True,
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -45,14 +45,14 @@ class Child:
         self._timeout_s, self._memory_bytes = 0.0, 0
         self._is_late = False
         self.has_ended_well = True
-        """Whether the last query was answered to its end, so that the next one can follow."""
+        """Whether the last query was completed, so that the next one can follow."""
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def is_ready(self) -> bool:
-        """Wait for the process. One that has not started, or has grown and does not go on, is closed."""
+        """Wait for the process; close it if it has not started or has grown too much."""
         try:
             self.expect(frames.HELLO)
         except BaseException as error:
@@ -63,10 +63,10 @@ class Child:
         return True
 
     @contextmanager
-    def run(self, sql: str, *, timeout_s: float, memory_bytes: int, **asked: Any) -> Iterator[Stream]:
+    def run(self, sql: str, *, timeout_s: float, memory_bytes: int, **options: Any) -> Iterator[Stream]:
         self._timeout_s, self._memory_bytes, self._is_late = timeout_s, memory_bytes, False
         self.has_ended_well = False
-        self.send(frames.QUERY, json.dumps({"sql": sql, "memory_bytes": memory_bytes, **asked}).encode())
+        self.send(frames.QUERY, json.dumps({"sql": sql, "memory_bytes": memory_bytes, **options}).encode())
         self.expect(frames.LOADED)
         watch = Timer(timeout_s, self._give_up)
         watch.daemon = True
@@ -106,7 +106,7 @@ class Child:
             raise self._gone() from None
 
     def expect(self, kind: bytes) -> bytes | None:
-        """Return the content of the next frame; None at the end of the rows."""
+        """Return the content of the next frame, or None at the end of the rows."""
         if self.has_ended_well and kind in (frames.PIECE, frames.BYTES):
             return None
         try:
@@ -119,16 +119,16 @@ class Child:
         if found == frames.END:
             self.has_ended_well = True
             return None
-        assert found == kind, f"{kind!r} was expected, not {found!r}"
+        assert found == kind, f"expected {kind!r}, not {found!r}"
         return content
 
     def _gone(self) -> QueryError:
-        """Say why there is no answer."""
+        """Return an error that explains the missing response."""
         code = self._process.wait()
         if self._is_late:
             return too_slow(self._timeout_s)
         if code in (-signal.SIGABRT, -signal.SIGKILL):
-            # An allocation that failed where nobody expects it, or the kernel's own killer.
+            # An allocation failed at an unexpected point, or the kernel's OOM killer acted.
             return too_much_memory(self._memory_bytes)
         how = f"signal {-code}" if code < 0 else f"code {code}"
         return QueryError(f"The process that ran the query ended with {how}: try again, or report the query.")
@@ -174,7 +174,7 @@ _turn = Lock()
 def run(
     sql: str, *, bootstrap: str, settings: Mapping[str, str], timeout_s: float, memory_bytes: int
 ) -> Iterator[Stream]:
-    """Run a query; the time counts from the moment at which its engine is loaded."""
+    """Run a query; its timeout starts when the engine is loaded."""
     child = _take()
     try:
         with child.run(
@@ -192,7 +192,9 @@ def _take() -> Child:
         return waiting
     child = Child()
     if not child.is_ready():
-        raise QueryError(f"No process can be started for the query: try {sys.executable} -m penstock.sqlview.child.")
+        raise QueryError(
+            f"Cannot start a process for the query: run {sys.executable} -m penstock.sqlview.child to see why."
+        )
     return child
 
 
@@ -205,7 +207,7 @@ def _give_back(child: Child) -> None:
 
 
 def close_idle() -> None:
-    """End the process that waits for the next query."""
+    """Stop the process that waits for the next query."""
     with _turn:
         waiting, _idle[:] = list(_idle), []
     for child in waiting:
@@ -213,5 +215,5 @@ def close_idle() -> None:
 
 
 atexit.register(close_idle)
-# A fork of this program must not share the pipes.
+# A forked process must not share the pipes.
 os.register_at_fork(after_in_child=_idle.clear)

@@ -1,8 +1,8 @@
-"""A limit on the memory of this process, which the kernel enforces.
+"""A limit on the memory of this process, enforced by the kernel.
 
-DuckDB's own limit counts its buffers and not the values that functions build: `repeat('x', 2000000000)` took 2 GB past
-it. RLIMIT_DATA counts every private writable mapping, whoever makes it, so an allocation beyond it fails and the
-query ends with an error. RLIMIT_AS would also count address space that allocators reserve and never touch.
+DuckDB's limit covers its buffers but not the values that functions build: `repeat('x', 2000000000)` exceeded it by
+2 GB. RLIMIT_DATA counts every private writable mapping, so an allocation beyond it fails and the query ends with an
+error. RLIMIT_AS would also count address space that allocators reserve and never use.
 """
 
 import resource
@@ -14,16 +14,16 @@ from typing import Final
 
 MIB: Final = 1024 * 1024
 HEADROOM_BYTES: Final = 64 * MIB
-"""For what is not the query's: stacks of threads, connections, the error that says that memory is short."""
+"""Reserved for needs other than the query: thread stacks, connections, the out-of-memory error itself."""
 
 
 _loaded_bytes: dict[str, int] = {}
-"""What the process had when it first used an engine."""
+"""The memory of the process when it first used an engine."""
 
 
 @contextmanager
 def memory_limit(engine: str, size_bytes: int) -> Iterator[None]:
-    """Allow this process so many bytes beside its loaded engines. Does nothing where the kernel has no such limit."""
+    """Limit this process to this many bytes beyond its loaded engines. Does nothing if the kernel lacks the limit."""
     if not sys.platform.startswith("linux"):
         yield
         return
@@ -39,7 +39,7 @@ def memory_limit(engine: str, size_bytes: int) -> Iterator[None]:
 
 
 def has_grown() -> bool:
-    """Say whether allocators have kept so much of past queries that the next one would lack it."""
+    """Return whether allocators have kept so much memory of past queries that the next one would lack it."""
     return bool(_loaded_bytes) and _data_bytes() > max(_loaded_bytes.values()) + HEADROOM_BYTES
 
 
@@ -47,4 +47,4 @@ def _data_bytes() -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith("VmData:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status does not say how much memory the process has")
+    raise OSError("/proc/self/status has no memory size")

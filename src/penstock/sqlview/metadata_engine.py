@@ -1,7 +1,7 @@
-"""Runs a query over the cluster's tables in an in-memory sqlite, which is forgotten afterwards.
+"""Queries over the cluster's tables in an in-memory SQLite database, which is discarded afterwards.
 
-A first pass on the empty tables finds out which of them the query reads; only those are filled.
-Refuses with QueryError: whatever is not a SELECT, syntax errors, unknown names, too much memory.
+A first pass on the empty tables finds the tables that the query reads; only those are filled. Raises QueryError for
+anything but a SELECT, syntax errors, unknown names, and too much memory.
 """
 
 import sqlite3
@@ -59,7 +59,7 @@ def _run(sql: str, open_cluster: Callable[[], ClusterClient]) -> Iterator[Stream
 
 
 def _tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:
-    """What the query reads; QueryError if it would do anything but read."""
+    """Return the tables that the query reads; raise QueryError if it would do anything but read."""
     used: set[str] = set()
     writes: list[int] = []
 
@@ -73,14 +73,14 @@ def _tables_read(connection: sqlite3.Connection, sql: str) -> set[str]:
 
     connection.set_authorizer(authorize)
     try:
-        # The statement itself is compiled, not EXPLAIN of it: that would hide what it is.
+        # Compile the statement itself: EXPLAIN would hide its kind.
         cursor = connection.execute(sql)
     except sqlite3.DatabaseError:
         if writes:
-            raise QueryError("Only SELECT is allowed: the tables show the cluster, they do not change it.") from None
+            raise QueryError("Only SELECT is allowed: the tables are read-only.") from None
         raise
     if cursor.description is None:
-        raise QueryError("There is no query: write for example SELECT name FROM Topic.")
+        raise QueryError("The query is empty: write for example SELECT name FROM Topic.")
     cursor.close()
     return used
 
@@ -90,7 +90,7 @@ def _explain(message: str) -> str:
     if unknown != message:
         near = get_close_matches(unknown.lower(), BY_NAME, n=1)
         meant = f" Did you mean {BY_NAME[near[0]].name}?" if near else ""
-        return f"There is no table {unknown}.{meant} 'penstock sql --tables' shows all of them."
+        return f"Unknown table {unknown}.{meant} 'penstock sql --tables' lists all tables."
     return f"The query cannot be run: {message}."
 
 

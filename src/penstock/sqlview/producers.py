@@ -1,4 +1,4 @@
-"""Transactions as their coordinators see them, producers as the leaders of partitions do."""
+"""Tables of transactions, from their coordinators, and of producers, from partition leaders."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -34,9 +34,10 @@ def transactions(cluster: ClusterClient) -> Rows:
 
 
 def producers(cluster: ClusterClient) -> Rows:
-    for leader, asked in cluster.by_leader(cluster.topics).items():
+    for leader, requested in cluster.by_leader(cluster.topics).items():
         topics: Any = tuple(
-            TopicRequest(name=cast(Any, name), partition_indexes=cast(Any, tuple(indexes))) for name, indexes in asked
+            TopicRequest(name=cast(Any, name), partition_indexes=cast(Any, tuple(indexes)))
+            for name, indexes in requested
         )
         for topic in cluster.send(leader, ApiKey.DESCRIBE_PRODUCERS, DescribeProducersRequest(topics=topics)).topics:
             for partition in topic.partitions:

@@ -1,8 +1,8 @@
-"""Which records a query can possibly want, read off its syntax tree before anything is fetched.
+"""Limits on the records that a query can select, from its syntax tree, before anything is fetched.
 
-Pure but for one thing: constants are worked out by the engine itself (`evaluate`). Only conditions that must
-hold for every row count: comparisons joined by AND in the WHERE of the SELECT whose FROM names the topic.
-The engine applies the whole WHERE again, so a bound may be loose but never too tight.
+Pure, except that the engine evaluates constants (`evaluate`). Only conditions that must hold for every row are used:
+comparisons joined by AND in the WHERE of the SELECT whose FROM names the topic. The engine applies the whole WHERE
+again, so a limit may be loose but never too tight.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 Node = dict[str, Any]
 Evaluate = Callable[[Node, str], int | None]
-"""Works out an expression without columns: as an integer, or as milliseconds since 1970; None if that fails."""
+"""Evaluates an expression without columns, as an integer or as milliseconds since 1970; None on failure."""
 
 BOUNDED: Final = {"offset": "BIGINT", "timestamp": "TIMESTAMP_MS", "partition": "BIGINT"}
 _MIRRORED: Final = {
@@ -25,7 +25,7 @@ _MIRRORED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Whole numbers from `least` to `most`, both included; None is no bound."""
+    """Integers from `least` to `most`, inclusive; None means no limit."""
 
     least: int | None = None
     most: int | None = None
@@ -42,7 +42,7 @@ class Bounds:
     timestamp: Range = Range()
     partition: Range = Range()
     partitions: frozenset[int] | None = None
-    """From `partition IN (...)`; None is any."""
+    """From `partition IN (...)`; None means any."""
 
     def narrowed(self, column: str, cut: Range) -> "Bounds":
         present: Range = getattr(self, column)
@@ -60,7 +60,7 @@ class Bounds:
 
 @dataclass(slots=True, kw_only=True)
 class TopicCall:
-    """One `topic('name')` in a FROM: where it stands in the tree, and what the query says of its rows."""
+    """One `topic('name')` in a FROM: its node in the tree, and the limits on its rows."""
 
     holder: Node
     key: str
@@ -71,7 +71,7 @@ class TopicCall:
 
 
 def topic_calls(tree: Node, evaluate: Evaluate) -> list[TopicCall]:
-    """Every call of topic() in a tree of json_serialize_sql, with the bounds that its SELECT sets."""
+    """Return every call of topic() in a tree of json_serialize_sql, with the limits of its SELECT."""
     found: list[TopicCall] = []
     for select in _nodes(tree, "SELECT_NODE"):
         calls = list(_calls_in_from(select, "from_table"))
@@ -83,7 +83,7 @@ def topic_calls(tree: Node, evaluate: Evaluate) -> list[TopicCall]:
 
 
 def _calls_in_from(holder: Node, key: str) -> Iterator[TopicCall]:
-    """The calls in one FROM, joins included; subqueries are SELECTs of their own."""
+    """Yield the calls in one FROM, including joins; subqueries are separate SELECTs."""
     node = holder.get(key)
     if not isinstance(node, dict):
         return
@@ -125,7 +125,7 @@ def _conditions(where: Node | None) -> Iterator[Node]:
 
 
 def _spellings(call: TopicCall, *, alone: bool) -> set[tuple[str, ...]]:
-    """How the call's columns may be written: an unqualified name is its own only if no other topic is near."""
+    """Return the ways to write the call's columns: an unqualified name is allowed only if there is no other topic."""
     spellings: set[tuple[str, ...]] = set()
     for column in BOUNDED:
         spellings.add((call.alias.lower() or "topic", column))
@@ -160,7 +160,7 @@ def _narrow(bounds: Bounds, condition: Node, spellings: set[tuple[str, ...]], ev
 
 
 def _range(kind: str, value: int | None) -> Range:
-    """Loose by one at the ends: a constant may have been rounded to a whole number."""
+    """Return a range that is loose by one at the ends, because a constant may have been rounded."""
     if value is None:
         return Range()
     if kind.startswith("COMPARE_GREATERTHAN"):

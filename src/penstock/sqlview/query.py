@@ -1,7 +1,7 @@
-"""The two calls: `query(sql, bootstrap=...)`, and `stream` for more than fits into memory.
+"""The two entry points: `query(sql, bootstrap=...)`, and `stream` for results that do not fit in memory.
 
-A query runs in a process of its own (isolated.py), which chooses the engine: the cluster's tables go through sqlite; a
-query that reads records, `FROM topic('orders')`, goes through DuckDB, where the same tables are there too.
+A query runs in a separate process (isolated.py), which chooses the engine: SQLite for the cluster's tables, DuckDB for
+a query that reads records, `FROM topic('orders')`. DuckDB has the cluster's tables as well.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def query(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     settings: Mapping[str, str] = _PLAIN,
 ) -> Result:
-    """Run one SELECT on the cluster as it is now. Raises QueryError, with what to do in it."""
+    """Run one SELECT on the current state of the cluster. Raises QueryError."""
     with stream(
         sql, bootstrap=bootstrap, timeout_s=timeout_s, memory_bytes=memory_bytes, settings=settings
     ) as rows:  # fmt: skip
@@ -41,8 +41,8 @@ def stream(
     memory_bytes: int = DEFAULT_MEMORY_BYTES,
     settings: Mapping[str, str] = _PLAIN,
 ) -> AbstractContextManager[Stream]:
-    """The same, row by row, in memory that does not grow with the rows. The time counts up to the last of them.
+    """Run one SELECT and yield its rows with bounded memory. The timeout covers reading all rows.
 
-    `memory_bytes` is what the query may take beside the engine itself, on Linux.
+    `memory_bytes` limits the memory of the query, without the engine itself, on Linux.
     """
     return isolated.run(sql, bootstrap=bootstrap, settings=settings, timeout_s=timeout_s, memory_bytes=memory_bytes)

@@ -1,8 +1,8 @@
-"""Runs a query that reads the records of topics, in an in-memory DuckDB over Arrow batches from the live log.
+"""Queries that read the records of topics, in an in-memory DuckDB over Arrow batches from the live log.
 
-The query's syntax tree says which partitions, offsets and times it can want (pushdown.py); only those are
-fetched, through penstock.arrow. The cluster's own tables are there too. Refuses with QueryError: anything but
-one SELECT (only those have a tree), files and other outside sources, unknown topics, too much memory.
+The query's syntax tree limits the partitions, offsets and times (pushdown.py); only those are fetched, through
+penstock.arrow. The cluster's tables are available too. Raises QueryError for anything but one SELECT (only SELECTs
+have a tree), files and other external sources, unknown topics, and too much memory.
 """
 
 import json
@@ -25,13 +25,11 @@ try:
     from penstock import arrow
     from penstock_client.errors import PenstockClientError
 except ImportError:
-    raise QueryError(
-        "Reading records with SQL needs DuckDB and Arrow: pip install 'penstock[sql]', then try again."
-    ) from None
+    raise QueryError("Reading records with SQL needs DuckDB and Arrow: run pip install 'penstock[sql]'.") from None
 
 Read = Callable[..., arrow.Records]
 
-# Text where it is text, as most keys and values are; other bytes as DuckDB spells them. The bytes are there too.
+# Most keys and values are text and shown as such; other bytes as DuckDB prints them. The bytes are available too.
 _VIEW: Final = """
 CREATE TEMP VIEW "{name}" AS SELECT topic, partition, "offset", timestamp, timestamp_type,
     coalesce(TRY(decode(key)), key::VARCHAR) AS key, coalesce(TRY(decode(value)), value::VARCHAR) AS value,
@@ -43,9 +41,9 @@ FROM "{name}_records"
 @contextmanager
 def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: int) -> Iterator[Stream]:
     connection = duckdb.connect(":memory:")
-    # DuckDB keeps within its own limit by working in smaller steps, so that one comes first.
+    # DuckDB stays within its own limit by working in smaller steps, so set that one first.
     connection.execute(f"SET memory_limit = '{max(memory_bytes * 3 // 4 // MIB, 1)}MiB'")
-    # The threads and their stacks are there once a query has run.
+    # After a query has run, the threads and their stacks exist.
     connection.execute("SET enable_external_access = false; SET TimeZone = 'UTC'; SELECT 1")
     try:
         with memory_limit("duckdb", memory_bytes):
@@ -53,7 +51,7 @@ def run(sql: str, bootstrap: str, settings: Mapping[str, str], *, memory_bytes: 
     except duckdb.OutOfMemoryException:
         raise too_much_memory(memory_bytes) from None
     except duckdb.Error as error:
-        if "MemoryError" in str(error):  # in Python, where the records are read
+        if "MemoryError" in str(error):  # from Python, which reads the records
             raise too_much_memory(memory_bytes) from None
         raise QueryError(f"The query cannot be run: {str(error).strip()}") from None
     finally:
@@ -70,7 +68,7 @@ def _prepared(connection: Any, sql: str, bootstrap: str, settings: Mapping[str, 
 
 
 def _rows(connection: Any, sql: str) -> Stream:
-    """The query runs when it is known how its rows are wanted: otherwise the records would be read twice."""
+    """Defer the query until it is known how its rows are read; otherwise the records would be read twice."""
 
     def run() -> Cursor:
         cursor = connection.execute(sql)
@@ -89,7 +87,7 @@ def _tree(connection: Any, sql: str) -> Node:
     if tree.get("error"):
         message = str(tree.get("error_message", ""))
         if "SELECT" in message:
-            raise QueryError("Only one SELECT is allowed: records are read here, never changed.")
+            raise QueryError("Only one SELECT is allowed: records are read-only.")
         raise QueryError(f"The query cannot be run: {message}")
     if len(tree["statements"]) != 1:
         raise QueryError("Only one SELECT is allowed at a time.")
@@ -101,7 +99,7 @@ def _text(connection: Any, tree: Node) -> str:
 
 
 def _one(connection: Any, sql: str, parameters: list[str]) -> Any:
-    # Every row is fetched: a connection with an unfinished result takes no other query.
+    # Fetch every row: a connection with an unfinished result accepts no other query.
     ((value,),) = connection.execute(sql, parameters).fetchall()
     return value
 
@@ -128,7 +126,7 @@ def _table_names(node: Any) -> Iterator[str]:
 
 
 def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
-    """Put a table of Arrow batches in the place of each topic() call."""
+    """Replace each topic() call by a table of Arrow batches."""
 
     def evaluate(node: Node, kind: str) -> int | None:
         shell = _tree(connection, "SELECT 1")
@@ -155,7 +153,9 @@ def _attach_topics(connection: Any, tree: Node, read: Read) -> None:
 def _records(call: TopicCall, read: Read) -> Any:
     unknown = set(call.options) - {"isolation"}
     if unknown:
-        raise QueryError(f"topic() has no option {', '.join(sorted(unknown))}: it takes isolation => 'read_committed'.")
+        raise QueryError(
+            f"Unknown option {', '.join(sorted(unknown))} of topic(): the only one is isolation => 'read_committed'."
+        )
     bounds = call.bounds
     try:
         return read(

@@ -1,11 +1,11 @@
-"""What a query gives back: all of it at once, or piece by piece."""
+"""The result of a query: complete, or as a stream."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 Row = tuple[Any, ...]
-# So many rows are in memory at a time; DuckDB works in pieces of this size, too.
+# The number of rows in memory at a time; DuckDB uses chunks of this size, too.
 ROWS_PER_PIECE: Final = 2048
 
 
@@ -18,7 +18,7 @@ class Result:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def arrow(self) -> Any:
-        """A pyarrow.Table with the same columns."""
+        """Return a pyarrow.Table with the same columns."""
         import pyarrow
 
         arrays = [pyarrow.array([row[at] for row in self.rows]) for at in range(len(self.columns))]
@@ -26,14 +26,14 @@ class Result:
 
 
 class Cursor(NamedTuple):
-    """A query that runs."""
+    """A running query."""
 
     columns: list[str]
     fetch: Callable[[int], list[Row]]
 
 
 class Stream:
-    """Rows as they come. They can be taken once: as rows, or as Arrow before anything else is asked."""
+    """A stream of rows, which can be read once: as rows, or as Arrow before anything else is read."""
 
     def __init__(self, run: Callable[[], Cursor], arrow: Callable[[int], Any] | None = None) -> None:
         self._run = run
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def has_arrow(self) -> bool:
-        """Whether Arrow batches come as the rows do."""
+        """Return whether Arrow batches can be streamed."""
         return self._arrow is not None
 
     def pieces(self) -> Iterator[list[Row]]:
@@ -66,8 +66,8 @@ class Stream:
         return Result(self.columns, list(self))
 
     def arrow(self) -> Any:
-        """A pyarrow.RecordBatchReader with the same columns."""
+        """Return a pyarrow.RecordBatchReader with the same columns."""
         if self._arrow is not None:
             return self._arrow(ROWS_PER_PIECE)
-        # Only the cluster's own tables come without types, and those are small.
+        # Only the cluster's tables lack Arrow types, and those are small.
         return self.result().arrow().to_reader()

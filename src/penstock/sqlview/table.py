@@ -1,4 +1,4 @@
-"""What a table is: a name, typed columns, a sentence, and how its rows are had from a cluster."""
+"""The declaration of a table: name, typed columns, description, and the function that reads its rows."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Rows = Iterable[tuple[Any, ...]]
 class Table:
     name: str
     columns: dict[str, str]
-    """By name, with their SQL types: TEXT, BIGINT or BOOLEAN; sets of numbers are text with commas."""
+    """Names and SQL types: TEXT, BIGINT or BOOLEAN; sets of numbers are comma-separated text."""
     doc: str
     read: Callable[[ClusterClient], Rows]
 

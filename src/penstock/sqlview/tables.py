@@ -1,4 +1,4 @@
-"""Every table, declared once: the engine makes them, `penstock sql --tables` and the docs print them."""
+"""The declarations of all tables, used by the engines, `penstock sql --tables` and the documentation."""
 
 from typing import Final
 
@@ -17,19 +17,19 @@ TABLES: Final = (
             "replication_factor": NUMBER,
             "retention_ms": NUMBER,
         },
-        doc="Each topic; retention_ms is what is in force, -1 for ever.",
+        doc="Topics; retention_ms is the effective value, -1 for no limit.",
         read=topics.topics,
     ),
     Table(
         name="ConsumerGroup",
         columns={"id": TEXT, "group_id": TEXT, "protocol": TEXT},
-        doc="Each group; the protocol is the assignor that its members agreed on.",
+        doc="Groups; the protocol is the assignor that the members agreed on.",
         read=groups.consumer_groups,
     ),
     Table(
         name="PartitionAssignment",
         columns={"group_id": TEXT, "topic": TEXT, "partition": NUMBER, "consumer_id": TEXT, "offset": NUMBER},
-        doc="Who in a group reads a partition (NULL: nobody now) and the offset committed for it (NULL: none yet).",
+        doc="The member of a group that owns a partition (or NULL) and the committed offset (or NULL).",
         read=groups.assignments,
     ),
     Table(
@@ -48,7 +48,7 @@ TABLES: Final = (
             "bytes": NUMBER,
             "under_replicated": FLAG,
         },
-        doc="Each partition: who leads and follows, which offsets it holds, its size.",
+        doc="Partitions with leader, replicas, offsets and size.",
         read=topics.partitions,
     ),
     Table(
@@ -63,13 +63,13 @@ TABLES: Final = (
             "bytes": NUMBER,
             "offset_lag": NUMBER,
         },
-        doc="Each copy of each partition, with the folder that holds it.",
+        doc="Replicas of partitions, with their directory.",
         read=topics.replicas,
     ),
     Table(
         name="Broker",
         columns={"id": NUMBER, "host": TEXT, "port": NUMBER, "rack": TEXT, "is_controller": FLAG, "is_fenced": FLAG},
-        doc="Each registered broker.",
+        doc="Registered brokers.",
         read=topics.brokers,
     ),
     Table(
@@ -83,7 +83,7 @@ TABLES: Final = (
             "read_only": FLAG,
             "is_sensitive": FLAG,
         },
-        doc="What is in force for each topic and broker, and where it comes from.",
+        doc="Effective settings of topics and brokers, and their source.",
         read=topics.configs,
     ),
     Table(
@@ -96,7 +96,7 @@ TABLES: Final = (
             "coordinator": NUMBER,
             "members": NUMBER,
         },
-        doc="Each group's state, its coordinator and how many members it has.",
+        doc="Groups with state, coordinator and number of members.",
         read=groups.group_states,
     ),
     Table(
@@ -109,7 +109,7 @@ TABLES: Final = (
             "host": TEXT,
             "partitions": NUMBER,
         },
-        doc="Each consumer of each group.",
+        doc="Members of groups.",
         read=groups.members,
     ),
     Table(
@@ -123,7 +123,7 @@ TABLES: Final = (
             "latest": NUMBER,
             "lag": NUMBER,
         },
-        doc="How many records each group is behind in each partition that it has committed.",
+        doc="Lag of groups in each partition with a committed offset.",
         read=groups.lag,
     ),
     Table(
@@ -138,7 +138,7 @@ TABLES: Final = (
             "started_ms": NUMBER,
             "partitions": TEXT,
         },
-        doc="Each transactional id and its present or last transaction.",
+        doc="Transactional ids with their current or last transaction.",
         read=producers.transactions,
     ),
     Table(
@@ -152,13 +152,13 @@ TABLES: Final = (
             "last_timestamp_ms": NUMBER,
             "open_since_offset": NUMBER,
         },
-        doc="The producers that a partition remembers; open_since_offset where a transaction is open.",
+        doc="Active producers of partitions; open_since_offset is set if a transaction is open.",
         read=producers.producers,
     ),
     Table(
         name="Quota",
         columns={"user": TEXT, "client_id": TEXT, "ip": TEXT, "name": TEXT, "value": REAL},
-        doc="Each client quota; <default> stands for all that have none of their own.",
+        doc="Client quotas; <default> applies to entities without their own quota.",
         read=topics.quotas,
     ),
 )

@@ -1,4 +1,4 @@
-"""Topics, partitions, replicas, brokers, settings and quotas, asked of the brokers that know."""
+"""Tables of topics, partitions, replicas, brokers, configs and quotas."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -107,7 +107,7 @@ def quotas(cluster: ClusterClient) -> Rows:
 
 
 def _described(cluster: ClusterClient) -> Iterator[Any]:
-    """The topics page by page: only this API tells the eligible leader replicas."""
+    """Yield topics page by page: only DescribeTopicPartitions returns the eligible leader replicas."""
     names = tuple(TopicRequest(name=topic.name) for topic in cluster.topics)
     cursor: Cursor | None = None
     while names:
@@ -130,7 +130,7 @@ def _describe_configs(
         DescribeConfigsResource(resource_type=i8(kind), resource_name=name, configuration_keys=keys) for name in names
     )
     answer = cluster.send_any(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsRequest(resources=resources))
-    # A topic may have gone since the metadata was asked for.
+    # A topic may have been deleted since the metadata request.
     return [each for each in answer.results if not each.error_code.value]
 
 

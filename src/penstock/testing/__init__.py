@@ -1,8 +1,7 @@
-"""A real broker for tests, in this process or in one of its own.
+"""A real broker for tests, in this process or in a separate one.
 
-`Broker` runs on a free port with its data in a temporary folder and starts in milliseconds;
-`BrokerProcess` is the same as a process, for tests that pull the plug. `plugin.py` makes
-fixtures of the first. What they run is the broker itself: nothing here is a mock.
+`Broker` runs on a free port with its data in a temporary directory and starts in milliseconds; `BrokerProcess` runs
+as a separate process, for tests that kill it. `plugin.py` provides fixtures. Both run the real broker, not a mock.
 """
 
 from penstock.testing.broker import Broker

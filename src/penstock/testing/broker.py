@@ -1,7 +1,7 @@
-"""A broker inside the test's own process.
+"""A broker inside the test's process.
 
-`with Broker() as broker:` runs it on a thread and a loop of its own, beside clients that
-block. `async with Broker() as broker:` runs it on the present loop. Goes to node.py.
+`with Broker() as broker:` runs it on a separate thread and event loop, for blocking clients. `async with Broker() as
+broker:` runs it on the current event loop. Calls node.py.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ STOP_TIMEOUT_S = 120.0
 
 
 class Broker:
-    """One node on a free port. Settings go by their Kafka names.
+    """One node on a free port. Settings have their Kafka names.
 
-    The port and the data stay the same over `restart`. A folder given as `data` is left in
-    place at the end; without one, a temporary folder is made and removed.
+    Port and data survive `restart`. A directory given as `data` is kept at the end; otherwise a temporary directory is
+    created and removed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Broker:
 
     @property
     def data(self) -> Path:
-        """The data folder."""
+        """Return the data directory."""
         if self._data is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="penstock-", ignore_cleanup_errors=True)
             self._data = Path(self._temporary.name)
@@ -57,12 +57,12 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """The address for clients, HOST:PORT."""
+        """Return the bootstrap address, HOST:PORT."""
         return f"{self.host}:{self.port}"
 
     @property
     def node(self) -> "Node":
-        """The running node, for tests that look inside."""
+        """Return the running node, for tests that inspect it."""
         assert self._node is not None, "the broker is not running"
         return self._node
 
@@ -99,7 +99,7 @@ class Broker:
             self._clean_up()
 
     def start(self) -> None:
-        """Start on a thread; returns when clients can connect."""
+        """Start on a thread; return when clients can connect."""
         assert self._thread is None, "the broker is running already"
         thread = _LoopThread()
         try:
@@ -110,7 +110,7 @@ class Broker:
         self._thread = thread
 
     def stop(self) -> None:
-        """Shut down cleanly. Does nothing if it is not running."""
+        """Shut down cleanly. Do nothing if it is not running."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -120,12 +120,12 @@ class Broker:
             thread.end()
 
     def restart(self) -> None:
-        """Shut down cleanly and start again: same port, same data."""
+        """Shut down cleanly and start again with the same port and data."""
         self.stop()
         self.start()
 
     async def start_here(self) -> None:
-        """Start on the running loop."""
+        """Start on the running event loop."""
         from penstock.config.settings import BrokerSettings
         from penstock.node import Node
         from penstock.ports.real import (
@@ -144,7 +144,7 @@ class Broker:
         overrides = {
             "log.dirs": str(self.data),
             "listeners": f"PLAINTEXT://{self.host}:{self.port}",
-            # Many of them may run, or lie about in temporary folders.
+            # Many brokers may run at the same time, or leave temporary directories.
             "log.reserve.bytes": "0",
             **self.settings,
         }
@@ -168,14 +168,14 @@ class Broker:
         self._node = node
 
     async def stop_here(self) -> None:
-        """Shut down on the loop that it was started on."""
+        """Shut down on the event loop that it was started on."""
         node, self._node = self._node, None
         if node is not None:
             with self._ports:
                 await node.stop()
 
     async def restart_here(self) -> None:
-        """Shut down and start again on the running loop."""
+        """Shut down and start again on the running event loop."""
         await self.stop_here()
         await self.start_here()
 
@@ -190,7 +190,7 @@ class Broker:
 
 
 class _LoopThread:
-    """An event loop on a thread of its own."""
+    """An event loop on a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -202,7 +202,7 @@ class _LoopThread:
         self._loop.run_forever()
 
     def call(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine there and wait for it here."""
+        """Run a coroutine on the thread's event loop and wait for it."""
         future: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
         future.result(timeout=STOP_TIMEOUT_S)
 

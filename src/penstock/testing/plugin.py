@@ -1,7 +1,7 @@
 """The pytest plugin: a real broker as a fixture.
 
-`penstock_broker` is fresh for each test, `penstock_broker_shared` serves the whole run.
-Settings come from the fixture `penstock_settings`, which a test module may define anew.
+`penstock_broker` is new for each test, `penstock_broker_shared` serves the whole run. Settings come from the fixture
+`penstock_settings`, which a test module may override.
 """
 
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from penstock.testing.broker import Broker
 
 @pytest.fixture
 def penstock_settings() -> dict[str, str]:
-    """Settings for `penstock_broker`, by their Kafka names. Define it again to change them."""
+    """Return settings for `penstock_broker`, by their Kafka names. Override it to change them."""
     return {}
 
 
 @pytest.fixture
 def penstock_broker(penstock_settings: dict[str, str]) -> Iterator[Broker]:
-    """A broker of the test's own: `penstock_broker.bootstrap` is its address."""
+    """Provide a broker for one test: `penstock_broker.bootstrap` is its address."""
     with Broker(penstock_settings) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def penstock_broker_shared() -> Iterator[Broker]:
-    """One broker for the whole run, with default settings. Use topic names of your own."""
+    """Provide one broker for the whole run, with default settings. Use unique topic names."""
     with Broker() as broker:
         yield broker

@@ -1,8 +1,8 @@
-"""Ports for brokers that stop and come back at the same address.
+"""Ports for brokers that stop and restart at the same address.
 
-A port that the operating system picks is one that it also gives to clients that connect. While the broker is down, a
-client may get it as its own, even by connecting to itself, and then the broker cannot come back. So the port is taken
-from outside that range, and reserved: no other process that asks here is given it.
+The operating system also gives the ports that it picks to outgoing connections. While the broker is down, a client
+may get the port, even by connecting to itself, and then the broker cannot restart. So the port is chosen outside that
+range and reserved: no other process that uses this module gets it.
 """
 
 import errno
@@ -19,10 +19,10 @@ _RANGE_FILE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 class ReservedPort:
-    """A port of a host that nothing listens on, reserved until `release`, or until this object is gone."""
+    """A port of a host on which no process listens, reserved until `release` or until this object is collected."""
 
     def __init__(self, host: str, number: int = 0) -> None:
-        """Reserve this port, or any if it is 0. Raises OSError if the port is taken."""
+        """Reserve this port, or any if it is 0. Raises OSError if the port is in use."""
         self.number, reservation = _reserve_port(host, number) if number else _reserve(host)
         self._release = weakref.finalize(self, os.close, reservation) if reservation is not None else None
 
@@ -32,8 +32,8 @@ class ReservedPort:
 
 
 def _reserve(host: str) -> tuple[int, int | None]:
-    """Return a port, and the file descriptor that reserves it where there is such a thing."""
-    candidates = _outside_of_clients()
+    """Return a port, and the file descriptor that reserves it if the platform supports that."""
+    candidates = _outside_ephemeral_range()
     random = SystemRandom()
     for _ in range(_TRIES if candidates else 0):
         with suppress(OSError):
@@ -48,11 +48,11 @@ def _reserve_port(host: str, port: int) -> tuple[int, int | None]:
         return port, reservation
     if reservation is not None:
         os.close(reservation)
-    raise OSError(errno.EADDRINUSE, f"port {port} is taken")
+    raise OSError(errno.EADDRINUSE, f"port {port} is in use")
 
 
-def _outside_of_clients() -> range:
-    """Return ports that the operating system gives to nobody by itself; none where it does not say which."""
+def _outside_ephemeral_range() -> range:
+    """Return ports outside the ephemeral range; empty if the range is unknown."""
     try:
         low, high = map(int, _RANGE_FILE.read_text().split())
     except (OSError, ValueError):
@@ -62,7 +62,7 @@ def _outside_of_clients() -> range:
 
 
 def _reservation(port: int) -> int | None:
-    """Hold a name that only one process can have, and that is free again when the process ends; None if it is taken."""
+    """Bind a name that only one process can have until it exits; return None if it is taken."""
     holder = socket.socket(socket.AF_UNIX)
     try:
         holder.bind(f"\0penstock-port-{port}")

@@ -1,6 +1,6 @@
-"""A broker as a process of its own, to be killed as the power is cut: without a warning.
+"""A broker in a separate process, which can be killed without warning as in a power failure.
 
-Runs `penstock start`, so it shows what the command shows. Waits for the `ready` line.
+Runs `penstock start` and waits for its `ready` line.
 """
 
 import signal
@@ -18,7 +18,7 @@ STOP_TIMEOUT_S = 120.0
 
 
 class BrokerProcess:
-    """`penstock start` on a free port; `kill` is kill -9. Port and data stay over `start` and `restart`."""
+    """`penstock start` on a free port; `kill` is kill -9. Port and data survive `start` and `restart`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class BrokerProcess:
 
     @property
     def log_path(self) -> Path:
-        """What the process said on stderr, over all its starts."""
+        """Return the file with the process's standard error over all starts."""
         return self.data.with_name(self.data.name + ".stderr")
 
     def __enter__(self) -> Self:
@@ -81,7 +81,7 @@ class BrokerProcess:
         return words
 
     def start(self) -> None:
-        """Start; returns after the ready line."""
+        """Start; return after the ready line."""
         assert self._process is None, "the broker is running already"
         if self.port == 0:
             self._reserved = ReservedPort(self.host)
@@ -98,11 +98,11 @@ class BrokerProcess:
         self._process = process
 
     def stop(self) -> int:
-        """Ask it to end; returns its exit code, 0 also if it is not running."""
+        """Stop the process; return its exit code, or 0 if it is not running."""
         return self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it without a warning."""
+        """Kill the process without warning."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""A worker over confluent-kafka: a function per record, retries, dead letters, commits after the work.
+"""A consumer framework on confluent-kafka: a handler per record, retries, dead letters, commits after the work.
 
     from penstock.worker import Record, Worker
 
@@ -7,7 +7,7 @@
 
     Worker(handle, topics=["orders"], group="billing", bootstrap="localhost:9092").run()
 
-Works with any Kafka cluster and uses nothing of the broker. docs/guides/consuming.md says more.
+Works with any Kafka cluster and does not depend on the broker. See docs/guides/consuming.md.
 """
 
 from penstock.worker.engine import Counts

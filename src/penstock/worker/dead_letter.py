@@ -1,7 +1,7 @@
-"""A dead letter as bytes: the headers that say what happened, appended behind the record's own.
+"""Encoding of dead letters: headers about the failure, appended to those of the record.
 
-Key and value stay as they were. `read` undoes it, also for a letter that died twice: only the
-last block of headers is taken off. No I/O; `letter_writer.py` sends what is built here.
+Key and value are unchanged. `read` reverses it, also for a letter that failed twice: only the last group of headers
+is removed. No I/O; `letter_writer.py` sends the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.worker.record import Headers, Record
 
 PREFIX = "penstock.dlq."
-# The first of the block; its last place in the headers is where the record's own end.
+# The first header of a group; its last occurrence is where the record's own headers end.
 FIRST = PREFIX + "source.topic"
 MESSAGE_SIZE_MAX = 2048
 TRACE_SIZE_MAX = 8192
@@ -39,7 +39,7 @@ class Death:
 def describe(
     record: Record, error: BaseException, *, attempts: int, first_failure_ms: int, last_failure_ms: int, group: str
 ) -> Death:
-    """Put an error and a record into the words of a dead letter."""
+    """Describe the failure of a record for a dead letter."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return Death(
@@ -58,15 +58,15 @@ def describe(
 
 
 def words_of(error: BaseException) -> str:
-    """What the error says. One that fails even at that must not keep its record from being given up."""
+    """Return the error's message. An error whose __str__ fails must not prevent the dead letter."""
     try:
         return str(error)
     except Exception as failure:
-        return f"({type(error).__name__} has no words for itself: {type(failure).__name__})"
+        return f"({type(error).__name__}: no message, str() raised {type(failure).__name__})"
 
 
 def write(headers: Headers, death: Death) -> list[tuple[str, str | bytes | None]]:
-    """Return the record's own headers and behind them those of its death."""
+    """Return the record's headers followed by those of its failure."""
     words: list[tuple[str, str | int | None]] = [
         ("source.topic", death.topic),
         ("source.partition", death.partition),
@@ -85,7 +85,7 @@ def write(headers: Headers, death: Death) -> list[tuple[str, str | bytes | None]
 
 
 def read(headers: Headers) -> tuple[Headers, Death] | None:
-    """Split headers into the record's own and its death; None if this is no dead letter of ours."""
+    """Split headers into the record's own and its failure; return None if this is not a dead letter of a worker."""
     first = max((index for index, (name, _) in enumerate(headers) if name == FIRST), default=None)
     if first is None:
         return None
@@ -110,7 +110,7 @@ def read(headers: Headers) -> tuple[Headers, Death] | None:
         )
     except ValueError:
         return None
-    # What another tool appended behind our block belongs to the record again.
+    # Headers that another tool appended after our group belong to the record.
     return _own(headers, first), death
 
 
@@ -124,6 +124,6 @@ def _cut_end(text: str, size_max: int) -> str:
 
 
 def _cut_begin(text: str, size_max: int) -> str:
-    # A trace tells most at its end: there stands the line that failed.
+    # The end of a trace is the most useful: it has the line that failed.
     data = text.encode("utf-8", "replace")
     return text if len(data) <= size_max else "..." + data[-size_max:].decode("utf-8", "ignore")

@@ -1,8 +1,8 @@
-"""Runs handlers on threads: takes tasks from the lanes, counts attempts, gives up, tells progress.
+"""Execution of handlers on threads: takes tasks from the lanes, retries, gives up, and tracks progress.
 
-One lock guards lanes and progress. The thread that polls calls `submit`, `positions`, `settle`
-and `close`; the threads here call the handler outside the lock. Knows nothing of Kafka: giving up
-is a function that returns when the dead letter is safe, or raises, which ends the worker.
+One lock protects lanes and progress. The polling thread calls `submit`, `positions`, `settle` and `close`; the
+threads here call the handler outside the lock. Independent of Kafka: giving up is a function that returns when the
+dead letter is stored, or raises, which stops the worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.worker.dead_letter import words_of
-from penstock.worker.lanes import Lanes, Place, Task
+from penstock.worker.lanes import Lanes, PartitionId, Task
 from penstock.worker.options import Order, Retry
 from penstock.worker.progress import OffsetTracker
 from penstock.worker.record import Record
@@ -32,7 +32,7 @@ JOIN_S = 1.0
 
 @dataclass(slots=True)
 class Counts:
-    """What a worker has done since it began."""
+    """The counters of a worker since its start."""
 
     taken: int = 0
     succeeded: int = 0
@@ -45,7 +45,7 @@ GiveUp = Callable[[Task, Exception, int], None]
 
 
 class Engine:
-    """Handles submitted records on `concurrency` threads."""
+    """An executor of submitted records on `concurrency` threads."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Engine:
         self._wall_ms = wall_ms
         self._chance = chance
         self._lanes = Lanes(order)
-        self._progress: dict[Place, OffsetTracker] = {}
+        self._progress: dict[PartitionId, OffsetTracker] = {}
         self._changed = threading.Condition()
         self._closed = False
         self._concurrency = concurrency
@@ -84,85 +84,90 @@ class Engine:
 
     @property
     def in_flight(self) -> int:
-        """How many records were taken over and are not finished."""
+        """Return the number of records that were submitted and are not finished."""
         return len(self._lanes)
 
     def submit(self, record: Record) -> None:
-        """Take a record over."""
-        place = record.topic, record.partition
+        """Accept a record."""
+        partition = record.topic, record.partition
         with self._changed:
-            progress = self._progress.get(place)
+            progress = self._progress.get(partition)
             if progress is None or progress.is_past(record.offset):
-                # The topic was made anew or its offsets were reset: what ran before counts for the old life.
-                progress = self._progress[place] = OffsetTracker()
+                # The topic was recreated or its offsets were reset: earlier tasks belong to the old incarnation.
+                progress = self._progress[partition] = OffsetTracker()
             progress.start(record.offset)
             self._lanes.put(Task(record, progress))
             self.counts.taken += 1
             self._changed.notify()
 
     def wait_for_room(self, in_flight: int, *, timeout_s: float) -> bool:
-        """Wait until no more than so many are in flight; return whether that came in time."""
+        """Wait until at most this many records are in flight; return False on timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._lanes) <= in_flight or bool(self.failure), timeout_s)
 
-    def positions(self, places: Collection[Place] | None = None) -> dict[Place, int]:
-        """Return the offsets that are new to commit, and take them as told."""
-        found: dict[Place, int] = {}
+    def positions(self, partitions: Collection[PartitionId] | None = None) -> dict[PartitionId, int]:
+        """Return the offsets to commit since the last call, and mark them as committed."""
+        found: dict[PartitionId, int] = {}
         with self._changed:
-            for place, progress in self._progress.items():
-                if places is not None and place not in places:
+            for partition, progress in self._progress.items():
+                if partitions is not None and partition not in partitions:
                     continue
-                offset = progress.news()
+                offset = progress.position_to_commit()
                 if offset is not None:
-                    progress.told(offset)
-                    found[place] = offset
+                    progress.mark_sent(offset)
+                    found[partition] = offset
         return found
 
-    def not_committed(self, places: Iterable[Place]) -> None:
-        """Say the positions of these partitions again at the next commit."""
+    def not_committed(self, partitions: Iterable[PartitionId]) -> None:
+        """Return the positions of these partitions again at the next commit."""
         with self._changed:
-            for place in places:
-                if place in self._progress:
-                    self._progress[place].not_committed()
+            for partition in partitions:
+                if partition in self._progress:
+                    self._progress[partition].not_committed()
 
     def settle(
-        self, places: Collection[Place] | None, *, timeout_s: float, finish_all: bool, hurry: Callable[[], bool]
+        self,
+        partitions: Collection[PartitionId] | None,
+        *,
+        timeout_s: float,
+        finish_all: bool,
+        hurry: Callable[[], bool],
     ) -> bool:
-        """Bring the work on these partitions (None: all) to rest; return whether it came to rest in time.
+        """Finish the work on these partitions (None: all); return False on timeout.
 
-        What lies before a record that has begun is finished too: it would hold the commit back, and
-        all that is done behind it would be repeated. The rest is let go, unless `finish_all`: also
-        what waits for its next attempt, which may be far away.
+        Records before one that has started are finished too: otherwise they would hold back the commit, and all later
+        work would be repeated. The rest is dropped unless `finish_all`, including records that wait for a retry, which
+        may be far away.
         """
 
         def belongs(task: Task) -> bool:
-            return places is None or task.place in places
+            return partitions is None or task.partition in partitions
 
-        def is_needless(task: Task) -> bool:
-            # After a failure nothing that waits will run any more.
+        def is_droppable(task: Task) -> bool:
+            # After a failure no waiting task will run.
             is_last = task.record.offset >= task.progress.begun and not finish_all
             return belongs(task) and task not in self._lanes.running and (is_last or self.failure is not None)
 
         deadline = self._clock() + timeout_s
         with self._changed:
             while True:
-                self.counts.dropped += len(self._lanes.drop(is_needless))
+                self.counts.dropped += len(self._lanes.drop(is_droppable))
                 rested = not any(belongs(task) for task in self._lanes.tasks())
                 if rested or hurry() or self._clock() >= deadline:
                     break
-                # Short waits, so that a signal that arrives meanwhile is seen.
+                # Wait in short steps, so that a signal is handled meanwhile.
                 self._changed.wait(min(0.1, max(0.0, deadline - self._clock())))
             self.counts.dropped += len(self._lanes.drop(belongs))
         return rested
 
-    def forget(self, places: Iterable[Place]) -> None:
-        """End the life of these partitions: what still runs there tells its progress to nobody."""
+    def forget(self, partitions: Iterable[PartitionId]) -> None:
+        """Stop tracking these partitions: tasks that still run no longer affect their progress."""
         with self._changed:
-            for place in places:
-                self._progress.pop(place, None)
+            for partition in partitions:
+                self._progress.pop(partition, None)
 
     def close(self) -> None:
-        """Let the threads go. One that hangs in a handler is left behind."""
+        """Stop the threads. One that hangs in a handler is abandoned."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -176,7 +181,7 @@ class Engine:
             try:
                 self._attempt(task)
             except BaseException as error:
-                # Neither handled nor dead-lettered: the record stays uncommitted and the worker ends.
+                # Neither handled nor dead-lettered: the record stays uncommitted and the worker stops.
                 with self._changed:
                     self.failure = self.failure or error
                     self._lanes.release(task)
@@ -210,7 +215,7 @@ class Engine:
         else:
             self._finish(task, "succeeded")
             return
-        # Revoked while it ran, and it failed: the next owner has the say.
+        # Revoked while it ran, and it failed: the next owner will retry it.
         with self._changed:
             self._lanes.release(task)
             self._changed.notify_all()
@@ -218,7 +223,7 @@ class Engine:
     def _run(self, record: Record) -> None:
         outcome = self._handler(record)
         if inspect.iscoroutine(outcome):
-            # Asked of what came back and not of the handler: a partial or a lambda hides an `async def`.
+            # Check the result, not the handler: a partial or a lambda hides an `async def`.
             with self._changed:
                 self._loop = self._loop or _LoopThread()
             self._loop.run(outcome)
@@ -226,7 +231,7 @@ class Engine:
     def _try_later(self, task: Task, error: Exception) -> None:
         wait_s = self._retry.wait_s(attempts=task.attempts, chance=self._chance())
         log.warning(
-            "%s: attempt %d of %d failed (%s: %s), trying again in %.1f s",
+            "%s: attempt %d of %d failed (%s: %s), retrying in %.1f s",
             task.record.place, task.attempts, self._retry.attempts, type(error).__name__, words_of(error), wait_s,
         )  # fmt: skip
         with self._changed:
@@ -243,7 +248,7 @@ class Engine:
 
 
 class _LoopThread:
-    """One event loop for all handlers that are coroutines, so that they can share sessions and pools."""
+    """One event loop for all coroutine handlers, so that they can share sessions and pools."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

@@ -1,8 +1,7 @@
-"""Who is next: records in lanes, one of each lane at a time, and waits between attempts.
+"""Scheduling of records in lanes: one record per lane at a time, with delays between attempts.
 
-A lane is whatever must stay in order (see Order). Values in, values out: no threads, no locks
-and no clock here; `engine.py` brings them. A record that waits for its next attempt holds up
-its own lane alone.
+A lane contains the records that must stay in order (see Order). No threads, locks or clock; `engine.py` has those. A
+record that waits for its next attempt blocks only its own lane.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from penstock.worker.options import Order
 from penstock.worker.progress import OffsetTracker
 from penstock.worker.record import Record
 
-Place = tuple[str, int]
+PartitionId = tuple[str, int]
 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A record on its way: how often it was tried, and which life of its partition it belongs to."""
+    """A record in progress, with its number of attempts and the incarnation of its partition."""
 
     record: Record
     progress: OffsetTracker
@@ -31,13 +30,13 @@ class Task:
     dropped: bool = False
 
     @property
-    def place(self) -> Place:
+    def partition(self) -> PartitionId:
         return self.record.topic, self.record.partition
 
 
 @dataclass(slots=True)
 class Lanes:
-    """Tasks that were put in and not yet released."""
+    """Tasks that were added and not yet released."""
 
     order: Order = Order.PARTITION
     running: set[Task] = field(default_factory=set)
@@ -55,7 +54,7 @@ class Lanes:
         return itertools.chain.from_iterable(self._lanes.values())
 
     def put(self, task: Task) -> None:
-        """Add a task behind the others of its lane."""
+        """Add a task at the end of its lane."""
         lane = self._lane(task)
         self._count += 1
         queue = self._lanes.get(lane)
@@ -82,7 +81,7 @@ class Lanes:
         return self._later[0][0] if self._later else None
 
     def later(self, task: Task, *, due: float) -> None:
-        """Let a running task wait; its lane waits with it. A dropped task does not come back."""
+        """Delay a running task and its lane. A dropped task is not queued again."""
         if task.dropped:
             self.release(task)
             return
@@ -91,7 +90,7 @@ class Lanes:
         heapq.heappush(self._later, (due, self._sequence, task))
 
     def release(self, task: Task) -> None:
-        """Take out a task that ran; the next of its lane may run."""
+        """Remove a task that has run; the next one of its lane may run."""
         self.running.remove(task)
         self._count -= 1
         lane = self._lane(task)
@@ -103,7 +102,7 @@ class Lanes:
             del self._lanes[lane]
 
     def drop(self, belongs: Callable[[Task], bool]) -> list[Task]:
-        """Take out the tasks that belong and do not run; those that run are marked and do not come back."""
+        """Remove matching tasks that do not run; those that run are marked and not queued again."""
         gone: list[Task] = []
         for lane, queue in list(self._lanes.items()):
             kept: deque[Task] = deque()
@@ -129,7 +128,7 @@ class Lanes:
         return gone
 
     def _follow(self, lane: Hashable, *, alive: bool) -> None:
-        """The head of a lane was dropped while it was ready or waiting: its successor is ready."""
+        """Make the successor ready after the head of a lane was dropped."""
         if lane in self._ready:
             if not alive:
                 self._ready.remove(lane)

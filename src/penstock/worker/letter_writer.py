@@ -1,8 +1,7 @@
-"""Sends dead letters and waits until they are safe.
+"""Producer of dead letters that waits until they are stored.
 
-Creates a missing dead-letter topic, with room for the headers on top of the largest record that
-the source takes. Raises `DeadLetterFailed` when the cluster does not take a letter: the record
-must then not be committed.
+Creates a missing dead-letter topic, with a message size that leaves room for the headers. Raises `DeadLetterFailed`
+if the cluster rejects a letter: its record must then not be committed.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ HEADERS_SIZE_MAX = 64 * 1024
 
 
 class DeadLetterFailed(Exception):
-    """A dead letter was not taken. The record it holds is not committed; the worker stops."""
+    """A dead letter was rejected. Its record is not committed, and the worker stops."""
 
 
 class LetterWriter:
-    """One idempotent producer for all dead letters of a worker; safe to use from its threads."""
+    """One idempotent producer for all dead letters of a worker; thread-safe."""
 
     def __init__(self, client: Mapping[str, Any], dead_letters: DeadLetters) -> None:
         from confluent_kafka import Producer
@@ -48,14 +47,14 @@ class LetterWriter:
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
-                # What the source topic took must not be refused here; the broker has the last word.
+                # Do not reject what the source topic accepted; the broker decides.
                 "message.max.bytes": 1_000_000_000,
                 **client,
             }
         )
 
     def write(self, record: Record, death: Death) -> str:
-        """Send the letter; return its place once the cluster has it."""
+        """Send the letter; return its partition and offset once it is acknowledged."""
         topic = self._dead_letters.topic_for(record.topic)
         self._prepare(topic, source=record.topic)
         outcome = _Outcome()
@@ -67,9 +66,13 @@ class LetterWriter:
             while not outcome.known.is_set():
                 self._producer.poll(0.1)
         except Exception as error:
-            raise DeadLetterFailed(f"{record.place} could not be dead-lettered to {topic}: {error}") from error
+            raise DeadLetterFailed(
+                f"{record.place} could not be written to the dead-letter topic {topic}: {error}"
+            ) from error
         if outcome.error is not None:
-            raise DeadLetterFailed(f"{record.place} could not be dead-lettered to {topic}: {outcome.error.str()}")
+            raise DeadLetterFailed(
+                f"{record.place} could not be written to the dead-letter topic {topic}: {outcome.error.str()}"
+            )
         return f"{topic}-{outcome.partition}@{outcome.offset}"
 
     def close(self) -> None:
@@ -86,8 +89,8 @@ class LetterWriter:
             try:
                 self._create(admin, topic, source)
             except (KafkaException, TimeoutError) as error:
-                # The letter itself decides: the topic may be there and creating it just not allowed.
-                log.warning("%s: the topic could not be created (%s)", topic, error)
+                # Try to send anyway: the topic may exist without permission to create it.
+                log.warning("cannot create the dead-letter topic %s: %s", topic, error)
             self._ready.add(topic)
 
     def _create(self, admin: AdminClient, topic: str, source: str) -> None:
@@ -114,7 +117,7 @@ def _size_max(admin: AdminClient, topic: str) -> int:
 
 
 class _Outcome:
-    """What became of one letter."""
+    """The delivery result of one letter."""
 
     def __init__(self) -> None:
         self.known = threading.Event()

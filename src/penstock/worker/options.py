@@ -1,4 +1,4 @@
-"""The choices of a worker: what it promises, what stays in order, how it retries, where it gives up to."""
+"""The options of a worker: delivery guarantee, ordering, retries and dead letters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 
 
 class Delivery(StrEnum):
-    """What the worker promises about a record.
+    """The delivery guarantee.
 
-    at-least-once: its offset is committed after the handler succeeded or the record was
-    dead-lettered; a crash in between delivers it again. at-most-once: committed before the handler
-    sees it, and tried once; a crash in between loses it.
+    at-least-once: the offset is committed after the handler succeeded or the record was dead-lettered; after a
+    crash in between it is delivered again. at-most-once: the offset is committed before the handler runs, and the
+    handler runs once; after a crash in between the record is lost.
     """
 
     AT_LEAST_ONCE = "at-least-once"
@@ -20,10 +20,10 @@ class Delivery(StrEnum):
 
 
 class Order(StrEnum):
-    """Which records wait for each other when several are handled at a time.
+    """Which records are handled in order if several are handled concurrently.
 
-    partition: all of a partition, as Kafka orders them. key: those with the same key in a
-    partition; records without a key wait for nobody. none: nobody waits.
+    partition: all records of a partition, as in Kafka. key: records with the same key in a partition; records
+    without a key are not ordered. none: no order.
     """
 
     PARTITION = "partition"
@@ -32,15 +32,15 @@ class Order(StrEnum):
 
 
 class Reject(Exception):
-    """Raise it from a handler to dead-letter the record at once: trying again would not help."""
+    """Raise it from a handler to dead-letter the record without retries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often a record is tried and how long it waits in between.
+    """How often a record is tried, and the delay between attempts.
 
-    The wait grows by `factor` from `delay_s` up to `delay_max_s`; `jitter` spreads it by that share
-    to both sides. Errors of the kinds in `never` are not tried again.
+    The delay grows by `factor` from `delay_s` to `delay_max_s`; `jitter` varies it by up to that fraction in both
+    directions. Errors of the types in `never` are not retried.
     """
 
     attempts: int = 5
@@ -52,17 +52,17 @@ class Retry:
 
     def __post_init__(self) -> None:
         if self.attempts < 1:
-            raise ValueError("Retry.attempts counts the first try too: give 1 or more")
+            raise ValueError("Retry.attempts includes the first attempt: set it to 1 or more")
         if self.delay_s < 0 or self.delay_max_s < self.delay_s or self.factor < 1 or not 0 <= self.jitter < 1:
-            raise ValueError("Retry needs 0 <= delay_s <= delay_max_s, factor >= 1 and 0 <= jitter < 1")
+            raise ValueError("Retry requires 0 <= delay_s <= delay_max_s, factor >= 1 and 0 <= jitter < 1")
 
     def again(self, error: Exception, *, attempts: int) -> bool:
-        """Say whether to try once more after so many attempts."""
+        """Return whether to retry after this many attempts."""
         return attempts < self.attempts and not isinstance(error, (Reject, *self.never))
 
     def wait_s(self, *, attempts: int, chance: float) -> float:
-        """Return the wait after so many attempts; `chance` lies between 0 and 1."""
-        # The power is bounded first: attempts may be thousands and a float ends at 10**308.
+        """Return the delay after this many attempts; `chance` is between 0 and 1."""
+        # Limit the exponent first: attempts may be in the thousands and a float ends at 10**308.
         doublings = min(attempts - 1, 64)
         wait = min(self.delay_s * self.factor**doublings, self.delay_max_s)
         return wait * (1 + self.jitter * (2 * chance - 1))
@@ -72,8 +72,8 @@ class Retry:
 class DeadLetters:
     """Where records go that could not be handled.
 
-    `topic` may hold `{topic}` for the source's name. A topic that is missing is created with the
-    broker's defaults and these `settings`; its retention decides how long dead letters are kept.
+    `topic` may contain `{topic}` for the name of the source. A missing topic is created with the broker's defaults
+    and these `settings`; its retention determines how long dead letters are kept.
     """
 
     topic: str = "{topic}.dlq"
@@ -84,7 +84,7 @@ class DeadLetters:
         return self.topic.replace("{topic}", source)
 
     def may_hold(self, topic: str) -> bool:
-        """Say whether a topic of this name is one that dead letters go to."""
+        """Return whether a topic of this name may be a dead-letter topic."""
         before, place, behind = self.topic.partition("{topic}")
         if not place:
             return topic == self.topic

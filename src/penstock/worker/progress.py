@@ -1,4 +1,4 @@
-"""How far a partition is done when its records finish in any order. No I/O, no locks."""
+"""Progress of a partition whose records finish in any order. No I/O, no locks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import deque
 
 
 class OffsetTracker:
-    """Knows the offset to commit for one partition: the lowest that is not finished.
+    """The offset to commit for one partition: the lowest that is not finished.
 
-    One object lives from the assignment of a partition to its revocation, so a late finish of an
-    earlier life changes nothing in a later one.
+    An object exists from the assignment of a partition to its revocation, so a record of an earlier assignment that
+    finishes late does not affect a later one.
     """
 
     __slots__ = ("_done", "_next", "_open", "_told", "begun")
@@ -20,19 +20,19 @@ class OffsetTracker:
         self._next: int | None = None
         self._told: int | None = None
         self.begun = -1
-        """The highest offset whose handler was ever called."""
+        """The highest offset whose handler was called."""
 
     def start(self, offset: int) -> None:
-        """Note a record that was taken over; offsets of a partition only rise."""
-        assert not self.is_past(offset), "records of a partition arrive in their order"
+        """Add a submitted record; offsets of a partition only increase."""
+        assert not self.is_past(offset), "records of a partition arrive in order"
         if self._next is None:
-            # Where reading began is where the last commit stands: no news yet.
+            # The first offset is the committed one: nothing to commit yet.
             self._told = offset
         self._open.append(offset)
         self._next = offset + 1
 
     def finish(self, offset: int) -> None:
-        """Note that a record needs no more work."""
+        """Mark a record as finished."""
         if not self._open or offset < self._open[0]:
             return
         self._done.add(offset)
@@ -40,22 +40,22 @@ class OffsetTracker:
             self._done.remove(self._open.popleft())
 
     def is_past(self, offset: int) -> bool:
-        """Say whether this offset was taken over before: then the partition's offsets were reset."""
+        """Return whether this offset was submitted before: then the partition's offsets were reset."""
         return self._next is not None and offset < self._next
 
     @property
     def position(self) -> int | None:
-        """The offset to commit, or None while nothing was taken over."""
+        """Return the offset to commit, or None if no record was submitted."""
         return self._open[0] if self._open else self._next
 
-    def news(self) -> int | None:
-        """Return the offset to commit if it is not the one last told of."""
+    def position_to_commit(self) -> int | None:
+        """Return the offset to commit if it differs from the last one."""
         return self.position if self.position != self._told else None
 
-    def told(self, offset: int) -> None:
-        """Note that this offset was sent to be committed."""
+    def mark_sent(self, offset: int) -> None:
+        """Record that this offset was sent in a commit."""
         self._told = offset
 
     def not_committed(self) -> None:
-        """Note that the last commit failed, so that the next one says it again."""
+        """Record that the last commit failed, so that the next one includes this offset again."""
         self._told = None

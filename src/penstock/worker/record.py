@@ -1,4 +1,4 @@
-"""What a handler is given: one record, with everything that its topic knows of it."""
+"""The record that a handler receives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record. `attempt` counts from 1 and tells a retry from the first try."""
+    """One record. `attempt` starts at 1 and increases with each retry."""
 
     topic: str
     partition: int
@@ -27,14 +27,16 @@ class Record:
 
     @property
     def place(self) -> str:
-        """Where the record stands, as logs and tools write it."""
+        """Return topic, partition and offset as logs and tools print them."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 def from_message(message: Message) -> Record:
-    """Take over what confluent-kafka delivered; only for messages without an error."""
+    """Convert a message of confluent-kafka, which must not be an error."""
     topic, partition, offset = message.topic(), message.partition(), message.offset()
-    assert topic is not None and partition is not None and offset is not None, "a delivered message has a place"
+    assert topic is not None and partition is not None and offset is not None, (
+        "a delivered message has topic, partition and offset"
+    )
     _, timestamp_ms = message.timestamp()
     return Record(
         topic=topic,
@@ -48,7 +50,7 @@ def from_message(message: Message) -> Record:
 
 
 def header_pairs(headers: Any) -> Headers:
-    """Return headers in their order; names may repeat."""
+    """Return headers in order; names may repeat."""
     if not headers:
         return ()
     pairs = headers.items() if isinstance(headers, dict) else headers

@@ -1,7 +1,7 @@
-"""The invariants of docs/reliability.md as pure functions: a history in, what it breaks out.
+"""The invariants of docs/reliability.md as pure functions from a history to its violations.
 
-One function for each invariant, named by its number. `CHECKERS` is all of them; each is shown to
-fail on a bad history by tests/unit/sim/.
+One function per invariant, named by its number. `CHECKERS` has all of them; tests/unit/sim/ shows that each fails on
+a bad history.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,5 +20,5 @@ CHECKERS: dict[str, Checker] = {
 
 
 def check(history: History) -> list[str]:
-    """Everything that the history breaks, each with the invariant's name first."""
+    """Return all violations in the history, each starting with the invariant's name."""
     return [f"{name}: {problem}" for name, function in CHECKERS.items() for problem in function(history)]

@@ -1,4 +1,4 @@
-"""Invariant 40: the epochs of a producer in a log tell its transactions apart."""
+"""Invariant 40: the epochs of a producer in a log separate its transactions."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from penstock_sim.history import History
 
 
 def inv_40_what_is_late_touches_no_later_transaction(history: History) -> Iterator[str]:
-    """A producer's epochs never go back, and a transaction is ended under a later one than it was written (KIP-890)."""
+    """Epochs never decrease, and a transaction ends under a later epoch than that of its writes (KIP-890)."""
     for view in history.views:
         seen: dict[int, tuple[int, bool]] = {}
         for batch in view.batches:
@@ -16,12 +16,12 @@ def inv_40_what_is_late_touches_no_later_transaction(history: History) -> Iterat
             is_marker = batch.marker is not None
             if batch.producer_epoch < epoch:
                 yield (
-                    f"{view.place} offset {batch.base_offset}: producer {batch.producer_id} was at epoch {epoch}, "
+                    f"{view.partition} offset {batch.base_offset}: producer {batch.producer_id} was at epoch {epoch}, "
                     f"and {'ends' if is_marker else 'writes'} something under {batch.producer_epoch}"
                 )
             elif is_marker and is_open and batch.producer_epoch == epoch:
                 yield (
-                    f"{view.place} offset {batch.base_offset}: a marker of epoch {epoch} ends what producer "
+                    f"{view.partition} offset {batch.base_offset}: a marker of epoch {epoch} ends what producer "
                     f"{batch.producer_id} wrote under the same epoch"
                 )
             seen[batch.producer_id] = (max(epoch, batch.producer_epoch), batch.is_transactional and not is_marker)

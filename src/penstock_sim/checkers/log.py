@@ -1,32 +1,32 @@
-"""Invariants 1-12: what producers were told and consumers were shown of a partition."""
+"""Invariants 1-12: acknowledgements to producers and records returned to consumers."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from penstock_sim.history import FAIL, KEY_SIZE, OK, History, Place, Poll, Send
+from penstock_sim.history import FAIL, KEY_SIZE, OK, History, PartitionId, Poll, Send
 
 
 def _acked(history: History) -> Iterator[tuple[Send, int, bytes]]:
-    """Every value whose offset a producer was told, with acks=all."""
+    """Yield every value that was acknowledged with acks=all, with its offset."""
     for send in history.sends:
         if send.outcome == OK and send.offset >= 0 and send.acks == -1:
             for index, value in enumerate(send.values):
                 yield send, send.offset + index, value
 
 
-def _shown(history: History) -> Iterator[tuple[str, Place, int, bytes]]:
-    """Every record that anybody was given."""
+def _shown(history: History) -> Iterator[tuple[str, PartitionId, int, bytes]]:
+    """Yield every record that any client received."""
     for poll in history.polls:
         for offset, value in poll.records:
-            yield poll.client, poll.place, offset, value
+            yield poll.client, poll.partition, offset, value
     for view in history.views:
         for offset, value in view.records():
-            yield "the read-back", view.place, offset, value
+            yield "the read-back", view.partition, offset, value
 
 
 def _is_one_of_a_kind(value: bytes) -> bool:
-    """Tombstones are not: many are written for one key."""
+    """Return whether the value is unique. Tombstones are not: many are written for one key."""
     return len(value) != KEY_SIZE
 
 
@@ -35,29 +35,33 @@ def _short(value: bytes) -> str:
 
 
 def inv_01_acknowledged_records_stay(history: History) -> Iterator[str]:
-    """A record acknowledged with acks=all is readable for ever at its offset."""
+    """A record acknowledged with acks=all is readable forever at its offset."""
     for view in history.views:
-        if view.place.topic in history.tables:
-            continue  # Invariant 51 says what must be left.
+        if view.partition.topic in history.tables:
+            continue  # Invariant 51 covers compacted topics.
         found = dict(view.records())
         for send, offset, value in _acked(history):
-            if send.place != view.place or offset < view.start or send.place.topic_id in history.deleted_topics:
+            if (
+                send.partition != view.partition
+                or offset < view.start
+                or send.partition.topic_id in history.deleted_topics
+            ):
                 continue
             if view.code and offset not in found:
                 continue
             if found.get(offset) != value:
                 instead = found.get(offset)
                 what = "nothing" if instead is None else _short(instead)
-                yield f"{view.place} offset {offset} was acknowledged to {send.client} as {_short(value)}, holds {what}"
+                yield f"{view.partition} {offset} was acknowledged to {send.client} as {_short(value)}, has {what}"
 
 
 def inv_02_one_offset_has_one_value(history: History) -> Iterator[str]:
-    seen: dict[tuple[Place, int], tuple[bytes, str]] = {}
-    told = ((send.client, send.place, offset, value) for send, offset, value in _acked(history))
-    for who, place, offset, value in (*told, *_shown(history)):
-        before = seen.setdefault((place, offset), (value, who))
+    seen: dict[tuple[PartitionId, int], tuple[bytes, str]] = {}
+    acked = ((send.client, send.partition, offset, value) for send, offset, value in _acked(history))
+    for who, partition_id, offset, value in (*acked, *_shown(history)):
+        before = seen.setdefault((partition_id, offset), (value, who))
         if before[0] != value:
-            yield f"{place} offset {offset}: {before[1]} has {_short(before[0])}, {who} has {_short(value)}"
+            yield f"{partition_id} offset {offset}: {before[1]} has {_short(before[0])}, {who} has {_short(value)}"
 
 
 def inv_03_what_failed_is_never_shown(history: History) -> Iterator[str]:
@@ -67,30 +71,30 @@ def inv_03_what_failed_is_never_shown(history: History) -> Iterator[str]:
     aborted = {
         value for txn in history.txns if txn.committed is False for send in txn.sends for value in send.values
     } - {value for txn in history.txns if txn.committed is not False for send in txn.sends for value in send.values}
-    for who, place, offset, value in _shown(history):
+    for who, partition_id, offset, value in _shown(history):
         if value in failed and value not in aborted and _is_one_of_a_kind(value):
-            yield f"{place} offset {offset}: {who} was given {_short(value)}, whose send was refused"
+            yield f"{partition_id} offset {offset}: {who} received {_short(value)}, whose send was rejected"
     for poll in history.polls:
         for offset, value in poll.records:
             if poll.committed_only and value in aborted and _is_one_of_a_kind(value):
-                yield f"{poll.place} offset {offset}: {poll.client} was given {_short(value)} of an aborted transaction"
+                yield f"{poll.partition} offset {offset}: {poll.client} received aborted {_short(value)}"
     for view in history.views:
         for offset, value in view.committed.items():
             if value in aborted and _is_one_of_a_kind(value):
-                yield f"{view.place} offset {offset} holds {_short(value)} of an aborted transaction as committed"
+                yield f"{view.partition} offset {offset} holds {_short(value)} of an aborted transaction as committed"
 
 
 def inv_04_a_record_is_where_its_producer_was_told(history: History) -> Iterator[str]:
-    told = {
-        value: (send.place, send.offset + index)
+    acked = {
+        value: (send.partition, send.offset + index)
         for send in history.sends
         if send.outcome == OK and send.offset >= 0 and send.txn is None
         for index, value in enumerate(send.values)
         if _is_one_of_a_kind(value)
     }
-    for who, place, offset, value in _shown(history):
-        if value in told and told[value] != (place, offset):
-            yield f"{who} found {_short(value)} at {place} {offset}, its producer was told {told[value]}"
+    for who, partition_id, offset, value in _shown(history):
+        if value in acked and acked[value] != (partition_id, offset):
+            yield f"{who} found {_short(value)} at {partition_id} {offset}, its producer received {acked[value]}"
 
 
 def inv_05_idempotent_values_stand_once(history: History) -> Iterator[str]:
@@ -102,110 +106,110 @@ def inv_05_idempotent_values_stand_once(history: History) -> Iterator[str]:
             if batch.producer_id >= 0 and batch.marker is None:
                 identity = (batch.producer_id, batch.producer_epoch, batch.sequence)
                 if identity in sequences:
-                    yield f"{view.place} offset {batch.base_offset}: a second batch of producer, epoch, {identity}"
+                    yield f"{view.partition} offset {batch.base_offset}: a second batch of producer, epoch, {identity}"
                 sequences.add(identity)
             for offset, value in batch.values:
                 if value in once and value in offsets and _is_one_of_a_kind(value):
-                    yield f"{view.place}: {_short(value)} stands at {offsets[value]} and at {offset}"
+                    yield f"{view.partition}: {_short(value)} stands at {offsets[value]} and at {offset}"
                 offsets[value] = offset
 
 
 def inv_06_a_producers_sends_keep_their_order(history: History) -> Iterator[str]:
-    last: dict[tuple[str, Place], Send] = {}
+    last: dict[tuple[str, PartitionId], Send] = {}
     for send in history.sends:
         if send.outcome != OK or send.offset < 0 or send.acks == 1:
             continue
-        before = last.get((send.client, send.place))
+        before = last.get((send.client, send.partition))
         if before is not None and before.offset >= send.offset:
             yield (
-                f"{send.place}: {send.client} sent {_short(before.values[0])} first and was told {before.offset}, "
-                f"then {_short(send.values[0])} and was told {send.offset}"
+                f"{send.partition}: {send.client} sent {_short(before.values[0])} first and got {before.offset}, "
+                f"then {_short(send.values[0])} and got {send.offset}"
             )
-        last[send.client, send.place] = send
+        last[send.client, send.partition] = send
 
 
 def inv_07_consumers_skip_nothing(history: History) -> Iterator[str]:
-    views = {view.place: (view, dict(view.records())) for view in history.views if not view.code}
+    views = {view.partition: (view, dict(view.records())) for view in history.views if not view.code}
     for poll in history.polls:
         offsets = [offset for offset, _ in poll.records]
         if any(later <= earlier for earlier, later in pairwise(offsets)):
-            yield f"{poll.place}: {poll.client} was given offsets that do not rise: {offsets}"
+            yield f"{poll.partition}: {poll.client} received offsets that do not increase: {offsets}"
         if offsets and offsets[0] < poll.position:
-            yield f"{poll.place}: {poll.client} asked from {poll.position} and was given {offsets[0]}"
-        found = views.get(poll.place)
-        if found is None or poll.place.topic_id in history.deleted_topics:
+            yield f"{poll.partition}: {poll.client} fetched from {poll.position} and received {offsets[0]}"
+        found = views.get(poll.partition)
+        if found is None or poll.partition.topic_id in history.deleted_topics:
             continue
-        is_table = poll.place.topic in history.tables
-        # What was aborted may be gone from some replicas of a compacted topic and not from others.
+        is_table = poll.partition.topic in history.tables
+        # Aborted records may have been compacted on some replicas and not on others.
         stands = found[0].committed if poll.committed_only or is_table else found[1]
         yield from _compared(poll, _last_of_keys(stands) if is_table else stands, found[0].start, may_go=is_table)
 
 
 def _last_of_keys(records: dict[int, bytes]) -> dict[int, bytes]:
-    """What no replica may have compacted away, however much others have kept."""
+    """Return the records that no replica may have compacted away."""
     last = {value[:KEY_SIZE]: offset for offset, value in sorted(records.items())}
     return {offset: records[offset] for key, offset in last.items() if records[offset] != key}
 
 
 def _compared(poll: Poll, stands: dict[int, bytes], start: int, *, may_go: bool) -> Iterator[str]:
-    """A poll beside the partition as it is at the end: below the mark nothing may differ, but for compaction."""
+    """Compare a poll with the final partition: below the high watermark nothing may differ, except by compaction."""
     given = dict(poll.records)
-    asked = range(max(poll.position, start), poll.next_position)
-    # Not offset by offset: one that is wrong may be billions away.
-    for offset in sorted(each for each in stands.keys() - given.keys() if each in asked and each >= poll.log_start):
-        yield f"{poll.place}: {poll.client} polled {poll.position}..{poll.next_position - 1} and missed {offset}"
+    polled = range(max(poll.position, start), poll.next_position)
+    # Not offset by offset: a wrong one may be billions away.
+    for offset in sorted(each for each in stands.keys() - given.keys() if each in polled and each >= poll.log_start):
+        yield f"{poll.partition}: {poll.client} polled {poll.position}..{poll.next_position - 1} and missed {offset}"
     if may_go:
         return
-    for offset in sorted(each for each in given.keys() - stands.keys() if each in asked):
-        yield f"{poll.place}: {poll.client} was given {offset} ({_short(given[offset])}), which is gone"
+    for offset in sorted(each for each in given.keys() - stands.keys() if each in polled):
+        yield f"{poll.partition}: {poll.client} received {offset} ({_short(given[offset])}), which no longer exists"
 
 
 def inv_09_nothing_beyond_the_marks_is_shown(history: History) -> Iterator[str]:
     for poll in history.polls:
         end = poll.last_stable_offset if poll.committed_only else poll.high_watermark
         if poll.records and poll.records[-1][0] >= end:
-            yield f"{poll.place}: {poll.client} was given {poll.records[-1][0]} with the mark at {end}"
+            yield f"{poll.partition}: {poll.client} received {poll.records[-1][0]}, but the high watermark was {end}"
 
 
 def inv_10_marks_never_go_back(history: History) -> Iterator[str]:
-    last: dict[tuple[str, Place], Poll] = {}
+    last: dict[tuple[str, PartitionId], Poll] = {}
     for poll in history.polls:
         if not poll.log_start <= poll.last_stable_offset <= poll.high_watermark:
             yield (
-                f"{poll.place}: start {poll.log_start}, stable {poll.last_stable_offset}, "
+                f"{poll.partition}: start {poll.log_start}, stable {poll.last_stable_offset}, "
                 f"mark {poll.high_watermark} are not in order"
             )
-        before = last.get((poll.client, poll.place))
-        last[poll.client, poll.place] = poll
+        before = last.get((poll.client, poll.partition))
+        last[poll.client, poll.partition] = poll
         if before is None:
             continue
         for name in ("high_watermark", "last_stable_offset", "log_start"):
             if name == "log_start" and poll.leader_epoch != before.leader_epoch:
-                # As in Kafka, a leader that was not there when records were deleted hears of it from the next one.
+                # As in Kafka, a leader that was down when records were deleted learns it from the next leader.
                 continue
             if getattr(poll, name) < getattr(before, name):
                 yield (
-                    f"{poll.place}: {poll.client} saw {name} go from {getattr(before, name)} to "
+                    f"{poll.partition}: {poll.client} saw {name} go from {getattr(before, name)} to "
                     f"{getattr(poll, name)} at {poll.ended:.3f} s"
                 )
 
 
 def inv_11_listed_offsets_are_up_to_date(history: History) -> Iterator[str]:
-    """What is acknowledged is below "latest", but for one who still asks a leader that others have replaced."""
-    acked: dict[Place, list[tuple[float, int, int]]] = defaultdict(list)
+    """Acknowledged offsets are below "latest", except from a leader that has been replaced."""
+    acked: dict[PartitionId, list[tuple[float, int, int]]] = defaultdict(list)
     for send in history.sends:
         if send.outcome == OK and send.offset >= 0 and send.acks == -1:
-            acked[send.place].append((send.ended, send.leader_epoch, send.offset + len(send.values)))
-    trims: dict[Place, int] = {}
+            acked[send.partition].append((send.ended, send.leader_epoch, send.offset + len(send.values)))
+    trims: dict[PartitionId, int] = {}
     for trim in history.trimmed:
-        trims[trim.place] = max(trims.get(trim.place, 0), trim.offset)
+        trims[trim.partition] = max(trims.get(trim.partition, 0), trim.offset)
     for listed in history.listed:
         if listed.timestamp == -1 and not listed.committed_only:
             known = (
-                end for at, epoch, end in acked[listed.place] if at < listed.began and epoch <= listed.leader_epoch
+                end for at, epoch, end in acked[listed.partition] if at < listed.began and epoch <= listed.leader_epoch
             )
             due = max(known, default=0)
             if listed.offset < due:
-                yield f"{listed.place}: latest was {listed.offset} after {due - 1} had been acknowledged"
-        if listed.timestamp == -2 and listed.offset > trims.get(listed.place, 0):
-            yield f"{listed.place}: earliest is {listed.offset}, and nobody deleted that much"
+                yield f"{listed.partition}: latest was {listed.offset} after {due - 1} had been acknowledged"
+        if listed.timestamp == -2 and listed.offset > trims.get(listed.partition, 0):
+            yield f"{listed.partition}: earliest is {listed.offset}, but no client deleted that much"

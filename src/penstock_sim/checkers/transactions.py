@@ -1,14 +1,14 @@
-"""Invariants 36-42: transactions are whole, fenced, decided once, and over at the end."""
+"""Invariants 36-42: transactions are atomic, fenced, decided once, and finished at the end."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from penstock_sim.history import OK, History, Place, Send, Txn
+from penstock_sim.history import OK, History, PartitionId, Send, Txn
 
 
 def _committed_values(history: History) -> tuple[Counter[bytes], bool]:
-    """What a reader of committed records finds, and whether every partition could be read to its end."""
-    last = {view.place: view for view in history.views}
+    """Return the committed values, and whether every partition could be read to its end."""
+    last = {view.partition: view for view in history.views}
     found = Counter(value for view in last.values() for value in view.committed.values())
     return found, all(view.code == 0 for view in last.values())
 
@@ -17,12 +17,12 @@ def inv_36_transactions_are_whole(history: History) -> Iterator[str]:
     if not history.views:
         return
     found, complete = _committed_values(history)
-    starts = {view.place: view.start for view in history.views}
+    starts = {view.partition: view.start for view in history.views}
     if not complete:
         return
-    # A value may be sent again in a later transaction when the first was aborted.
+    # A value may be sent again in a later transaction if the first was aborted.
     for txn in history.txns:
-        lasting = (send for send in txn.sends if send.place.topic not in history.tables)
+        lasting = (send for send in txn.sends if send.partition.topic not in history.tables)
         values = [value for send in lasting if not _trimmed(send, starts) for value in send.values]
         others = {
             value
@@ -35,19 +35,19 @@ def inv_36_transactions_are_whole(history: History) -> Iterator[str]:
         present = [value for value in own if found[value]]
         if txn.committed is True and len(present) < len(own):
             missing = next(value for value in own if not found[value])
-            yield f"{_name(txn)} was committed and {missing[:40]!r} is not there"
+            yield f"{_name(txn)} was committed but {missing[:40]!r} is missing"
         if txn.committed is None and present and len(present) < len(own):
-            yield f"{_name(txn)} is torn: {len(present)} of {len(own)} values are there"
+            yield f"{_name(txn)} is torn: {len(present)} of {len(own)} values exist"
 
 
-def _trimmed(send: Send, starts: dict[Place, int]) -> bool:
-    """Whether the records may have been deleted since; nobody knows where an unanswered one stood."""
-    start = starts.get(send.place, 0)
+def _trimmed(send: Send, starts: dict[PartitionId, int]) -> bool:
+    """Return whether the records may have been deleted; the offset of an unanswered send is unknown."""
+    start = starts.get(send.partition, 0)
     return start > 0 and send.offset < start
 
 
 def inv_38_each_input_is_processed_once(history: History) -> Iterator[str]:
-    """Read, transform, write: every value once, and as far as the committed offset says."""
+    """Read, transform, write: every value is written once, and all inputs up to the committed offset are processed."""
     if not history.views:
         return
     found, complete = _committed_values(history)
@@ -58,13 +58,13 @@ def inv_38_each_input_is_processed_once(history: History) -> Iterator[str]:
         if found[value] > 1:
             yield f"{value[:40]!r} was written {found[value]} times by committed transactions"
     groups = {txn.group for txn in history.txns if txn.offsets}
-    views = {view.place: view for view in history.views}
-    final = {(each.group, each.place): each.offset for each in history.fetched_offsets if each.group in groups}
-    for (group, place), offset in final.items():
-        if place in views:
-            for at, value in views[place].committed.items():
+    views = {view.partition: view for view in history.views}
+    final = {(each.group, each.partition): each.offset for each in history.fetched_offsets if each.group in groups}
+    for (group, partition_id), offset in final.items():
+        if partition_id in views:
+            for at, value in views[partition_id].committed.items():
                 if at < offset and not found[b"out:" + value]:
-                    yield f"group {group} is at {offset} of {place}, and {value[:40]!r} at {at} was never processed"
+                    yield f"group {group} is at {offset} of {partition_id}, {value[:40]!r} at {at} was not processed"
 
 
 def inv_39_a_fenced_producer_writes_nothing(history: History) -> Iterator[str]:
@@ -74,16 +74,16 @@ def inv_39_a_fenced_producer_writes_nothing(history: History) -> Iterator[str]:
             if txn.transactional_id != init.transactional_id or txn.began > init.began or same:
                 continue
             if txn.outcome == OK and txn.wants_commit and txn.end_began > init.ended:
-                yield f"{_name(txn)} was committed after {init.client} had taken the id over at {init.ended:.3f} s"
+                yield f"{_name(txn)} was committed after {init.client} had taken over the id at {init.ended:.3f} s"
             for send in txn.sends:
                 if send.outcome == OK and send.began > init.ended:
-                    yield f"{_name(txn)} wrote {send.values[0][:40]!r} after {init.client} had taken the id over"
+                    yield f"{_name(txn)} wrote {send.values[0][:40]!r} after {init.client} had taken over the id"
 
 
 def inv_41_no_transaction_hangs(history: History) -> Iterator[str]:
     for view in history.views:
         if not view.code and view.last_stable_offset != view.end:
-            yield f"{view.place}: the last stable offset is {view.last_stable_offset}, the log ends at {view.end}"
+            yield f"{view.partition}: the last stable offset is {view.last_stable_offset}, the log ends at {view.end}"
 
 
 def inv_42_a_transaction_is_decided_once(history: History) -> Iterator[str]:
@@ -94,7 +94,7 @@ def inv_42_a_transaction_is_decided_once(history: History) -> Iterator[str]:
                 markers[batch.producer_id, batch.producer_epoch].add(batch.marker)
         for (producer_id, epoch), kinds in markers.items():
             if len(kinds) > 1:
-                yield f"{view.place}: producer {producer_id} epoch {epoch} is committed and aborted"
+                yield f"{view.partition}: producer {producer_id} epoch {epoch} is committed and aborted"
 
 
 def _name(txn: Txn) -> str:

@@ -1,1 +1,1 @@
-"""The attacks, one module for each family."""
+"""The attacks, one module per family."""

@@ -1,7 +1,7 @@
-"""Small batches with much inside: a node that decompresses them on its event loop serves nobody meanwhile.
+"""Decompression bombs: a node that decompresses them on its event loop serves no other client meanwhile.
 
-A broker must look inside if the largest timestamp of a batch is too far ahead, on compacted topics, and to find an
-offset by time. Otherwise batches stay closed.
+A broker must decompress a batch if its maximum timestamp is too far ahead, on compacted topics, and to find an offset
+by time. Otherwise batches stay compressed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIZE = 60 * MB
 SIZES = {"snappy": 20 * MB}
 CROWD = 1_000_000
 ANY, COMPACTED, TIMED = "bombs", "bombs-compacted", "bombs-timed"
-# Decompression is paid work: the bound is what a fair share of two processors leaves, not silence.
+# Decompression takes CPU: the limit is a fair share of two cores, not zero.
 BOUNDS = Bounds(p99_ms=1_000.0, p99_ratio=30.0, max_ms=4_000.0, large_max_ms=8_000.0, memory_mb=600.0)
 
 
@@ -37,7 +37,7 @@ def _prepare_compacted(target: Target) -> None:
 
 
 def _volleys(frame_of: Any, target: Target, gate: Gate) -> Counter[str]:
-    """Forty clients, each with four requests under way."""
+    """Run forty clients with four requests in flight each."""
     frames = [frame_of(index) for index in range(target.of(CLIENTS))]
 
     def work(index: int, counts: Counter[str]) -> None:

@@ -1,4 +1,4 @@
-"""Connections: too many, too slow, too short, or with too much in one read."""
+"""Connections: too many, too slow, too short, or with too much data in one read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HTTP_HEAD = b"GET /health HTTP/1.1\r\nHost: node\r\nX: " + b"x" * 4_000
 
 
 def _slow(frame: bytes, port: int, target: Target, gate: Gate) -> Counts:
-    """A byte a second on each of many connections, opened again when the node closes them."""
+    """Send a byte per second on each of many connections, and reopen those that the node closes."""
     counts: Counter[str] = Counter()
     gate.open()
     with connections(target, target.of(SLOW), port=port) as held:
@@ -78,7 +78,7 @@ def _pipelined(target: Target, gate: Gate) -> Counts:
                 client.socket.setblocking(True)
                 sender = memoryview(frames)
                 sent = answered = 0
-                # All is sent before anything is read, as far as the node takes it.
+                # Send everything that the node accepts before reading anything.
                 client.socket.settimeout(0.2)
                 while sent < len(sender):
                     try:

@@ -1,4 +1,4 @@
-"""Files that change under a reader: a node must say what it cannot read, and go on with the rest."""
+"""Files that change while they are read: a node must report what it cannot read, and serve the rest."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def _read(target: Target, gate: Gate, counts: Counter[str], offset: int) -> None
             answer = wire.read_response("fetch", wire.FETCH_VERSION, client.exchange(both))
     except OSError as error:
         counts["closed" if not isinstance(error, TimeoutError) else "timeouts"] += 1
-        # Whose answer was under way when the damage was found cannot be told anything else.
-        what = f"fetches over a damaged and a healthy partition get no answer: {type(error).__name__}"
+        # A client whose response was being sent when the damage was found cannot get an error.
+        what = f"fetches over a damaged and a healthy partition get no response: {type(error).__name__}"
         gate.require(counts["closed"] <= CLOSED_MAX and not counts["timeouts"], what)
         return
     found = {row["topic"]: row["partitions"][0] for row in answer["responses"]}
@@ -54,7 +54,7 @@ def _read(target: Target, gate: Gate, counts: Counter[str], offset: int) -> None
         bad = [batch for batch in part["records"] or () if batch.get("crc_good") is False and batch["whole"]]
         gate.require(not bad, f"bytes that fail their checksum are served from {topic}")
     if found[DAMAGED]["error_code"] != GOOD:
-        # The quota of one answer may be used up by the damaged partition as long as it can be read.
+        # The damaged partition may use up the limit of one response as long as it can be read.
         gate.require(bool(found[HEALTHY]["records"]), "the healthy partition in the same fetch is not served")
 
 
@@ -67,13 +67,13 @@ def _readers(target: Target, gate: Gate, offset: int) -> Counts:
 
 
 def _require_error(counts: Counts, gate: Gate) -> Counts:
-    told = sum(count for name, count in counts.items() if name.startswith("damaged:") and GOOD not in name)
-    gate.require(told > 0, f"no reader of the damaged partition was told of an error: {dict(counts)}")
+    errors = sum(count for name, count in counts.items() if name.startswith("damaged:") and GOOD not in name)
+    gate.require(errors > 0, f"no reader of the damaged partition received an error: {dict(counts)}")
     return counts
 
 
 def _cut_live(target: Target, gate: Gate) -> Counts:
-    """Cut the segment that is being written, and read what was acknowledged behind the cut."""
+    """Truncate the active segment, and read acknowledged records after the truncation."""
     live = _segments(target)[-1]
     os.truncate(live, live.stat().st_size // 2 + 1)
     return _require_error(_readers(target, gate, BATCHES - 1), gate)
@@ -86,7 +86,7 @@ def _cut_closed(target: Target, gate: Gate) -> Counts:
 
 
 def _overwritten(target: Target, gate: Gate) -> Counts:
-    """Zeros over the head of a batch in the middle of a closed segment."""
+    """Overwrite the header of a batch in a closed segment with zeros."""
     first = _segments(target)[0]
     size = int.from_bytes(first.read_bytes()[8:12], "big") + 12
     with first.open("r+b") as file:
@@ -96,7 +96,7 @@ def _overwritten(target: Target, gate: Gate) -> Counts:
 
 
 def _unreadable(position: int, target: Target, gate: Gate) -> Counts:
-    """The partition's files cannot be read from a position on while the attack lasts."""
+    """Make the partition's files unreadable from a position on during the attack."""
     target.trigger.write_text(f"{position}:/{DAMAGED}-0/")
     try:
         return _require_error(_readers(target, gate, 0), gate)

@@ -1,4 +1,4 @@
-"""Frames of all wrong kinds: sizes that lie, random bytes, unknown APIs, counts that promise more than comes."""
+"""Malformed frames: wrong sizes, random bytes, unknown APIs, counts larger than the data."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def unknown_apis(random: Random) -> Iterator[bytes]:
 
 
 def lying_counts() -> Iterator[bytes]:
-    """Arrays, strings and tagged fields that claim far more than the frame has."""
+    """Yield arrays, strings and tagged fields that claim far more than the frame contains."""
     for count in (2**31 - 1, -2, 100_000_000, 1_000_000):
         for api, version in ((3, 5), (19, 4), (2, 5), (1, 11), (0, 7), (15, 4), (9, 5), (11, 4), (24, 2), (44, 0)):
             yield wire.framed(struct.pack(">hhih", api, version, 1, -1) + struct.pack(">i", count) * 8)
     for count in (2**32 - 1, 2**28, 1_000_000):
-        # In the header's tagged fields, and in the array of topics behind them.
+        # In the header's tagged fields, and in the array of topics after them.
         yield wire.framed(FLEXIBLE_METADATA + _uvarint(count) + bytes(64))
         yield wire.framed(FLEXIBLE_METADATA + b"\0" + _uvarint(count) + bytes(64))
 
 
 def many_elements(size: int = FRAME_SIZE_MAX) -> Iterator[bytes]:
-    """Counts that do not lie: as many elements as fit into the largest request that is read."""
+    """Yield correct counts: as many elements as fit into the largest request."""
     # Tagged fields with ascending tags, each of one byte, in the header.
     tags = b"".join(_uvarint(tag) + b"\1\0" for tag in range(size // 16))
     yield wire.framed(FLEXIBLE_METADATA + _uvarint(size // 16) + tags + b"\1\0\0\0")
@@ -69,7 +69,7 @@ def many_elements(size: int = FRAME_SIZE_MAX) -> Iterator[bytes]:
 
 
 def _send(frames: Iterator[bytes], target: Target, gate: Gate, counts: Counter[str]) -> None:
-    """Each frame on a connection that may be used again if the node answers."""
+    """Send each frame on a connection that is reused if the node responds."""
     client: wire.Client | None = None
     for frame in frames:
         if gate.is_over():
@@ -129,7 +129,7 @@ def _elements(target: Target, gate: Gate) -> Counts:
 
 ATTACKS = (
     Attack(
-        # Some of the frames are good enough to make the topic of committed offsets.
+        # Some frames are valid enough to create the topic of committed offsets.
         name="wrong-frames", family=FAMILY, run=_wrong, bounds=Bounds(files_kept=150),
         what="sizes that lie, random bytes, unknown APIs and versions, lying counts, mutations of every API",
     ),

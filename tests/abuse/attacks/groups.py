@@ -34,12 +34,12 @@ def _join(group: str, metadata: bytes) -> bytes:
         "group_id": group, "session_timeout": 30_000, "rebalance_timeout": 30_000, "member_id": "",
         "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": metadata}],
     }  # fmt: skip
-    # Versions before 4 are not sent away to come back with a member id.
+    # Versions before 4 do not require a second request with the member id.
     return wire.request_frame("join_group", 3, values)
 
 
 def _stream(target: Target, gate: Gate, frames: Iterator[bytes], counts: Counter[str]) -> None:
-    """Send frames until there are no more, a hundred at a time before their answers are read."""
+    """Send all frames, a hundred at a time before their responses are read."""
     with wire.Client(target) as client:
         while not gate.is_over():
             volley = [frame for _, frame in zip(range(PIPELINED), frames, strict=False)]
@@ -52,19 +52,19 @@ def _stream(target: Target, gate: Gate, frames: Iterator[bytes], counts: Counter
 
 
 def _error_of(frame: bytes, answer: bytes) -> str:
-    """The first error code in an answer, wherever its API has it."""
+    """Return the first error code in a response."""
     api, version = struct.unpack_from(">hh", frame, 4)
     found = re.search(r"'error_code': '(\d+ \w+)'", str(wire.read_response(API_NAMES[api], version, answer)))
     return found[1] if found else "none"
 
 
 def _numbered(frame: bytes, number: int) -> bytes:
-    """A frame with another name where it has `PLACE`: writing each by its schema would be slower than the node."""
+    """Return a frame with another name for `PLACE`: encoding each by its schema would be slower than the node."""
     return frame.replace(PLACE.encode(), b"name-%07d" % number)
 
 
 def _streams(frame: bytes, total: int, target: Target, gate: Gate) -> Counts:
-    """Two clients share the numbers below `total`, each of which takes the place in the frame."""
+    """Split the numbers below `total` between two clients; each number is put into the frame."""
     total = target.of(total)
 
     def work(index: int, counts: Counter[str]) -> None:
@@ -74,7 +74,7 @@ def _streams(frame: bytes, total: int, target: Target, gate: Gate) -> Counts:
 
 
 def _large_joins(target: Target, gate: Gate) -> Counts:
-    """Each member joins a group of its own and stays."""
+    """Join one group per member, and stay."""
     frame = _join(PLACE, bytes(LARGE_JOIN_SIZE))
 
     def work(index: int, counts: Counter[str]) -> None:
@@ -83,7 +83,7 @@ def _large_joins(target: Target, gate: Gate) -> Counts:
             counts["sent"] += 1
             answer = client.receive()
             counts[f"error {_error_of(frame, answer)}"] += 1
-            # The member is there as long as its session lasts, whatever becomes of its connection.
+            # The member exists until its session expires, regardless of its connection.
             time.sleep(gate.left_s)
 
     return in_threads(target.of(LARGE_JOINS), work, gate)
@@ -96,7 +96,7 @@ def _many_groups(target: Target, gate: Gate) -> Counts:
 
 
 def _classic_members(target: Target, gate: Gate) -> Counts:
-    """Members of one classic group; a connection for each few, since a join waits for the others."""
+    """Join one classic group; a few members per connection, since a join waits for the others."""
     frame = _join("crowd", b"m" * 100)
     counts: Counter[str] = Counter()
     gate.open()
@@ -131,7 +131,7 @@ def _prepare_patterns(target: Target) -> None:
 
 
 def _patterns(target: Target, gate: Gate) -> Counts:
-    """Each pattern is different, so that nothing compiled before helps."""
+    """Use a different pattern each time, so that nothing compiled before helps."""
     shapes = (
         "(a+)+{0}$", "(a|aa)+{0}$", "(.*a){{50}}{0}", "(a{{0,100}}){{0,10}}{0}", "((a*)*)*{0}b", "(?i)(a?){{200}}{0}",
         "((((a{{1,10}}){{1,10}}){{1,10}}){{1,3}}){0}", "[^b]*{0}" * 500, "(" + "a|" * 8_000 + "b{0})+",
@@ -152,7 +152,7 @@ def _prepare_committed(target: Target) -> None:
 
 
 def _large_commits(target: Target, gate: Gate) -> Counts:
-    """Notes as long as they may be, and longer, for every partition of a topic, in group after group."""
+    """Commit metadata of the maximum size, and longer, for every partition of a topic, in many groups."""
 
     def frame(number: int) -> bytes:
         note = "n" * (4_096 if number % 2 else 32_767)
@@ -168,7 +168,7 @@ def _large_commits(target: Target, gate: Gate) -> Counts:
 
 
 def _long_lists(target: Target, gate: Gate) -> Counts:
-    """Lists of groups that do not exist, in every API that takes one."""
+    """Send lists of unknown groups to every API that takes one."""
     names = [f"nobody-{number}" for number in range(target.of(NAMES))]
     frames = [
         wire.request_frame("describe_groups", 4, {"groups": names}),
@@ -186,7 +186,7 @@ def _transactional_ids(target: Target, gate: Gate) -> Counts:
     return _streams(wire.request_frame("init_producer_id", 1, values), TRANSACTIONAL_IDS, target, gate)
 
 
-# What a group has committed is state that the client asked the node to keep.
+# Committed offsets are state that the client asked the node to keep.
 KEPT = Bounds(memory_mb=300.0, memory_after_mb=300.0, files_kept=60)
 
 ATTACKS = (

@@ -23,12 +23,12 @@ FAMILY = "names"
 SIZE_MAX = 32_767
 # A JoinGroup is answered when the others have joined, which takes longer.
 ANSWER_S_MAX = 0.5
-# These are between nodes, and say what a node is: with good numbers they would take effect.
+# These APIs are between nodes and describe a node: with valid numbers they would take effect.
 INTERNAL = {"broker_registration", "controller_registration", "envelope"}
 
 
 def frames(text: str) -> dict[str, bytes]:
-    """A request of every version of every API that has a text field."""
+    """Yield a request of every version of every API that has a text field."""
     made = {}
     for api in APIS.values():
         name = API_NAMES[api.key]
@@ -41,7 +41,7 @@ def frames(text: str) -> dict[str, bytes]:
 
 
 def _filled(layout: type[Any], text: str) -> dict[str, Any]:
-    """Values for all fields: the text wherever one goes, one element in each array, zero for numbers."""
+    """Return values for all fields: the text where possible, one element in each array, zero for numbers."""
     hints = typing.get_type_hints(layout)
     return {field.name: _value(hints[field.name], text) for field in fields(layout)}
 
@@ -74,7 +74,7 @@ def _has_text(value: Any) -> bool:
 
 
 def _long_names(target: Target, gate: Gate) -> Counts:
-    """Each request at least once; a node may refuse or close, and must not break."""
+    """Send each request at least once; a node may reject it or close the connection, but must not fail."""
     texts = ("x" * SIZE_MAX, "é" * (SIZE_MAX // 2), "../" * (SIZE_MAX // 3), "\0" * SIZE_MAX, "x" * 249, "")
     sent = [frame for text in texts[: target.of(len(texts))] for frame in frames(text).values()]
 

@@ -1,4 +1,4 @@
-"""Topics and partitions: lists that are too long, values that are too large, answers that are too many."""
+"""Topics and partitions: lists that are too long, values that are too large, too many responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _prepare_wide(target: Target) -> None:
 
 
 def _create(target: Target, gate: Gate) -> Counts:
-    """A hundred thousand topics in one request: only validated, then with bad names, then without partitions."""
+    """Send a hundred thousand topics in one request: validated only, then with bad names, then without partitions."""
 
     count = target.of(CREATED)
     frames = [
@@ -47,7 +47,7 @@ def _create(target: Target, gate: Gate) -> Counts:
 
 
 def _created(name: str, count: int, *, partitions: int = 1, is_dry: bool = False) -> bytes:
-    """CreateTopics by hand, in version 4: writing so many by their schema would take longer than the attack."""
+    """Encode CreateTopics version 4 directly: encoding so many by their schema would take longer than the attack."""
     rows = []
     for number in range(count):
         text = f"{name}{number}".encode()
@@ -58,13 +58,13 @@ def _created(name: str, count: int, *, partitions: int = 1, is_dry: bool = False
 
 
 def _create_good(target: Target, gate: Gate) -> Counts:
-    """Topics that are made: five thousand in one request, for as long as the attack lasts."""
+    """Create topics, five thousand per request, for the duration of the attack."""
     frames = [_created(f"round{number}-", target.of(CREATED_GOOD)) for number in range(4)]
     return _loop(frames, target, gate)
 
 
 def _create_wide(target: Target, gate: Gate) -> Counts:
-    """Topics with a thousand partitions, made and deleted again."""
+    """Create and delete topics with a thousand partitions."""
     name = [{"name": "short-lived", "num_partitions": target.of(PARTITIONS), "replication_factor": 1}]
     frames = [
         wire.request_frame("create_topics", 5, {"topics": name, "timeout": 30_000}),
@@ -90,7 +90,7 @@ def _prepare_configured(target: Target) -> None:
 
 
 def _configs(target: Target, gate: Gate) -> Counts:
-    """Values of 32 KB for options that take a text, a list or a number, by the hundred."""
+    """Set values of 32 KB for options of type text, list or number, by the hundred."""
     value, listed = "v" * VALUE_SIZE, ",".join(["1:1"] * (VALUE_SIZE // 4))
 
     def frame(resource_type: int, name: str, configs: list[tuple[str, str]]) -> bytes:
@@ -116,7 +116,7 @@ def _prepare_many(target: Target) -> None:
 
 
 def _metadata(target: Target, gate: Gate) -> Counts:
-    """All topics, asked for by four clients."""
+    """Request all topics from four clients."""
     frame = wire.request_frame("metadata", 8, {"topics": None})
 
     def work(_: int, counts: Counter[str]) -> None:
@@ -133,7 +133,7 @@ def _partition_numbers(target: Target) -> list[int]:
 
 
 def _partitions(target: Target, gate: Gate) -> Counts:
-    """Each partition fifty times in one request."""
+    """Name each partition fifty times in one request."""
     by_time = int(time.time() * 1000) - 60_000
     numbers = _partition_numbers(target)
 
@@ -158,13 +158,13 @@ def _partitions(target: Target, gate: Gate) -> Counts:
 
 
 def _fetches(target: Target, gate: Gate) -> Counts:
-    """A Fetch that names each partition fifty times."""
+    """Build a Fetch that names each partition fifty times."""
     frame = wire.fetch_many([(WIDE, number, 0) for number in _partition_numbers(target)])
     return _loop([frame], target, gate)
 
 
 def _produces(target: Target, gate: Gate) -> Counts:
-    """A Produce that names each partition fifty times, with partitions that exist and with some that do not."""
+    """Build a Produce that names each partition fifty times, including unknown partitions."""
     batch = records.plain(1, Random(target.seed))
     numbers = _partition_numbers(target)
     frames = [wire.produce([(topic, number, batch) for number in numbers]) for topic in (WIDE, "nowhere")]
@@ -172,7 +172,7 @@ def _produces(target: Target, gate: Gate) -> Counts:
 
 
 def _sessions(target: Target, gate: Gate) -> Counts:
-    """Fetch sessions that are never used again, each with a hundred partitions."""
+    """Open fetch sessions that are never used again, each with a hundred partitions."""
     rows = [
         {"partition": index, "fetch_offset": 0, "partition_max_bytes": 1_000, "log_start_offset": -1}
         for index in range(target.of(SESSION_PARTITIONS))

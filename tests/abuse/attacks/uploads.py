@@ -1,4 +1,4 @@
-"""Requests that never end and replies that nobody reads: a node holds memory for clients that do not come back."""
+"""Requests that never end and responses that are never read: a node holds memory for inactive clients."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.abuse.parallel import connections, in_threads, is_closed
 
 FAMILY = "memory of requests"
 PIECE = bytes(256 * 1024)
-# A Produce request begins like this; what follows is zeros, and never all of them.
+# The start of a Produce request; it is followed by zeros, and never completed.
 HEAD = struct.pack(">hhih", 0, 7, 1, -1)
 FRAME_TIMEOUT_S = 30.0
-"""socket.frame.timeout.ms by default. The sweep that enforces it comes every five seconds."""
+"""socket.frame.timeout.ms by default, enforced every five seconds."""
 CLOSED_AFTER_S = FRAME_TIMEOUT_S + 8.0
 UNREAD_CLIENTS = 60
 UNREAD = "unread"
@@ -27,7 +27,7 @@ BOUNDS = Bounds(memory_mb=700.0, memory_after_mb=200.0, large_max_ms=5_000.0)
 
 
 def _stall(uploads: int, announced: int, sent_max: int, every_s: float, target: Target, gate: Gate) -> Counts:
-    """Upload all but the end, then stop (or send a byte now and then), and see who is closed."""
+    """Upload all but the end, then stop (or send a byte now and then), and check which connections are closed."""
     uploads = target.of(uploads)
 
     def upload(_: int, counts: Counter[str]) -> None:
@@ -58,7 +58,7 @@ def _stall(uploads: int, announced: int, sent_max: int, every_s: float, target: 
 
 
 def _send(connection: socket.socket, size: int) -> int:
-    """Send as much as the node takes for now."""
+    """Send as much as the node accepts."""
     sent = 0
     with contextlib.suppress(OSError):
         while sent < size:
@@ -74,7 +74,7 @@ def _prepare_unread(target: Target) -> None:
 
 
 def _unread(target: Target, gate: Gate) -> Counts:
-    """Ask for megabytes and for lists, and read nothing."""
+    """Request megabytes and lists, and read nothing."""
     frames = wire.fetch(UNREAD, 0, 0, size_max=16_000_000) + wire.request_frame("api_versions", 0, {}) * 50
     counts: Counter[str] = Counter()
     gate.open()

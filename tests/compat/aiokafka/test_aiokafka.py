@@ -1,4 +1,4 @@
-"""aiokafka: produce, read and administer from asyncio."""
+"""Tests of aiokafka: produce, consume and administer from asyncio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS_MAX = 60
 
 
 async def read_all(bootstrap: str, topic: str, count: int, *, offset: int = 0, partition: int = 0) -> list[object]:
-    """Read `count` records of one partition from an offset on."""
+    """Read `count` records of one partition, starting at an offset."""
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         where = TopicPartition(topic, partition)
         consumer.assign([where])
@@ -63,7 +63,7 @@ async def test_headers_and_timestamps_survive(bootstrap: str, make_topic: MakeTo
     assert got.timestamp == START  # type: ignore[attr-defined]
 
 
-async def test_log_append_time_comes_back_in_the_metadata(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_log_append_time_is_returned_in_the_metadata(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(config={"message.timestamp.type": "LogAppendTime"})
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         metadata = await producer.send_and_wait(topic, b"v", timestamp_ms=START)
@@ -71,7 +71,7 @@ async def test_log_append_time_comes_back_in_the_metadata(bootstrap: str, make_t
     assert abs(metadata.timestamp - time.time() * 1000) < 20_000
 
 
-async def test_a_record_too_large_for_the_topic_is_refused(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_a_record_too_large_for_the_topic_is_rejected(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(config={"max.message.bytes": "1000"})
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         with pytest.raises(MessageSizeTooLargeError):
@@ -100,7 +100,7 @@ async def test_reading_may_start_inside_a_batch(bootstrap: str, make_topic: Make
     assert [one.offset for one in got] == list(range(13, 20))  # type: ignore[attr-defined]
 
 
-async def test_topics_are_made_widened_described_and_deleted(bootstrap: str) -> None:
+async def test_topics_are_created_extended_described_and_deleted(bootstrap: str) -> None:
     name = f"aiokafka-{time.time_ns()}"
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()

@@ -1,4 +1,4 @@
-"""aiokafka's consumers join and leave at random while a producer runs."""
+"""Test of aiokafka's consumers that join and leave at random while a producer runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import SESSION_MS, Ledger, Place, check_churn
+from tests.compat.churn import SESSION_MS, GroupTarget, Ledger, check_churn
 
 
 class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -26,17 +26,17 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._ledger.taken(self._name, [one.partition for one in revoked])
 
 
-def member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
-    asyncio.run(_member(place, name, leaving, ledger))
+def member(target: GroupTarget, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+    asyncio.run(_member(target, name, leaving, ledger))
 
 
-async def _member(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+async def _member(target: GroupTarget, name: str, leaving: threading.Event, ledger: Ledger) -> None:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=place.bootstrap, group_id=place.group, client_id=name, auto_offset_reset="earliest",
+        bootstrap_servers=target.bootstrap, group_id=target.group, client_id=name, auto_offset_reset="earliest",
         enable_auto_commit=False, heartbeat_interval_ms=200, session_timeout_ms=SESSION_MS, fetch_max_wait_ms=100,
     )  # fmt: skip
     reached: dict[int, int] = {}
-    consumer.subscribe([place.topic], listener=Listener(name, ledger, reached))
+    consumer.subscribe([target.topic], listener=Listener(name, ledger, reached))
     await consumer.start()
     try:
         while not leaving.is_set():
@@ -44,22 +44,22 @@ async def _member(place: Place, name: str, leaving: threading.Event, ledger: Led
                 ledger.saw(int(one.value) for one in records)
                 reached[where.partition] = records[-1].offset + 1
             if reached:
-                await commit(consumer, place.topic, reached)
+                await commit(consumer, target.topic, reached)
     finally:
         ledger.left(name)  # stop() may still call on_partitions_assigned, and never calls on_partitions_revoked
         await consumer.stop()
 
 
 async def commit(consumer: Any, topic: str, reached: dict[int, int]) -> None:
-    """Commit, or leave it for the next time: a rebalance may be under way."""
+    """Commit, or leave it to the next attempt: a rebalance may be in progress."""
     try:
         await consumer.commit({TopicPartition(topic, index): offset for index, offset in dict(reached).items()})
         reached.clear()
     except (CommitFailedError, IllegalStateError):
-        reached.clear()  # the partitions are another's by now
+        reached.clear()  # the partitions belong to another member by now
     except KafkaError:
         pass
 
 
-def test_members_come_and_go(churn_broker: BrokerProcess) -> None:
+def test_members_join_and_leave(churn_broker: BrokerProcess) -> None:
     check_churn(churn_broker.bootstrap, member, seed=31, seconds=4)

@@ -1,4 +1,4 @@
-"""aiokafka's group consumers: they share, rebalance, commit, and go on where they were."""
+"""Tests of aiokafka's group consumers: assignment, rebalances, commits, and resuming."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def until(holds: Callable[[], bool], work: Callable[[], Awaitable[Any]]) -
             await work()
 
 
-async def test_a_group_goes_on_where_it_was(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_a_group_resumes_at_its_committed_offset(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     await produce(bootstrap, topic, 20, 2)
     async with consumer(bootstrap, topic, f"{topic}-group") as one, asyncio.timeout(SECONDS_MAX):
@@ -52,7 +52,7 @@ async def test_a_group_goes_on_where_it_was(bootstrap: str, make_topic: MakeTopi
         assert {(record.partition, record.offset) for record in got} == {(1, 7), (1, 8), (1, 9)}
 
 
-async def test_two_share_and_one_takes_over(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_two_members_share_and_one_takes_over(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=4)
     group = f"{topic}-group"
     async with consumer(bootstrap, topic, group) as first:

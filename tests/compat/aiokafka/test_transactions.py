@@ -1,4 +1,4 @@
-"""aiokafka's transactional producer, and its readers of committed records."""
+"""Tests of aiokafka's transactional producer and read_committed consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_MAX = 60
 
 
 async def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:
-    """What a reader sees from the start; a moment longer than it takes to see so many."""
+    """Return what a reader sees from the start, waiting slightly longer than needed for this many records."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=100
     )
@@ -71,7 +71,7 @@ async def test_offsets_are_committed_with_the_transaction_or_not_at_all(bootstra
     assert await read(bootstrap, topic, "read_committed", 1) == [b"first"]
 
 
-async def test_a_new_producer_fences_the_one_before(bootstrap: str, make_topic: MakeTopic) -> None:
+async def test_a_new_producer_fences_the_previous_one(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     name = f"id-of-{topic}"
     zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=name)

@@ -1,1 +1,1 @@
-"""confluent-kafka, which is librdkafka."""
+"""confluent-kafka, which uses librdkafka."""

@@ -1,4 +1,4 @@
-"""Short forms for producing and reading with confluent-kafka."""
+"""Helpers that produce and consume with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make_consumer(bootstrap: str) -> Iterator[MakeConsumer]:
         consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": f"unused-{next(_groups)}",  # demanded by the client; assign() never joins a group
+                "group.id": f"unused-{next(_groups)}",  # required by the client; assign() does not join a group
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 100,
@@ -68,7 +68,7 @@ def send(bootstrap: str) -> Send:
 
 @pytest.fixture
 def read(make_consumer: MakeConsumer) -> Read:
-    """Read `count` messages of one partition from an offset on."""
+    """Read `count` messages of one partition, starting at an offset."""
 
     def run(
         topic: str, count: int, *, partition: int = 0, offset: int = OFFSET_BEGINNING, **settings: Any
@@ -81,7 +81,7 @@ def read(make_consumer: MakeConsumer) -> Read:
 
 
 def take(consumer: Consumer, count: int) -> list[Message]:
-    """Take exactly `count` messages, passing over end-of-partition marks."""
+    """Read exactly `count` messages, skipping end-of-partition events."""
     taken: list[Message] = []
     polls = int(READ_SECONDS_MAX / 0.5)
     while len(taken) < count and polls > 0:
@@ -92,5 +92,5 @@ def take(consumer: Consumer, count: int) -> list[Message]:
                 taken.append(message)
             elif error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
-    assert len(taken) == count, f"{len(taken)} of {count} messages came within {READ_SECONDS_MAX:.0f} s"
+    assert len(taken) == count, f"{len(taken)} of {count} messages arrived within {READ_SECONDS_MAX:.0f} s"
     return taken

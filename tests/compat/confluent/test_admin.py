@@ -1,4 +1,4 @@
-"""librdkafka's admin client."""
+"""Tests of librdkafka's admin client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_created_topics_are_listed_and_deleted_topics_are_not(admin: AdminClient
     assert code_of(refused) == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def test_a_topic_made_again_holds_nothing_of_the_old_one(
+def test_a_recreated_topic_has_no_records_of_the_old_one(
     admin: AdminClient, make_topic: MakeTopic, send: Send, make_consumer: MakeConsumer
 ) -> None:
     name = make_topic()
@@ -65,13 +65,13 @@ def test_a_topic_made_again_holds_nothing_of_the_old_one(
         (NewTopic("bad-config", 1, 1, config={"no.such.config": "1"}), KafkaError.INVALID_CONFIG),
     ],
 )
-def test_impossible_topics_are_refused(admin: AdminClient, topic: NewTopic, code: int) -> None:
+def test_invalid_topics_are_rejected(admin: AdminClient, topic: NewTopic, code: int) -> None:
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([topic])[topic.topic].result(timeout=60)
     assert code_of(refused) == code
 
 
-def test_a_topic_cannot_be_made_twice(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_a_topic_cannot_be_created_twice(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic()
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=60)
@@ -83,7 +83,7 @@ def test_validate_only_creates_nothing(admin: AdminClient) -> None:
     assert "only-validated" not in admin.list_topics(timeout=60).topics
 
 
-def test_partitions_can_be_added_but_not_taken_away(
+def test_partitions_can_be_added_but_not_removed(
     admin: AdminClient, make_topic: MakeTopic, send: Send, read: Read
 ) -> None:
     name = make_topic()
@@ -96,7 +96,7 @@ def test_partitions_can_be_added_but_not_taken_away(
     assert code_of(refused) == KafkaError.INVALID_PARTITIONS
 
 
-def test_topic_configs_tell_value_and_source(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_topic_configs_have_value_and_source(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic(config={"retention.ms": "12345"})
     described = configs(admin, ResourceType.TOPIC, name)
     assert described["retention.ms"].value == "12345"
@@ -107,7 +107,7 @@ def test_topic_configs_tell_value_and_source(admin: AdminClient, make_topic: Mak
     assert len(described) >= 25
 
 
-def test_incremental_changes_touch_only_what_they_name(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_incremental_changes_affect_only_the_named_options(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic(config={"retention.ms": "12345", "segment.ms": "60000"})
 
     def change(option: str, value: str | None, how: AlterConfigOpType) -> None:
@@ -127,7 +127,7 @@ def test_incremental_changes_touch_only_what_they_name(admin: AdminClient, make_
     assert configs(admin, ResourceType.TOPIC, name)["cleanup.policy"].value == "compact"
 
 
-def test_a_changed_config_counts_at_once(admin: AdminClient, make_topic: MakeTopic, send: Send) -> None:
+def test_a_changed_config_takes_effect_immediately(admin: AdminClient, make_topic: MakeTopic, send: Send) -> None:
     name = make_topic()
     send(name, [{"value": b"x" * 5000}])
     entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
@@ -148,7 +148,7 @@ def test_the_old_alter_replaces_every_config(admin: AdminClient, make_topic: Mak
     assert described["retention.ms"].value == "604800000"
 
 
-def test_a_wrong_config_value_is_refused(admin: AdminClient, make_topic: MakeTopic) -> None:
+def test_a_wrong_config_value_is_rejected(admin: AdminClient, make_topic: MakeTopic) -> None:
     name = make_topic()
     entry = ConfigEntry("segment.bytes", "a lot", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[entry])
@@ -170,7 +170,7 @@ def test_broker_configs_are_described_and_altered(admin: AdminClient) -> None:
     assert ConfigSource(changed.source) is ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
-def test_deleted_records_move_the_start_of_the_log(
+def test_deleted_records_move_the_log_start_offset(
     admin: AdminClient, make_topic: MakeTopic, send: Send, make_consumer: MakeConsumer, read: Read
 ) -> None:
     name = make_topic()

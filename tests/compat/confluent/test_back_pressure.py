@@ -1,4 +1,4 @@
-"""Consumers that are slower than the producer: they pause, fall out of the group, or ask for less at a time."""
+"""Tests of consumers that are slower than the producer: they pause, leave the group, or limit their fetches."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import PARTITIONS, SETTINGS, Place, new_place
+from tests.compat.churn import PARTITIONS, SETTINGS, GroupTarget, new_target
 
 SECONDS_MAX = 60.0
 SESSION_MS = int(SETTINGS["group.consumer.session.timeout.ms"])
 VERY_LONG = {"fetch_wait_max_ms": 4 * 60_000, "socket_timeout_ms": 5 * 60_000}
-"""A fetch that waits in vain is answered long after its reader has given up."""
+"""A fetch without records is answered long after its reader has given up."""
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @pytest.fixture
-def place(churn_broker: BrokerProcess) -> Place:
-    return new_place(churn_broker.bootstrap)
+def target(churn_broker: BrokerProcess) -> GroupTarget:
+    return new_target(churn_broker.bootstrap)
 
 
 @contextmanager
-def member(place: Place, protocol: str, **settings: Any) -> Iterator[Consumer]:
+def member(target: GroupTarget, protocol: str, **settings: Any) -> Iterator[Consumer]:
     wanted = {
-        "bootstrap.servers": place.bootstrap,
-        "group.id": place.group,
+        "bootstrap.servers": target.bootstrap,
+        "group.id": target.group,
         "group.protocol": protocol,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
@@ -39,24 +39,24 @@ def member(place: Place, protocol: str, **settings: Any) -> Iterator[Consumer]:
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
     consumer = Consumer(wanted)
-    consumer.subscribe([place.topic])
+    consumer.subscribe([target.topic])
     try:
         yield consumer
     finally:
         consumer.close()
 
 
-def produce(place: Place, count: int, *, size: int = 10, partitions: int = PARTITIONS) -> None:
-    producer = Producer({"bootstrap.servers": place.bootstrap, "linger.ms": 0})
+def produce(target: GroupTarget, count: int, *, size: int = 10, partitions: int = PARTITIONS) -> None:
+    producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 0})
     for number in range(count):
-        producer.produce(place.topic, b"x" * size, partition=number % partitions)
+        producer.produce(target.topic, b"x" * size, partition=number % partitions)
         if size > 1000:
-            producer.flush(60)  # a batch of its own
+            producer.flush(60)  # a separate batch
     assert producer.flush(60) == 0
 
 
 def poll_until(consumers: list[Consumer], holds: Callable[[], bool]) -> list[int]:
-    """Poll until something holds; return the codes of errors that came up."""
+    """Poll until a condition holds; return the error codes."""
     deadline, codes = time.monotonic() + SECONDS_MAX, []
     while not holds():
         assert time.monotonic() < deadline, [len(one.assignment()) for one in consumers]
@@ -69,10 +69,10 @@ def poll_until(consumers: list[Consumer], holds: Callable[[], bool]) -> list[int
 
 
 @both_protocols
-def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_come_back(place: Place, protocol: str) -> None:
+def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_rejoin(target: GroupTarget, protocol: str) -> None:
     with (
-        member(place, protocol, max_poll_interval_ms=SESSION_MS) as slow,
-        member(place, protocol, max_poll_interval_ms=60_000) as quick,
+        member(target, protocol, max_poll_interval_ms=SESSION_MS) as slow,
+        member(target, protocol, max_poll_interval_ms=60_000) as quick,
     ):
         both = [slow, quick]
         poll_until(both, lambda: all(len(one.assignment()) == PARTITIONS // 2 for one in both))
@@ -82,12 +82,12 @@ def test_a_consumer_that_stops_polling_loses_its_partitions_and_may_come_back(pl
 
 
 @both_protocols
-def test_a_pause_longer_than_the_session_keeps_the_member(place: Place, protocol: str) -> None:
-    with member(place, protocol) as consumer:
+def test_a_pause_longer_than_the_session_keeps_the_member(target: GroupTarget, protocol: str) -> None:
+    with member(target, protocol) as consumer:
         poll_until([consumer], lambda: len(consumer.assignment()) == PARTITIONS)
         name = consumer.memberid()
         consumer.pause(consumer.assignment())
-        produce(place, PARTITIONS)
+        produce(target, PARTITIONS)
         deadline = time.monotonic() + 1.5 * SESSION_MS / 1000
         while time.monotonic() < deadline:
             assert consumer.poll(0.1) is None
@@ -99,8 +99,8 @@ def test_a_pause_longer_than_the_session_keeps_the_member(place: Place, protocol
         assert len(got) == PARTITIONS
 
 
-def fetches_to_read(place: Place, count: int, **settings: Any) -> int:
-    """How many requests the client sends until it has read that many records of the first partition."""
+def fetches_to_read(target: GroupTarget, count: int, **settings: Any) -> int:
+    """Return the number of requests that the client needs to read this many records of the first partition."""
     sent: list[int] = []
 
     def counted(text: str) -> None:
@@ -108,7 +108,7 @@ def fetches_to_read(place: Place, count: int, **settings: Any) -> int:
 
     consumer = Consumer(
         {
-            "bootstrap.servers": place.bootstrap,
+            "bootstrap.servers": target.bootstrap,
             "group.id": "none",
             "statistics.interval.ms": 100,
             "stats_cb": counted,
@@ -117,7 +117,7 @@ def fetches_to_read(place: Place, count: int, **settings: Any) -> int:
         }
     )
     try:
-        consumer.assign([TopicPartition(place.topic, 0, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(target.topic, 0, OFFSET_BEGINNING)])
         got, deadline = 0, time.monotonic() + SECONDS_MAX
         while got < count and time.monotonic() < deadline:
             got += len([one for one in consumer.consume(count, timeout=0.1) if one.error() is None])
@@ -130,19 +130,19 @@ def fetches_to_read(place: Place, count: int, **settings: Any) -> int:
         consumer.close()
 
 
-def test_no_more_than_the_partitions_limit_comes_at_a_time(place: Place) -> None:
-    produce(place, 40, size=10_000, partitions=1)
-    assert fetches_to_read(place, 40, **VERY_LONG) < 10
-    assert fetches_to_read(place, 40, **VERY_LONG, max_partition_fetch_bytes=21_000) >= 20
-    assert fetches_to_read(place, 40, **VERY_LONG, fetch_max_bytes=21_000, message_max_bytes=20_000) >= 20
+def test_a_fetch_returns_at_most_the_partition_limit(target: GroupTarget) -> None:
+    produce(target, 40, size=10_000, partitions=1)
+    assert fetches_to_read(target, 40, **VERY_LONG) < 10
+    assert fetches_to_read(target, 40, **VERY_LONG, max_partition_fetch_bytes=21_000) >= 20
+    assert fetches_to_read(target, 40, **VERY_LONG, fetch_max_bytes=21_000, message_max_bytes=20_000) >= 20
 
 
-def test_a_fetch_waits_for_enough_bytes_or_long_enough(place: Place) -> None:
-    produce(place, 20, partitions=1)
-    assert fetches_to_read(place, 20, fetch_min_bytes=1, **VERY_LONG) <= 3
+def test_a_fetch_waits_for_enough_bytes_or_long_enough(target: GroupTarget) -> None:
+    produce(target, 20, partitions=1)
+    assert fetches_to_read(target, 20, fetch_min_bytes=1, **VERY_LONG) <= 3
     started = time.monotonic()
-    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=1500)
+    fetches_to_read(target, 20, fetch_min_bytes=1_000_000, fetch_wait_max_ms=1500)
     assert time.monotonic() - started >= 1.4
-    produce(place, 100, size=20_000, partitions=1)
-    # There is enough now. If the fetch waited all the same, the records would come too late.
-    fetches_to_read(place, 20, fetch_min_bytes=1_000_000, **VERY_LONG)
+    produce(target, 100, size=20_000, partitions=1)
+    # Enough bytes are available now. If the fetch waited anyway, the records would arrive too late.
+    fetches_to_read(target, 20, fetch_min_bytes=1_000_000, **VERY_LONG)

@@ -1,4 +1,4 @@
-"""librdkafka's consumers join and leave at random while a producer runs, in either protocol, and through a kill -9."""
+"""Tests of librdkafka's consumers that join and leave at random, in both protocols, and across a kill -9."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from penstock.testing.process import BrokerProcess
-from tests.compat.churn import Ledger, Place, Run, check_churn
+from tests.compat.churn import GroupTarget, Ledger, Run, check_churn
 
 EXPECTED = {
     KafkaError.ILLEGAL_GENERATION,
@@ -25,16 +25,16 @@ EXPECTED = {
     KafkaError._ASSIGNMENT_LOST,
     KafkaError._DESTROY,
 }
-"""What a commit may meet while the group rebalances or the broker is away. It is made again."""
+"""Errors of a commit while the group rebalances or the broker is down. The commit is repeated."""
 CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
 
 
 def member(settings: dict[str, Any]) -> Run:
-    def run(place: Place, name: str, leaving: threading.Event, ledger: Ledger) -> None:
+    def run(target: GroupTarget, name: str, leaving: threading.Event, ledger: Ledger) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": place.bootstrap,
-                "group.id": place.group,
+                "bootstrap.servers": target.bootstrap,
+                "group.id": target.group,
                 "client.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
@@ -58,14 +58,14 @@ def member(settings: dict[str, Any]) -> Run:
                 reached.pop(one.partition, None)
             ledger.lost(name, [one.partition for one in places])
 
-        consumer.subscribe([place.topic], on_assign=given, on_revoke=taken, on_lost=lost)
+        consumer.subscribe([target.topic], on_assign=given, on_revoke=taken, on_lost=lost)
         try:
             while not leaving.is_set():
                 records = [one for one in consumer.consume(50, timeout=0.1) if one.error() is None]
                 ledger.saw(int(one.value() or b"") for one in records)
                 reached |= {one.partition() or 0: (one.offset() or 0) + 1 for one in records}
                 if reached:
-                    commit(consumer, place.topic, reached, ledger)
+                    commit(consumer, target.topic, reached, ledger)
         finally:
             consumer.close()
 
@@ -88,17 +88,17 @@ def commit(consumer: Consumer, topic: str, reached: dict[int, int], ledger: Ledg
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_of_the_classic_protocol_come_and_go(churn_broker: BrokerProcess, assignor: str) -> None:
+def test_members_of_the_classic_protocol_join_and_leave(churn_broker: BrokerProcess, assignor: str) -> None:
     settings = {"partition.assignment.strategy": assignor, **CLASSIC}
     check_churn(churn_broker.bootstrap, member(settings), seed=11, seconds=5)
 
 
-def test_members_of_the_consumer_protocol_come_and_go(churn_broker: BrokerProcess) -> None:
+def test_members_of_the_consumer_protocol_join_and_leave(churn_broker: BrokerProcess) -> None:
     check_churn(churn_broker.bootstrap, member({"group.protocol": "consumer"}), seed=12, seconds=5)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_members_come_and_go_while_the_broker_is_killed(churn_broker: BrokerProcess, protocol: str) -> None:
+def test_members_join_and_leave_while_the_broker_is_killed(churn_broker: BrokerProcess, protocol: str) -> None:
     cooperative = {"partition.assignment.strategy": "cooperative-sticky", **CLASSIC}
     settings = {"group.protocol": "consumer"} if protocol == "consumer" else cooperative
 

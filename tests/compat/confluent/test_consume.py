@@ -1,4 +1,4 @@
-"""Reading with librdkafka: positions, times, watermarks, limits. No groups: partitions are assigned by hand."""
+"""Tests of consuming with librdkafka: positions, times, watermarks, limits. Partitions are assigned manually."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ START = 1_700_000_000_000
 
 @pytest.fixture
 def timed_topic(make_topic: MakeTopic, send: Send) -> str:
-    """A topic with 100 records, one per second of CreateTime, in several batches."""
+    """Create a topic with 100 records, one per second of CreateTime, in several batches."""
     topic = make_topic()
     send(topic, [{"value": str(n), "timestamp": START + n * 1000} for n in range(100)], batch_num_messages=7)
     return topic
@@ -35,7 +35,7 @@ def test_watermarks_are_the_first_and_the_next_offset(make_consumer: MakeConsume
         (START + 999_000, OFFSET_END),
     ],
 )
-def test_a_time_finds_the_first_record_not_older(
+def test_a_timestamp_finds_the_first_record_that_is_not_older(
     make_consumer: MakeConsumer, timed_topic: str, asked: int, expected: int
 ) -> None:
     consumer = make_consumer()
@@ -62,7 +62,7 @@ def test_small_fetches_read_everything_once(read: Read, timed_topic: str) -> Non
 def test_a_reader_at_the_end_is_woken_by_a_new_record(
     make_consumer: MakeConsumer, send: Send, timed_topic: str
 ) -> None:
-    # If the long poll slept through the record, it would come too late for the reader below.
+    # If the long poll missed the record, it would arrive too late for the reader below.
     consumer = make_consumer(fetch_wait_max_ms=100_000, socket_timeout_ms=110_000)
     _, end = consumer.get_watermark_offsets(TopicPartition(timed_topic, 0), timeout=60)
     consumer.assign([TopicPartition(timed_topic, 0, end)])
@@ -72,7 +72,7 @@ def test_a_reader_at_the_end_is_woken_by_a_new_record(
     assert news.value() == b"news"
 
 
-def test_an_offset_beyond_the_end_starts_over_by_the_reset_policy(read: Read, timed_topic: str) -> None:
+def test_an_offset_beyond_the_end_is_reset_by_the_reset_policy(read: Read, timed_topic: str) -> None:
     got = read(timed_topic, 1, offset=5_000, auto_offset_reset="earliest")
     assert got[0].offset() == 0
 
@@ -89,7 +89,7 @@ def test_many_partitions_are_read_together(make_topic: MakeTopic, send: Send, ma
         assert offsets == list(range(100))
 
 
-def test_crc_check_passes_on_what_the_broker_sends(read: Read, timed_topic: str) -> None:
+def test_the_crc_check_of_the_client_passes(read: Read, timed_topic: str) -> None:
     assert len(read(timed_topic, 100, check_crcs=True)) == 100
 
 

@@ -1,4 +1,4 @@
-"""What librdkafka's producer sends is what a reader gets."""
+"""Tests that a consumer reads what librdkafka's producer sends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_topic_with_its_own_codec_recompresses(make_topic: MakeTopic, send: Se
     assert [(one.key(), one.value()) for one in read(topic, 50)] == pairs(sent)
 
 
-def test_delivery_reports_carry_the_offset_at_which_the_record_is_read(
+def test_delivery_reports_have_the_offset_at_which_the_record_is_read(
     make_topic: MakeTopic, send: Send, read: Read
 ) -> None:
     topic = make_topic(partitions=3)
@@ -74,7 +74,7 @@ def test_headers_keep_order_duplicates_null_and_empty_values(make_topic: MakeTop
     assert without.headers() is None
 
 
-def test_null_and_empty_keys_and_values_stay_apart(make_topic: MakeTopic, send: Send, read: Read) -> None:
+def test_null_and_empty_keys_and_values_stay_distinct(make_topic: MakeTopic, send: Send, read: Read) -> None:
     topic = make_topic()
     cases: list[tuple[bytes | None, bytes | None]] = [(None, None), (b"", b""), (None, b"v"), (b"k", None)]
     send(topic, [{"key": key, "value": value} for key, value in cases])
@@ -111,7 +111,7 @@ def test_a_megabyte_message_needs_a_topic_that_allows_it(make_topic: MakeTopic, 
     assert refused.value.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 
 
-def test_a_keyless_record_is_refused_by_a_compacted_topic(make_topic: MakeTopic, send: Send, read: Read) -> None:
+def test_a_keyless_record_is_rejected_by_a_compacted_topic(make_topic: MakeTopic, send: Send, read: Read) -> None:
     topic = make_topic(config={"cleanup.policy": "compact"})
     with pytest.raises(KafkaException) as refused:
         send(topic, [{"value": b"no key"}])
@@ -120,7 +120,7 @@ def test_a_keyless_record_is_refused_by_a_compacted_topic(make_topic: MakeTopic,
     assert read(topic, 1)[0].value() == b"v"
 
 
-def test_the_first_produce_makes_the_topic(bootstrap: str, send: Send, read: Read) -> None:
+def test_the_first_produce_creates_the_topic(bootstrap: str, send: Send, read: Read) -> None:
     topic = f"made-by-first-produce-{time.time_ns()}"
     send(topic, [{"value": b"first"}])
     assert read(topic, 1)[0].value() == b"first"

@@ -1,4 +1,4 @@
-"""Clients over their quota: held to the rate, told to wait, and no burden to the others."""
+"""Tests of clients above their quota: they are limited and throttled, and do not affect others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def quota(broker: BrokerProcess, *words: str) -> None:
 
 
 def produce(bootstrap: str, client_id: str, topic: str, seconds: float, **settings: object) -> list[int]:
-    """Produce as fast as it goes; return the sizes that were acknowledged."""
+    """Produce as fast as possible; return the acknowledged sizes."""
     acked: list[int] = []
     producer = Producer(
         {
@@ -82,22 +82,22 @@ def fill(bootstrap: str, topic: str, size: int) -> None:
 
 
 def most(seconds: float) -> float:
-    """Return the most that may pass in a time: the rate, what was saved up, and what was under way."""
+    """Return the maximum for a time: the rate, the unused quota, and the data in flight."""
     return RATE * (seconds + SAVED_UP_S)
 
 
 def throttle_times(text: str) -> list[int]:
-    """Return what the client says in its statistics of each broker's throttling, in ms."""
+    """Return the throttle times, in ms, in the client's statistics."""
     return [node["throttle"]["max"] for node in json.loads(text)["brokers"].values()]
 
 
-def test_a_producer_is_held_to_its_quota_and_others_are_not(broker: BrokerProcess) -> None:
+def test_a_producer_is_limited_to_its_quota_and_others_are_not(broker: BrokerProcess) -> None:
     quota(broker, "set", "--client-id", "limited", f"producer_byte_rate={RATE}")
     throttled: dict[str, list[int]] = {"limited": [], "free": []}
 
     def listening(client_id: str) -> dict[str, object]:
-        heard = throttled[client_id]
-        return {"statistics.interval.ms": 100, "stats_cb": lambda text: heard.extend(throttle_times(text))}
+        times = throttled[client_id]
+        return {"statistics.interval.ms": 100, "stats_cb": lambda text: times.extend(throttle_times(text))}
 
     over = threading.Event()
     sent: list[int] = []
@@ -125,7 +125,7 @@ def test_a_producer_is_held_to_its_quota_and_others_are_not(broker: BrokerProces
     assert sent and max(throttled["free"], default=0) == 0
 
 
-def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
+def test_a_consumer_is_limited_to_its_quota(broker: BrokerProcess) -> None:
     fill(broker.bootstrap, "read", 20 * RATE)
     limited = ("--user", "ANONYMOUS", "--client-id", "default")
     quota(broker, "set", *limited, f"consumer_byte_rate={RATE}")
@@ -149,10 +149,10 @@ def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
     begun, passed = time.monotonic(), 0
     while time.monotonic() < begun + SECONDS:
         passed += read()
-    # The client fetches ahead of what it hands out, which is what the quota counts.
+    # The client prefetches more than it returns, and the quota counts what is fetched.
     assert 0 < passed <= most(time.monotonic() - begun)
     assert max(throttled) > 0
-    # A change holds at once, also for a client that the old quota has muted: with it, this would take minutes.
+    # A change takes effect immediately, even for a client muted by the old quota, under which this would take minutes.
     quota(broker, "set", *limited, f"consumer_byte_rate={RATE / 1000}")
     throttled.clear()
     eventually(lambda: read() >= 0 and max(throttled, default=0) > 0, what="a throttled fetch")
@@ -168,14 +168,14 @@ def test_a_consumer_is_held_to_its_quota(broker: BrokerProcess) -> None:
     consumer.close()
 
 
-def test_a_producer_without_acks_is_held_too(broker: BrokerProcess) -> None:
+def test_a_producer_without_acks_is_limited_too(broker: BrokerProcess) -> None:
     quota(broker, "set", "--client-id", "limited", f"producer_byte_rate={RATE}")
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "end"})
-    place = TopicPartition("limited", 0)
-    first = reader.get_watermark_offsets(place, timeout=60)[1]
+    partition = TopicPartition("limited", 0)
+    first = reader.get_watermark_offsets(partition, timeout=60)[1]
     begun = time.monotonic()
     produce(broker.bootstrap, "limited", "limited", SECONDS, acks=0)
-    written = (reader.get_watermark_offsets(place, timeout=60)[1] - first) * len(RECORD)
+    written = (reader.get_watermark_offsets(partition, timeout=60)[1] - first) * len(RECORD)
     reader.close()
     assert 0 < written <= most(time.monotonic() - begun)
 

@@ -1,1 +1,1 @@
-"""The Java client and the command-line tools that come with Kafka."""
+"""The Java client and Kafka's command-line tools."""

@@ -1,4 +1,4 @@
-"""One JVM for all of Kafka's tools, or a skip that says what is missing."""
+"""Fixture: one JVM for all of Kafka's tools, or a skip with the reason."""
 
 from __future__ import annotations
 

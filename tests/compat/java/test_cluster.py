@@ -1,4 +1,4 @@
-"""Kafka's command-line tools on three nodes: who leads, what moves where, who is gone."""
+"""Tests of Kafka's command-line tools on three nodes: leaders, reassignments, unregistration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Shell:
         return self._tools.check(TOOLS + "ClusterTool", "unregister", *where, "--id", node)
 
     def describe(self, topic: str, *arguments: str) -> list[dict[str, str]]:
-        """The rows that kafka-topics prints for the partitions of a topic."""
+        """Return the rows that kafka-topics prints for the partitions of a topic."""
         out = self("TopicCommand", "--describe", "--topic", topic, *arguments)
         rows = [line for line in out.splitlines() if "Leader:" in line]
         return [dict(re.findall(r"(\w+): (\S*)", row)) for row in rows]
@@ -93,7 +93,7 @@ def test_partitions_are_moved_verified_and_the_move_is_cancelled(shell: Shell, t
     assert "None of the specified partition reassignments are active" in idle
 
 
-def test_a_slow_move_is_listed_and_can_be_taken_back(shell: Shell, tmp_path: Path) -> None:
+def test_a_slow_move_is_listed_and_can_be_cancelled(shell: Shell, tmp_path: Path) -> None:
     shell("TopicCommand", "--create", "--topic", "slow", "--replica-assignment", "1:2:3")
     producer = Producer({"bootstrap.servers": shell.cluster.bootstrap})
     for _ in range(100):
@@ -107,11 +107,11 @@ def test_a_slow_move_is_listed_and_can_be_taken_back(shell: Shell, tmp_path: Pat
     assert "adding: 4" in listed.lower()
     shell(REASSIGN, "--cancel", "--reassignment-json-file", file)
     (now,) = shell.describe("slow")
-    # As in Kafka, the order of before is not remembered.
+    # As in Kafka, the previous order is not restored.
     assert sorted(now["Replicas"].split(",")) == ["1", "2", "3"]
 
 
-def test_leaders_leave_with_a_killed_node_and_come_back_by_election(shell: Shell) -> None:
+def test_leaders_move_from_a_killed_node_and_return_by_election(shell: Shell) -> None:
     shell("TopicCommand", "--create", "--topic", "led", "--replica-assignment", "2:1:3,3:2:1")
     assert shell.leaders("led") == ["2", "3"]
     shell.cluster.kill(2)
@@ -130,7 +130,7 @@ def test_leaders_leave_with_a_killed_node_and_come_back_by_election(shell: Shell
     assert "already" in again.lower() or "Valid replica already elected" in again
 
 
-def test_a_node_that_is_stopped_can_be_taken_out_of_the_cluster(shell: Shell, sharing: Sharing) -> None:
+def test_a_node_that_is_stopped_can_be_unregistered(shell: Shell, sharing: Sharing) -> None:
     shell.cluster.stop(FOUR)
     assert "is no longer registered" in shell.unregister("4")
     sharing.discard()  # the other tests need all four

@@ -1,4 +1,4 @@
-"""Kafka's command-line tools on three nodes while coordinators and leaders move."""
+"""Tests of Kafka's command-line tools on three nodes while coordinators and leaders move."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Shell:
         self.cluster = cluster
 
     def __call__(self, tool: str, *arguments: str) -> str:
-        """Run a tool that must succeed, with every node in its list."""
+        """Run a tool that must succeed, with every node in its bootstrap list."""
         name = tool if "." in tool[:12] else TOOLS + tool
         return self.tools.check(name, "--bootstrap-server", self.cluster.bootstrap, *arguments)
 
     def at(self, node: int, tool: str, *arguments: str) -> str:
-        """The same by way of one node."""
+        """Run a tool through one node."""
         name = tool if "." in tool[:12] else TOOLS + tool
         return self.tools.check(name, "--bootstrap-server", self.cluster.address(node), *arguments)
 
@@ -129,7 +129,7 @@ def test_records_are_deleted_and_sized_on_every_replica(shell: Shell, tmp_path: 
     assert all(len(each) == 1 for each in sizes.values()), sizes
 
 
-def test_a_leader_that_lacks_records_is_elected_only_when_that_is_asked_for(shell: Shell) -> None:
+def test_a_leader_that_lacks_records_is_elected_only_by_an_unclean_election(shell: Shell) -> None:
     cluster = shell.cluster
     settings = ("--config", "min.insync.replicas=1")
     shell("TopicCommand", "--create", "--topic", "torn", "--replica-assignment", "2:3", *settings)

@@ -1,4 +1,4 @@
-"""kafka-dump-log reads what compaction leaves: thinned and empty batches, delete horizons, markers, indexes."""
+"""Test that kafka-dump-log reads compacted logs: sparse and empty batches, delete horizons, markers, indexes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "table"
 
 
 def write(bootstrap: str, codec: str) -> None:
-    """A transactional producer's own words, then everything else, then tombstones."""
+    """Write records of a transactional producer, then others, then tombstones."""
     random = Random(codec)
     teller = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"teller-{codec}"})
     teller.init_transactions(60)
@@ -56,9 +56,7 @@ def wait_until_compacted(data: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_compacted_segments_and_indexes_are_read_without_complaint(
-    tools: JavaTools, tmp_path: Path, codec: str
-) -> None:
+def test_compacted_segments_and_indexes_are_read_without_errors(tools: JavaTools, tmp_path: Path, codec: str) -> None:
     with Broker({"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "0.01"}, data=tmp_path) as broker:
         config = {"cleanup.policy": "compact", "segment.bytes": "1048576", "index.interval.bytes": "2000"}
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

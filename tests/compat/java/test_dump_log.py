@@ -1,4 +1,4 @@
-"""kafka-dump-log reads the files that the broker writes: segments, indexes, the metadata log."""
+"""Tests that kafka-dump-log reads the broker's files: segments, indexes, the metadata log."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COMPLAINTS = ("Mismatch", "isvalid: false", "not valid", "Found", "Corrupt")
 @pytest.fixture
 def data(broker_under_test: BrokerUnderTest) -> Path:
     if broker_under_test.data is None:
-        pytest.skip("the data folder of the broker under test is not known")
+        pytest.skip("the data directory of the broker under test is unknown")
     return broker_under_test.data
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_segments_and_indexes_are_read_without_complaint(
+def test_segments_and_indexes_are_read_without_errors(
     tools: JavaTools, broker_under_test: BrokerUnderTest, data: Path, make_topic: MakeTopic, codec: str
 ) -> None:
     topic = make_topic(config={"segment.bytes": "1048576", "index.interval.bytes": "2000"})
@@ -52,7 +52,7 @@ def test_segments_and_indexes_are_read_without_complaint(
         for index in (segment.with_suffix(".index"), segment.with_suffix(".timeindex")):
             verified = tools.check(DUMP, "--verify-index-only", "--files", str(index))
             assert not any(complaint in verified for complaint in COMPLAINTS), verified
-    for rolled in segments[:-1]:  # Kafka's own active index is preallocated and does not pass this check either
+    for rolled in segments[:-1]:  # Kafka's active index is preallocated and fails this check too
         for index in (rolled.with_suffix(".index"), rolled.with_suffix(".timeindex")):
             assert "passed sanity check" in tools.check(DUMP, "--index-sanity-check", "--files", str(index))
             assert "offset: " in tools.check(DUMP, "--files", str(index))

@@ -1,4 +1,4 @@
-"""kafka-dump-log reads what transactions leave in a partition's folder: markers, `.txnindex`, snapshots."""
+"""Test that kafka-dump-log reads transaction files: markers, `.txnindex`, snapshots."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 async def write(folder: Path) -> None:
-    """Twelve transactions of three producers, every other one aborted, and one that stays open."""
+    """Write twelve transactions of three producers, every other one aborted, and one that stays open."""
     log = Log.open(
         RealDisk(),
         str(folder),

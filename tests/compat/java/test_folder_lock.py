@@ -1,4 +1,4 @@
-"""Apache Kafka, its tools and Penstock keep out of each other's data folders while they are in use."""
+"""Tests that Apache Kafka, its tools and Penstock do not open each other's data directories while in use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHELL = "org.apache.kafka.shell.MetadataShell"
 @pytest.fixture
 def data(broker_under_test: BrokerUnderTest) -> Path:
     if broker_under_test.data is None:
-        pytest.skip("the data folder of the broker under test is not known")
+        pytest.skip("the data directory of the broker under test is unknown")
     return broker_under_test.data
 
 
@@ -32,7 +32,7 @@ def test_the_metadata_shell_refuses_the_folder_of_a_running_broker(tools: JavaTo
 
 
 def test_kafka_refuses_to_start_on_the_folder_of_a_running_broker(tools: JavaTools, data: Path) -> None:
-    # Without the lock, Kafka accepts the folder and waits for the other nodes of the quorum.
+    # Without the lock, Kafka accepts the directory and waits for the other nodes of the quorum.
     second = ApacheKafka(data=data)
     try:
         assert second.start_refused() != 0

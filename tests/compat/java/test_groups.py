@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, kafka-groups and the Java consumer, over either protocol."""
+"""Tests of kafka-consumer-groups, kafka-groups and the Java consumer, in both protocols."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class Shell:
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> str:
         return self._tools.check(tool, "--bootstrap-server", self.bootstrap, *arguments, stdin=stdin)
 
-    def told(self, tool: str, *arguments: str) -> str:
-        """All that a tool says; this one ends with code 0 whatever happens."""
+    def output(self, tool: str, *arguments: str) -> str:
+        """Return all output of a tool, which exits with code 0 in any case."""
         return self._tools.run(tool, "--bootstrap-server", self.bootstrap, *arguments).text
 
     def produce(self, topic: str, count: int) -> None:
         self(CONSOLE_PRODUCER, "--topic", topic, stdin="".join(f"line {number}\n" for number in range(count)))
 
     def read(self, topic: str, group: str, count: int, protocol: str) -> list[str]:
-        """Read with the Java consumer, which commits as it closes."""
+        """Read with the Java consumer, which commits when it closes."""
         limits = ("--max-messages", str(count), "--timeout-ms", "20000")
         how = ("--from-beginning", "--command-property", f"group.protocol={protocol}")
         return self(CONSOLE_CONSUMER, "--topic", topic, "--group", group, *limits, *how).splitlines()
 
     def rows(self, *arguments: str) -> list[list[str]]:
-        """A table of kafka-consumer-groups, cell by cell, without the notes above it."""
+        """Return a table of kafka-consumer-groups as cells, without the notes above it."""
         lines = [line.split() for line in self(GROUPS, *arguments).splitlines() if line.strip()]
         head = next(index for index, line in enumerate(lines) if line[0] == "GROUP")
         return lines[head + 1 :]
@@ -78,7 +78,7 @@ def member(bootstrap: str, topic: str, group: str, protocol: str) -> Iterator[Co
 
 
 @both_protocols
-def test_the_java_consumer_commits_and_goes_on(shell: Shell, make_topic: MakeTopic, protocol: str) -> None:
+def test_the_java_consumer_commits_and_resumes(shell: Shell, make_topic: MakeTopic, protocol: str) -> None:
     topic = make_topic()
     group = f"{topic}-group"
     shell.produce(topic, 10)
@@ -105,7 +105,7 @@ def test_kafka_consumer_groups_lists_and_describes(shell: Shell, make_topic: Mak
         assert group not in shell(GROUPS, "--list", "--state", "Empty").split()
         offsets = shell.rows("--describe", "--group", group, "--offsets")
         assert {row[2] for row in offsets} == {"0", "1"}
-        assert "GroupNotEmptyException" in shell.told(GROUPS, "--delete", "--group", group)
+        assert "GroupNotEmptyException" in shell.output(GROUPS, "--delete", "--group", group)
 
 
 @both_protocols
@@ -141,7 +141,7 @@ def test_kafka_consumer_groups_resets_offsets_and_deletes(
     assert topic not in shell(GROUPS, "--describe", "--group", group, "--offsets")
     assert "was successful" in shell(GROUPS, "--delete", "--group", group)
     eventually(lambda: group not in shell(GROUPS, "--list").split())
-    assert f"Group {group} not found." in shell.told(GROUPS, "--describe", "--group", group)
+    assert f"Group {group} not found." in shell.output(GROUPS, "--describe", "--group", group)
 
 
 def test_kafka_configs_sets_a_groups_session(shell: Shell, make_topic: MakeTopic) -> None:
@@ -151,9 +151,9 @@ def test_kafka_configs_sets_a_groups_session(shell: Shell, make_topic: MakeTopic
     assert "consumer.session.timeout.ms=50000" in shell("kafka.admin.ConfigCommand", "--describe", *entity)
 
 
-def test_the_latency_tool_runs_through(tools: JavaTools, bootstrap: str, make_topic: MakeTopic) -> None:
+def test_the_latency_tool_completes(tools: JavaTools, bootstrap: str, make_topic: MakeTopic) -> None:
     sizes = ("--num-records", "50", "--producer-acks", "all", "--record-size", "100")
-    told = tools.check(
+    output = tools.check(
         "org.apache.kafka.tools.EndToEndLatency",
         "--bootstrap-server",
         bootstrap,
@@ -161,7 +161,7 @@ def test_the_latency_tool_runs_through(tools: JavaTools, bootstrap: str, make_to
         make_topic(),
         *sizes,
     )
-    assert "Avg latency" in told
+    assert "Avg latency" in output
 
 
 @both_protocols
@@ -173,12 +173,12 @@ def test_the_consumer_performance_tool_reads_in_a_group(
     settings = tmp_path / "consumer.properties"
     settings.write_text(f"group.protocol={protocol}\n")
     group = f"{topic}-group"
-    told = tools.check(
+    output = tools.check(
         "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", shell.bootstrap, "--topic", topic,
         "--num-records", "2000", "--group", group, "--command-config", str(settings), "--hide-header",
         "--timeout", "20000",
     )  # fmt: skip
-    assert " 2000," in told
+    assert " 2000," in output
     assert sum(int(row[3]) for row in shell.rows("--describe", "--group", group)) == 2000
 
 
@@ -191,7 +191,9 @@ def test_one_of_several_topics_is_reset_partition_by_partition(
     shell.produce(one, 10)
     shell.produce(other, 10)
     with member(shell.bootstrap, one, group, protocol):
-        refused = shell.told(GROUPS, "--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
+        refused = shell.output(
+            GROUPS, "--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute"
+        )
         assert "inactive" in refused
     where = ("--topic", f"{one}:1", "--topic", other)
     rows = shell.rows("--reset-offsets", "--group", group, *where, "--to-offset", "0", "--execute")

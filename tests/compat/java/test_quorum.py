@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum on three voters and an observer."""
+"""Tests of kafka-metadata-quorum with three voters and an observer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEATURES = "org.apache.kafka.tools.FeatureCommand"
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A new cluster for each test, which may change the quorum. The nodes run on their own loop and thread."""
+    """Provide a new cluster for each test, which may change the quorum, on a separate event loop and thread."""
     cluster = Cluster(tmp_path / "cluster", observers=1)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -46,7 +46,7 @@ def describe(tools: JavaTools, cluster: Cluster, what: str) -> str:
 
 
 def features(tools: JavaTools, cluster: Cluster) -> dict[str, tuple[str, ...]]:
-    """The least, the highest and the finalised level of each feature."""
+    """Return the minimum, maximum and finalized level of each feature."""
     described = tools.check(FEATURES, "--bootstrap-server", cluster.bootstrap, "describe")
     rows = [line.split() for line in described.splitlines() if line.strip()]
     return {row[1]: (row[3], row[5], row[7]) for row in rows}
@@ -76,10 +76,10 @@ def test_kraft_version_is_upgraded_once_and_stays(tools: JavaTools, cluster: Clu
         assert refused.code == 1 and "Can't downgrade the version of this feature." in refused.out, refused.text
 
 
-def test_features_that_are_not_there_are_neither_described_nor_upgraded(tools: JavaTools, cluster: Cluster) -> None:
+def test_unsupported_features_are_neither_described_nor_upgraded(tools: JavaTools, cluster: Cluster) -> None:
     server = ("--bootstrap-server", cluster.bootstrap)
     assert not {"share.version", "streams.version"} & set(features(tools, cluster))
-    # The levels of a release include both, so the usual last step of an upgrade must name the features one by one.
+    # The levels of a release include both, so the last step of an upgrade must name the features one by one.
     refused = tools.run(FEATURES, *server, "upgrade", "--release-version", "4.3")
     assert refused.code == 1 and "does not support this feature." in refused.out, refused.text
     assert "Invalid update version 1 for feature share.version." in refused.out, refused.text
@@ -89,7 +89,7 @@ def test_features_that_are_not_there_are_neither_described_nor_upgraded(tools: J
     assert "metadata.version was upgraded to 30." in upgraded
 
 
-def test_a_controller_is_taken_out_and_in_again(tools: JavaTools, cluster: Cluster, tmp_path: Path) -> None:
+def test_a_controller_is_removed_and_added_again(tools: JavaTools, cluster: Cluster, tmp_path: Path) -> None:
     member = cluster.members[3]
     directory = encode_uuid(member.node.context.store.directory_id)
     server = ("--bootstrap-server", cluster.bootstrap)

@@ -1,4 +1,4 @@
-"""The SQL tables and records over the public protocol: Apache Kafka answers as Penstock does."""
+"""Tests of SQL on Apache Kafka, over the standard protocol."""
 
 from __future__ import annotations
 

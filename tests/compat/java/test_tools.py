@@ -1,4 +1,4 @@
-"""Kafka's command-line tools, called as a person at a shell calls them."""
+"""Tests of Kafka's command-line tools, called as from a shell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shell(tools: JavaTools, bootstrap: str) -> Shell:
     return Shell(tools, bootstrap)
 
 
-def test_kafka_topics_makes_widens_describes_and_deletes(shell: Shell) -> None:
+def test_kafka_topics_creates_extends_describes_and_deletes(shell: Shell) -> None:
     topic = f"shell-{time.time_ns()}"
     create = ("--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=5000000")
     assert f"Created topic {topic}." in shell("TopicCommand", *create)
@@ -112,7 +112,7 @@ def test_console_consumer_starts_at_an_offset_inside_a_batch(shell: Shell, make_
     assert shell.consume(topic, 2, offset="17").splitlines() == ["line 17", "line 18"]
 
 
-def test_kafka_get_offsets_tells_ends_starts_and_times(shell: Shell, make_topic: MakeTopic) -> None:
+def test_kafka_get_offsets_prints_ends_starts_and_times(shell: Shell, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     shell.produce(topic, "one\ntwo\nthree\n", "--command-property=partitioner.ignore.keys=true", "--batch-size=1000")
     lines = shell("GetOffsetShell", "--topic", topic).split()
@@ -123,7 +123,7 @@ def test_kafka_get_offsets_tells_ends_starts_and_times(shell: Shell, make_topic:
     assert shell("GetOffsetShell", "--topic", topic, "--time", "latest-tiered") == "", "nothing is tiered"
 
 
-def test_kafka_delete_records_moves_the_start(shell: Shell, make_topic: MakeTopic, tmp_path: Path) -> None:
+def test_kafka_delete_records_moves_the_log_start_offset(shell: Shell, make_topic: MakeTopic, tmp_path: Path) -> None:
     topic = make_topic()
     shell.produce(topic, "".join(f"{n}\n" for n in range(10)))
     plan = tmp_path / "plan.json"
@@ -133,7 +133,7 @@ def test_kafka_delete_records_moves_the_start(shell: Shell, make_topic: MakeTopi
     assert shell.consume(topic, 1).strip() == "4"
 
 
-def test_kafka_log_dirs_tells_sizes(shell: Shell, make_topic: MakeTopic) -> None:
+def test_kafka_log_dirs_prints_sizes(shell: Shell, make_topic: MakeTopic) -> None:
     topic = make_topic()
     shell.produce(topic, "x" * 500 + "\n")
     answer = shell("LogDirsCommand", "--describe", "--topic-list", topic).splitlines()[-1]
@@ -163,7 +163,7 @@ def test_kafka_cluster_and_kafka_features_describe_the_node(tools: JavaTools, sh
     assert f'"endpoints": ["PLAINTEXT://{shell.server[1]}"]' in shell("MetadataQuorumCommand", "describe", "--status")
 
 
-def test_the_perf_tools_run_through(tools: JavaTools, shell: Shell, bootstrap: str, make_topic: MakeTopic) -> None:
+def test_the_perf_tools_complete(tools: JavaTools, shell: Shell, bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic()
     rate = ("--num-records", "2000", "--record-size", "100", "--throughput", "-1")
     acks = ("--command-property", f"bootstrap.servers={bootstrap}", "acks=all")
@@ -184,7 +184,7 @@ def test_kafka_configs_sets_describes_and_removes_quotas(shell: Shell) -> None:
         shell(CONFIGS, "--alter", *entity, "--add-config", quota)
 
     def described(*entity: str) -> str:
-        # Of users the tool asks for passwords as well, after it has shown the quotas.
+        # For users the tool also requests credentials, after it has printed the quotas.
         return shell(CONFIGS, "--describe", *entity)
 
     for entity, quota in entities.items():
@@ -196,7 +196,7 @@ def test_kafka_configs_sets_describes_and_removes_quotas(shell: Shell) -> None:
     assert result.code != 0 and "must be greater than 0" in result.text, result.text
 
 
-def test_tools_for_what_is_switched_off_say_so(shell: Shell, tmp_path: Path) -> None:
+def test_tools_for_disabled_features_report_it(shell: Shell, tmp_path: Path) -> None:
     nothing = tmp_path / "client.properties"
     nothing.touch()
     for words, reason in {

@@ -1,4 +1,4 @@
-"""Transactions of the Java client, which speaks transaction version 2, and kafka-transactions."""
+"""Tests of the Java client's transactions, with transaction version 2, and of kafka-transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_transactions_of_the_java_client(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_what_is_read_is_written_elsewhere_exactly_once(
+def test_records_are_copied_to_another_topic_exactly_once(
     tools: JavaTools, bootstrap: str, make_topic: MakeTopic, protocol: str
 ) -> None:
     source, target = make_topic(partitions=2), make_topic()
@@ -30,13 +30,13 @@ def test_what_is_read_is_written_elsewhere_exactly_once(
 
 
 def rows(tools: JavaTools, bootstrap: str, *arguments: str) -> list[dict[str, str]]:
-    """A table of kafka-transactions, by the names of its columns."""
+    """Return a table of kafka-transactions by column name."""
     lines = tools.check(TRANSACTIONS, "--bootstrap-server", bootstrap, *arguments).splitlines()
     head, *body = [[cell.strip() for cell in line.split("\t")] for line in lines if line.strip()]
     return [dict(zip(head, line, strict=True)) for line in body]
 
 
-def test_kafka_transactions_shows_and_aborts_what_a_producer_has_left(
+def test_kafka_transactions_lists_and_aborts_an_abandoned_transaction(
     tools: JavaTools, bootstrap: str, make_topic: MakeTopic, broker_under_test: BrokerUnderTest
 ) -> None:
     topic = make_topic(partitions=2)
@@ -52,7 +52,7 @@ def test_kafka_transactions_shows_and_aborts_what_a_producer_has_left(
     where = ("--topic", topic, "--partition", "0")
     (producer,) = rows(tools, bootstrap, "describe-producers", *where)
     assert (producer["ProducerId"], producer["CurrentTransactionStartOffset"]) == (described["ProducerId"], "0")
-    # It is in the hands of its coordinator, so it does not hang.
+    # Its coordinator knows it, so it is not hanging.
     broker_id = described["CoordinatorId"]
     assert rows(tools, bootstrap, "find-hanging", "--broker-id", broker_id, "--max-transaction-timeout", "0") == []
     tools.check(TRANSACTIONS, "--bootstrap-server", bootstrap, "abort", *where, "--start-offset", "0")

@@ -1,4 +1,4 @@
-"""Short forms for producing and reading with kafka-python."""
+"""Helpers that produce and consume with kafka-python."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ ReadAll = Callable[..., list[Any]]
 
 @pytest.fixture(autouse=True)
 def client_sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket]]:
-    """Close the sockets that kafka-python leaves open, once its clients are closed.
+    """Close the sockets that kafka-python leaves open after its clients are closed.
 
-    close() waits neither for a connection that is being opened nor for a request that is still in a write buffer: it
-    cancels the task that would close the socket, which is then left to the garbage collector.
+    close() waits neither for a connection that is being opened nor for a request in a write buffer: it cancels the task
+    that would close the socket, which is then left to the garbage collector.
     """
     opened: list[socket.socket] = []
     create = KafkaNetSocket.socket
@@ -59,7 +59,7 @@ def consumer(bootstrap: str) -> Iterator[KafkaConsumer]:
 
 @pytest.fixture
 def read_all(consumer: KafkaConsumer) -> ReadAll:
-    """Read `count` records of one partition from an offset on."""
+    """Read `count` records of one partition, starting at an offset."""
 
     def run(topic: str, count: int, *, partition: int = 0, offset: int = 0) -> list[Any]:
         where = TopicPartition(topic, partition)

@@ -1,4 +1,4 @@
-"""kafka-python's group consumers: they share, rebalance, commit, and go on where they were."""
+"""Tests of kafka-python's group consumers: assignment, rebalances, commits, and resuming."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def read(one: KafkaConsumer, count: int) -> list[Any]:
     return got
 
 
-def test_a_group_goes_on_where_it_was(bootstrap: str, make_topic: MakeTopic, make_producer: MakeProducer) -> None:
+def test_a_group_resumes_at_its_committed_offset(
+    bootstrap: str, make_topic: MakeTopic, make_producer: MakeProducer
+) -> None:
     topic = make_topic(partitions=2)
     producer = make_producer()
     for number in range(20):
@@ -68,7 +70,7 @@ def test_a_group_goes_on_where_it_was(bootstrap: str, make_topic: MakeTopic, mak
         assert {(record.partition, record.offset) for record in read(again, 3)} == {(1, 7), (1, 8), (1, 9)}
 
 
-def test_two_share_and_one_takes_over(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_two_members_share_and_one_takes_over(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=4)
     with consumer(bootstrap, topic) as first:
         poll_until([first], lambda: len(first.assignment()) == 4)

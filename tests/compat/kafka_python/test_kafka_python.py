@@ -1,4 +1,4 @@
-"""kafka-python 3: produce, read, look up, administer. It speaks the newest version of every API it knows."""
+"""Tests of kafka-python 3: produce, consume, look up, administer. It uses the newest version of every API it knows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_headers_timestamps_and_nulls_survive(
     assert (got.key, got.value, got.timestamp, list(got.headers)) == (None, b"v", START, headers)
 
 
-def test_a_record_too_large_for_the_topic_is_refused(make_topic: MakeTopic, make_producer: MakeProducer) -> None:
+def test_a_record_too_large_for_the_topic_is_rejected(make_topic: MakeTopic, make_producer: MakeProducer) -> None:
     topic = make_topic(config={"max.message.bytes": "1000"})
     with pytest.raises(MessageSizeTooLargeError):
         make_producer().send(topic, value=b"x" * 5000).get(timeout=60)
@@ -76,7 +76,7 @@ def test_reading_may_start_inside_a_batch(
     assert [one.offset for one in read_all(topic, 7, offset=13)] == list(range(13, 20))
 
 
-def test_topics_are_made_described_widened_and_deleted(python_admin: KafkaAdminClient) -> None:
+def test_topics_are_created_described_extended_and_deleted(python_admin: KafkaAdminClient) -> None:
     name = f"kafka-python-{time.time_ns()}"
     python_admin.create_topics({name: {"num_partitions": 2, "replication_factor": 1}}, wait_for_metadata=True)
     (described,) = python_admin.describe_topics([name])
@@ -108,7 +108,7 @@ def test_configs_are_described_and_altered(python_admin: KafkaAdminClient, make_
     assert "retention.ms" in str(modified())
     python_admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, {"segment.ms": "70000"})])
     eventually(lambda: "70000" in str(modified()))
-    assert "retention.ms" in str(modified()), "an incremental change leaves the rest alone"
+    assert "retention.ms" in str(modified()), "an incremental change must not affect other options"
 
 
 def test_records_are_deleted_up_to_an_offset(

@@ -1,4 +1,4 @@
-"""kafka-python's transactional producer, and its readers of committed records."""
+"""Tests of kafka-python's transactional producer and read_committed consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECONDS_MAX = 60
 
 
 def read(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes]:
-    """What a reader sees from the start; a moment longer than it takes to see so many."""
+    """Return what a reader sees from the start, waiting slightly longer than needed for this many records."""
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level=isolation, auto_offset_reset="earliest", fetch_max_wait_ms=100
     )
@@ -60,24 +60,24 @@ def test_committed_transactions_are_seen_and_aborted_ones_are_not(bootstrap: str
 def test_offsets_are_committed_with_the_transaction_or_not_at_all(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     group = f"group-of-{topic}"
-    place = TopicPartition(topic, 1)
+    partition = TopicPartition(topic, 1)
     producer = new_producer(bootstrap, f"id-of-{topic}")
     for offset, is_commit in ((5, True), (9, False)):
         producer.begin_transaction()
         producer.send(topic, b"%d" % offset, partition=0).get(SECONDS_MAX)
-        producer.send_offsets_to_transaction({place: OffsetAndMetadata(offset, "", -1)}, group)
+        producer.send_offsets_to_transaction({partition: OffsetAndMetadata(offset, "", -1)}, group)
         if is_commit:
             producer.commit_transaction()
         else:
             producer.abort_transaction()
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group, enable_auto_commit=False)
-    assert consumer.committed(place) == 5
+    assert consumer.committed(partition) == 5
     consumer.close()
     assert read(bootstrap, topic, "read_committed", 1) == [b"5"]
 
 
-def test_a_new_producer_fences_the_one_before(bootstrap: str, make_topic: MakeTopic) -> None:
+def test_a_new_producer_fences_the_previous_one(bootstrap: str, make_topic: MakeTopic) -> None:
     topic = make_topic(partitions=2)
     name = f"id-of-{topic}"
     zombie = new_producer(bootstrap, name)

@@ -1,1 +1,1 @@
-"""Clients of other languages, fetched from their registries."""
+"""Clients in other languages, fetched from their registries."""

@@ -1,4 +1,4 @@
-"""kafkajs (JavaScript) and franz-go (Go), each a small program that checks itself."""
+"""Tests of kafkajs (JavaScript) and franz-go (Go), each a small program that checks itself."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(*command: str, folder: Path) -> str:
 
 
 def fetch(what: str, *command: str, folder: Path) -> None:
-    """Run a command that fetches something from a registry; skip the test if it cannot be had."""
+    """Run a command that fetches from a registry; skip the test if that fails."""
     done = _done(command, folder)
     if done.returncode != 0:
         pytest.skip(f"{what} cannot be fetched: {done.stderr.strip()[-300:]}")
@@ -42,7 +42,7 @@ def command(name: str) -> str:
 
 
 def copied(name: str) -> Path:
-    """Build below .cache, so that the checkout stays as it is."""
+    """Build below .cache, so that the checkout is not changed."""
     folder = CACHE / name
     shutil.copytree(HERE / name, folder, dirs_exist_ok=True)
     return folder

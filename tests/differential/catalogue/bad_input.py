@@ -1,4 +1,4 @@
-"""Frames that no client should send: is there an answer, or does the connection end?"""
+"""Frames that no client should send: does the broker respond or close the connection?"""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def names_that_are_not_text(s: Session) -> None:
 
 @scenario
 def tagged_fields(s: Session) -> None:
-    """A header with tagged fields that nobody knows, good and bad."""
+    """Send headers with unknown tagged fields, valid and invalid."""
     body = b"\x01" + b"\0\0\0"  # metadata v9: an empty list of topics, three flags
     for label, tags in (
         ("one unknown", b"\x01\x63\x03abc"),

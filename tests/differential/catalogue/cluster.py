@@ -1,4 +1,4 @@
-"""ApiVersions, DescribeCluster, features, log folders, and what names the cluster."""
+"""ApiVersions, DescribeCluster, features, log directories, and the cluster id."""
 
 from __future__ import annotations
 

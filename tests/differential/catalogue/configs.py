@@ -157,7 +157,7 @@ def broker_values_out_of_range(s: Session) -> None:
         ("message.max.bytes", "-1"), ("unclean.leader.election.enable", "maybe"),
     ]:  # fmt: skip
         change(s, f"{option}={value}", BROKER, "", (option, SET, value))
-    # The one that is taken would show in every topic of the scenarios behind this one.
+    # An accepted value would be visible in every topic of later scenarios.
     change(s, "put back", BROKER, "", ("log.retention.ms", DELETE, None))
 
 

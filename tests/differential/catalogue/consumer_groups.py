@@ -24,7 +24,7 @@ Owned = dict[str, list[int]]
 
 @dataclass
 class Members:
-    """Members of one group, by the heartbeats that they send."""
+    """Members of one group, represented by their heartbeats."""
 
     s: Session
     group: str
@@ -32,7 +32,7 @@ class Members:
     def beat(
         self, label: str, member: str, epoch: int, *, owned: Owned | None = None, version: int = 1, **more: Any
     ) -> Answer:
-        """Beat, and write the answer down; which of equal partitions a member gets is up to the broker."""
+        """Send a heartbeat and record the response, without the choice between equivalent partitions."""
         rows = None if owned is None else [{"topic_id": one, "partitions": parts} for one, parts in owned.items()]
         values = {"group_id": self.group, "member_id": member, "member_epoch": epoch, "topic_partitions": rows, **more}
         answer = self.s.ask("consumer_group_heartbeat", version, **values)

@@ -55,7 +55,7 @@ def fetch_waits_for_enough_bytes_but_not_for_ever(s: Session) -> None:
     topic = filled(s, batches=1)
     fetch(s, topic, fetch_partition(5), max_wait=100, label="at the end")
     fetch(s, topic, fetch_partition(0), max_wait=100, min_bytes=1 << 20, label="not enough there")
-    # This error ends the wait. If it did not, the answer would come too late to be seen.
+    # This error ends the wait. Otherwise the response would arrive too late.
     fetch(s, topic, fetch_partition(9), max_wait=120_000, min_bytes=1 << 20, label="an offset out of range")
     started = time.monotonic()
     fetch(s, topic, fetch_partition(0), fetch_partition(5, index=9), max_wait=5000, min_bytes=1 << 20,

@@ -20,7 +20,7 @@ from tests.differential.session import Session
 
 
 def own_groups(s: Session, version: int, label: str, **filters: Any) -> None:
-    """Write down what ListGroups says of this scenario's groups; those of others are none of its business."""
+    """Record the ListGroups entries of this scenario's groups only."""
     answer = s.ask("list_groups", version, **filters)
     if isinstance(answer, dict):
         answer["groups"] = [one for one in answer["groups"] if one["group_id"].startswith(s.name(""))]

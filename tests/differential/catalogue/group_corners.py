@@ -1,4 +1,4 @@
-"""Corners of groups: names of every kind, members of both protocols in one group, protocols that change half-way."""
+"""Corner cases of groups: unusual names, members of both protocols in one group, protocol changes midway."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.differential.scenario import scenario
 from tests.differential.session import Session
 
 LAST = "o"
-"""A member id that the uniform assignor reaches last on both brokers.
+"""A member id that the uniform assignor processes last on both brokers.
 
-Where the members outnumber the partitions, the members that own nothing are served from the last one back. Penstock
-takes members in the order of their ids. Kafka takes them in the order of a HashMap with sixteen buckets, so that of
-members with drawn ids another one is served from run to run: "m" is in bucket 13, and the drawn id behind it in one
-run of twelve. "o" is in the last bucket, and joins after all others.
+If there are more members than partitions, the members that own nothing are processed from the last to the first.
+Penstock orders members by id. Kafka uses the order of a HashMap with sixteen buckets, so with random ids the result
+varies between runs: "m" is in bucket 13, and a random id is after it in one run of twelve. "o" is in the last bucket,
+and joins after all others.
 """
 
 
@@ -132,7 +132,7 @@ def patterns_of_every_kind(s: Session) -> None:
 
 
 def classic_group_of_one(s: Session, *, partitions: int) -> tuple[str, str, bytes, str]:
-    """Make a stable classic group whose member owns a whole topic: topic, group, the subscription, the member."""
+    """Create a stable classic group whose member owns a whole topic; return topic, group, subscription and member."""
     topic = s.topic(partitions=partitions)
     group = s.name("g")
     ready(s, group)

@@ -1,4 +1,4 @@
-"""Requests of consumer groups in short form. `ready` comes first: Kafka makes its internal topic when first asked."""
+"""Helpers for consumer group requests. Call `ready` first: Kafka creates its internal topic on the first request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOIN_VERSIONS = range(10)
 
 
 def ready(s: Session, *groups: str) -> None:
-    """Wait until the coordinators of the groups answer."""
+    """Wait until the coordinators of the groups respond."""
     s.until(
         lambda answer: all(one["error_code"] == "0 none" for one in answer["coordinators"]),
         "find_coordinator", 4, "until there is one", key_type=0, coordinator_keys=list(groups),
@@ -25,7 +25,7 @@ def ready(s: Session, *groups: str) -> None:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer of the classic protocol says about itself: version 1, no user data, nothing owned."""
+    """Return the subscription of a classic consumer: version 1, no user data, no owned partitions."""
     names = b"".join(struct.pack(">h", len(topic)) + topic.encode() for topic in topics)
     return struct.pack(">hi", 1, len(topics)) + names + struct.pack(">ii", -1, 0)
 
@@ -53,7 +53,7 @@ def begin_join(s: Session, group: str, member: str = "", *, version: int = 9, la
 
 
 def new_member(s: Session, group: str, **more: Any) -> str:
-    """Ask for a member id, as every client does since KIP-394."""
+    """Request a member id, as every client does since KIP-394."""
     return str(join(s, group, label="for an id", **more)["member_id"])
 
 
@@ -87,7 +87,7 @@ def beat(
 
 
 def until_rebalancing(s: Session, group: str, generation: int, member: str) -> None:
-    """Beat until the member is told to join again."""
+    """Send heartbeats until the member must rejoin."""
     s.until(
         lambda answer: answer["error_code"].startswith(REBALANCING),
         "heartbeat", 4, "until it rebalances", group_id=group, generation_id=generation, member_id=member,
@@ -101,7 +101,7 @@ def leave(s: Session, group: str, *members: str, version: int = 5, label: str = 
 
 
 def stable_member(s: Session, group: str, **more: Any) -> str:
-    """The only member of a group, stable in generation 1."""
+    """Create a group with one member, stable in generation 1."""
     member = new_member(s, group, **more)
     join(s, group, member, label="with the id", **more)
     sync(s, group, 1, member, {member: b"all of it"})

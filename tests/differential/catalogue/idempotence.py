@@ -13,7 +13,7 @@ SEQUENCE_MAX = 2**31 - 1
 
 
 def new_producer(s: Session) -> int:
-    """Kafka answers COORDINATOR_LOAD_IN_PROGRESS until it has its first block of ids."""
+    """Retry while Kafka returns COORDINATOR_LOAD_IN_PROGRESS, before it has its first block of ids."""
     asked: dict[str, Any] = {
         "transactional_id": None,
         "transaction_timeout": 0,

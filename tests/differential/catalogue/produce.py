@@ -1,4 +1,4 @@
-"""Produce: what is taken, what is refused, and with which words."""
+"""Produce: accepted and rejected batches, with error codes and messages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def produce_to_internal_topics(s: Session) -> None:
 
 
 def produce_each(s: Session, cases: Mapping[str, bytes | None]) -> None:
-    """Send each case to a partition of its own, so that what one did to the log does not show in the next."""
+    """Send each case to a separate partition, so that cases do not affect each other."""
     topic = s.topic(partitions=len(cases))
     for partition, (label, records) in enumerate(cases.items()):
         produce(s, topic, records, partition=partition, label=label)

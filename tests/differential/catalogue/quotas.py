@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, AlterClientQuotas, and what controller_mutation_rate does to changes of topics."""
+"""DescribeClientQuotas, AlterClientQuotas, and the effect of controller_mutation_rate on topic changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def entry(entity: Entity, *changes: Change) -> dict[str, object]:
 
 
 def note(s: Session, label: str, answer: Any) -> None:
-    """Write an answer down in a fixed order: Kafka keeps entities and their parts in hash maps."""
+    """Record a response in a fixed order: Kafka keeps entities and their parts in hash maps."""
     if isinstance(answer, dict):
         for one in answer["entries"] or ():
             one["entity"].sort(key=str)
@@ -45,7 +45,7 @@ def describe(
     version: int = 1,
     count: int | None = None,
 ) -> None:
-    """Kafka's brokers hear of a change a moment later: with a count, ask until there are so many entries."""
+    """Describe quotas. Kafka's brokers apply changes late: with a count, repeat until there are that many entries."""
     rows = [{"entity_type": kind, "match_type": how, "match": name} for kind, how, name in components]
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
     while True:
@@ -58,7 +58,7 @@ def describe(
 
 
 def settle(s: Session) -> None:
-    """Wait until the broker that answers has heard of every change so far."""
+    """Wait until the broker has applied all changes so far."""
     last = s.name("last")
     s.ask("alter_client_quotas", 1, entries=[entry({"user": last}, ("producer_byte_rate", 1))], validate_only=False)
     rows = [{"entity_type": "user", "match_type": EXACT, "match": last}]
@@ -153,9 +153,9 @@ def bad_filters_of_quotas(s: Session) -> None:
 
 @scenario
 def changes_of_topics_over_the_quota(s: Session) -> None:
-    """The bucket holds eleven seconds' worth: at 1 a second, 20 partitions empty it and the next change is refused.
+    """Exhaust the bucket of eleven seconds: at 1 per second, 20 partitions empty it and the next change is rejected.
 
-    A refused client is muted, so every request comes over a connection of its own.
+    A throttled client is muted, so every request uses its own connection.
     """
 
     def once(api: str, version: int, label: str, **values: Any) -> None:

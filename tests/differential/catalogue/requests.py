@@ -1,4 +1,4 @@
-"""Produce and Fetch requests in short form; both take names up to version 12 and ids from 13 on."""
+"""Helpers for Produce and Fetch requests, which use names up to version 12 and ids from 13 on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def produce(
     topic_id: str | None = None,
     transactional_id: str | None = None,
 ) -> Answer:
-    """Produce one partition's records and write the answer down."""
+    """Produce the records of one partition and record the response."""
     data: dict[str, Any] = {"name": topic, "partition_data": [{"index": partition, "records": records}]}
     if version > NAMES_UNTIL:
         data["topic_id"] = topic_id or s.topic_id(topic)
@@ -62,7 +62,7 @@ def fetch(
     forgotten: tuple[int, ...] = (),
     **more: Any,
 ) -> Answer:
-    """Fetch from one topic and write the answer down."""
+    """Fetch from one topic and record the response."""
     by_id = version > NAMES_UNTIL
     who = {"topic": topic, "topic_id": (topic_id or s.topic_id(topic)) if by_id else None}
     return s.call(

@@ -1,4 +1,4 @@
-"""What is asked of authorizers, SASL, tokens and passwords where there are none."""
+"""Requests about ACLs, SASL, tokens and passwords on brokers without security."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sasl_where_nobody_asks_for_it(s: Session) -> None:
 
 
 def as_bytes(s: Session, api: str, version: int, label: str = "", **values: object) -> None:
-    """Compare the frames themselves: times of -1 are none to the reader of answers."""
+    """Compare the frames themselves: the decoder treats times of -1 as missing."""
     got = s.exchange(request_frame(api, version, values))
     s.note(f"{api} v{version} {label}", got if isinstance(got, str) else got.hex())
 

@@ -1,4 +1,4 @@
-"""Transactions request by request: who may begin, write, commit offsets and end, in every version and state."""
+"""Transactions with single requests: begin, write, commit offsets and end, in every version and state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Who(NamedTuple):
 
 
 def begin(s: Session, name: str = "id", label: str = "") -> Who:
-    """Take a transactional id over. Kafka makes its internal topic when it is first asked for it."""
+    """Take over a transactional id. Kafka creates its internal topic on the first request."""
     name = s.name(name)
     s.until(
         lambda answer: answer["coordinators"][0]["error_code"] == "0 none",
@@ -46,14 +46,14 @@ def settled(answer: Answer) -> bool:
 
 
 def add(s: Session, who: Who, topic: str, *partitions: int, version: int = 3, label: str = "") -> Answer:
-    """Add partitions; until version 3 there is one transaction in a request."""
+    """Add partitions; up to version 3 a request has one transaction."""
     topics = [{"name": topic, "partitions": list(partitions)}]
     old = {f"v3_and_below_{name}": value for name, value in who.fields.items()}
     return s.until(_are_settled, "add_partitions_to_txn", version, label, **old, v3_and_below_topics=topics)
 
 
 def verify(s: Session, who: Who, topic: str, version: int, label: str, *, only: bool = True) -> None:
-    """Ask as a broker does, from version 4 on."""
+    """Send the request as a broker does, from version 4 on."""
     row = {**who.fields, "verify_only": only, "topics": [{"name": topic, "partitions": [0, 1]}]}
     s.until(_are_settled, "add_partitions_to_txn", version, f"{label}, verify only {only}", transactions=[row])
 
@@ -106,7 +106,7 @@ def mistakes(who: Who) -> list[tuple[str, Who]]:
 
 
 def stable(s: Session, topic: str) -> None:
-    """Wait until nothing is open in the topic."""
+    """Wait until the topic has no open transaction."""
 
     def ask(isolation: int) -> Any:
         rows = [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]
@@ -339,13 +339,13 @@ def transaction_markers_by_hand(s: Session) -> None:
 
 
 def describe(s: Session, label: str, names: list[str]) -> None:
-    """Read by hand: to kio a transaction that has not begun is an error."""
+    """Decode the response here: kio rejects a transaction that has not started."""
     frame = s.exchange(request_frame("describe_transactions", 0, {"transactional_ids": names}))
     s.note(f"describe_transactions v0 {label}", frame if isinstance(frame, str) else _described(frame))
 
 
 def _described(frame: bytes) -> Answer:
-    # Behind the correlation id, its tags and the throttle time. All texts and counts here are shorter than 127.
+    # After the correlation id, its tags and the throttle time. All strings and counts here are shorter than 127.
     place = 4 + 1 + 4
 
     def number(size: int) -> int:
@@ -387,7 +387,7 @@ def transactions_are_described_and_listed(s: Session) -> None:
     empty, ongoing, done = begin(s, "empty"), begin(s, "ongoing"), begin(s, "done")
     write(s, ongoing, topic, version=12)
     write(s, ongoing, topic, version=12, partition=1)
-    # In a partition of its own: Kafka tells the producers of one in the order of a hash table.
+    # In a separate partition: Kafka returns the producers of a partition in the order of a hash table.
     write(s, done, topic, version=12, partition=2)
     end(s, done, commit=True, version=5)
 

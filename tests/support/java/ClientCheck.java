@@ -27,7 +27,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Checks with the Java client, one per name: ClientCheck CHECK BOOTSTRAP TOPIC [ARGUMENT...]. Throws if something is not as it should be. */
+/** Checks with the Java client, one per name: ClientCheck CHECK BOOTSTRAP TOPIC [ARGUMENT...]. Throws if a check fails. */
 public final class ClientCheck {
     private static final long START = 1_700_000_000_000L;
     private final String bootstrap;
@@ -54,7 +54,7 @@ public final class ClientCheck {
         System.out.println("ok");
     }
 
-    /** Records with headers, with one codec and one setting of acks, read again from several offsets. */
+    /** Writes records with headers, one codec and one acks setting, and reads them from several offsets. */
     private void roundtrip() throws Exception {
         send(100, more[0], more[1]);
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
@@ -94,7 +94,7 @@ public final class ClientCheck {
         }
     }
 
-    /** A reader that waits at the end is woken by a record, long before its wait is over. */
+    /** Checks that a new record wakes a consumer that waits at the end, long before its timeout. */
     private void longPoll() throws Exception {
         try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
             consumer.assign(List.of(where));

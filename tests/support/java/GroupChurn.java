@@ -22,8 +22,8 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * Members of the Java client that join and leave at random until all of so many records have been seen and committed:
- * GroupChurn BOOTSTRAP TOPIC GROUP PROTOCOL SEED SECONDS RECORDS. Prints what it saw; throws when a promise is broken.
+ * Members of the Java client that join and leave at random until all records have been seen and committed:
+ * GroupChurn BOOTSTRAP TOPIC GROUP PROTOCOL SEED SECONDS RECORDS. Prints its observations; throws if a guarantee is violated.
  */
 public final class GroupChurn {
     private static final int MEMBERS_MIN = 2;
@@ -36,7 +36,7 @@ public final class GroupChurn {
     private final String protocol;
     private final Set<Integer> seen = ConcurrentHashMap.newKeySet();
     private final List<String> faults = java.util.Collections.synchronizedList(new ArrayList<>());
-    /** Who had a partition in a generation, or in an epoch of the new protocol. */
+    /** The owner of a partition in a generation, or in an epoch of the consumer protocol. */
     private final Map<String, String> owners = new ConcurrentHashMap<>();
 
     private GroupChurn(String[] arguments) {
@@ -147,7 +147,7 @@ public final class GroupChurn {
             } catch (CommitFailedException gone) {
                 reached.keySet().retainAll(consumer.assignment());
             } catch (RebalanceInProgressException | TimeoutException later) {
-                // Made again with the next records, or the partitions go to another who reads them once more.
+                // Committed again with the next records, or the partitions move to a member that reads them again.
             } catch (RetriableException later) {
                 // The same.
             }

@@ -13,17 +13,17 @@ import java.util.List;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs the main methods of Kafka's tools one after another in one JVM, because a JVM's start costs more than most tools' work.
+ * Runs the main methods of Kafka's tools one after another in one JVM, because starting a JVM takes longer than most tools.
  *
  * A command on stdin: count, then that many length-prefixed strings: stdin text, class name, arguments.
- * An answer on stdout: exit code, length-prefixed output, length-prefixed errors.
+ * A response on stdout: exit code, length-prefixed output, length-prefixed errors.
  */
 public final class Runner {
-    /** Thrown in place of ending the process, so that the next command finds the JVM alive. */
+    /** Thrown instead of ending the process, so that the JVM can run the next command. */
     static final class Ended extends Error {
     }
 
-    /** The first exit counts: some tools catch everything, our Ended too, and then exit once more. */
+    /** The first exit counts: some tools catch everything, including Ended, and then exit again. */
     private static Integer exitCode;
 
     private static void end(int code, String message) {
@@ -43,7 +43,7 @@ public final class Runner {
     private static final Switch out = new Switch();
     private static final Switch err = new Switch();
 
-    /** Tools and Scala's Console keep the stream they first saw, so the target is swapped behind it. */
+    /** Tools and Scala's Console keep the first stream they see, so its target is replaced. */
     static final class Switch extends OutputStream {
         volatile OutputStream target = OutputStream.nullOutputStream();
 

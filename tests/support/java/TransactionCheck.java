@@ -21,7 +21,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Transactions of the Java client: TransactionCheck CHECK BOOTSTRAP TOPIC TRANSACTIONAL-ID [ARGUMENT...]. Topics have two partitions. */
+/** Checks of the Java client's transactions: TransactionCheck CHECK BOOTSTRAP TOPIC TRANSACTIONAL-ID [ARGUMENT...]. Topics have two partitions. */
 public final class TransactionCheck {
     private final String bootstrap;
     private final String topic;
@@ -49,7 +49,7 @@ public final class TransactionCheck {
         System.out.println("ok");
     }
 
-    /** Of committed and aborted transactions over two partitions readers see the committed ones, each whole. */
+    /** Checks that consumers see committed transactions over two partitions completely, and no aborted ones. */
     private void outcomes() throws Exception {
         List<String> committed = new ArrayList<>();
         try (KafkaProducer<String, String> producer = producer("60000"); Admin admin = admin()) {
@@ -69,7 +69,7 @@ public final class TransactionCheck {
                     }
                 }
             }
-            // Nothing was sent in these: there is nothing to end.
+            // Empty transactions: there is nothing to end.
             producer.beginTransaction();
             producer.commitTransaction();
             producer.beginTransaction();
@@ -77,7 +77,7 @@ public final class TransactionCheck {
             same(committed.stream().sorted().collect(Collectors.toList()), read("read_committed", committed.size()));
             same(48, read("read_uncommitted", 48).size());
             TransactionDescription description = admin.describeTransactions(List.of(id)).description(id).get();
-            check(description.producerEpoch() >= 12, "each transaction has an epoch of its own, at " + description.producerEpoch());
+            check(description.producerEpoch() >= 12, "each transaction has its own epoch, at " + description.producerEpoch());
         }
     }
 
@@ -94,7 +94,7 @@ public final class TransactionCheck {
         same(count, read("read_committed", count).size());
     }
 
-    /** A newer producer ends what the older has begun, which from there on can do nothing more. */
+    /** Checks that a newer producer aborts the transaction of the older one and fences it. */
     private void fencing() {
         try (KafkaProducer<String, String> older = producer("60000"); KafkaProducer<String, String> newer = producer("60000")) {
             older.initTransactions();
@@ -123,7 +123,7 @@ public final class TransactionCheck {
         same(List.of("newer"), read("read_committed", 1));
     }
 
-    /** What a group reads is written elsewhere, together with its offsets: nothing twice, nothing lost. */
+    /** Copies records to another topic together with the group's offsets: nothing is duplicated or lost. */
     private void transform() {
         String target = more[0];
         String protocol = more[1];
@@ -174,7 +174,7 @@ public final class TransactionCheck {
         same(expected.stream().sorted().collect(Collectors.toList()), read(target, "read_committed", 60));
     }
 
-    /** Leave a transaction open, as a producer does that is killed. */
+    /** Leaves a transaction open, as a killed producer does. */
     private void leave() {
         KafkaProducer<String, String> producer = producer(more[0]);
         producer.initTransactions();
@@ -184,7 +184,7 @@ public final class TransactionCheck {
         producer.close(Duration.ZERO);
     }
 
-    /** The coordinator has aborted what took too long; the producer is told, and goes on after an abort. */
+    /** Checks that the coordinator aborts a transaction after its timeout, and that the producer continues after an abort. */
     private void late() throws Exception {
         try (KafkaProducer<String, String> producer = producer("1000")) {
             producer.initTransactions();
@@ -213,7 +213,7 @@ public final class TransactionCheck {
         return read(topic, isolation, count);
     }
 
-    /** All values that a reader sees, in order of their text; waits a little for more than are expected. */
+    /** Returns all values that a consumer sees, sorted; waits briefly for unexpected ones. */
     private List<String> read(String from, String isolation, int count) {
         List<String> got = new ArrayList<>();
         try (KafkaConsumer<String, String> consumer =

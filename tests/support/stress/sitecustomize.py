@@ -1,9 +1,9 @@
-"""Stress for every Python that starts with this folder on PYTHONPATH: the tests, and the nodes that they start.
+"""Stress for every Python process with this directory on PYTHONPATH: the tests, and the nodes that they start.
 
-PENSTOCK_STRESS_SOCKET_BYTES  the size of the send and receive buffer of every socket
-PENSTOCK_STRESS_SYNC_MS       how much longer every sync of a file or folder takes
+PENSTOCK_STRESS_SOCKET_BYTES  the size of the send and receive buffers of sockets
+PENSTOCK_STRESS_SYNC_MS       the delay added to every sync of a file or directory
 
-`make flaky` sets them. Nothing but the standard library is imported here, and nothing that is costly.
+`make flaky` sets them. Only cheap parts of the standard library are imported here.
 """
 
 import importlib.abc
@@ -42,12 +42,12 @@ def _slow_syncs(seconds: float) -> None:
 
     for name in ("fsync", "fdatasync"):
         setattr(os, name, slowed(getattr(os, name)))
-    # The kernel's own syncs cannot be slowed from here, so the node does without them.
+    # The kernel's asynchronous syncs cannot be delayed from here, so the node does not use them.
     sys.meta_path.insert(0, _WithoutRing())
 
 
 class _WithoutRing(importlib.abc.MetaPathFinder):
-    """Lets no node have an io_uring."""
+    """An import hook that disables io_uring."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
         if name != "penstock.ports.real.ring":

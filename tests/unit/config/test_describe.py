@@ -1,4 +1,4 @@
-"""What is told of each option: value, source, synonyms."""
+"""Tests of the described value, source and synonyms of each option."""
 
 from penstock.config.describe import (
     Described,
@@ -34,13 +34,13 @@ def test_a_topic_that_sets_nothing_has_the_brokers_value_and_source() -> None:
     assert [synonym.name for synonym in option.synonyms] == ["log.segment.bytes", "log.segment.bytes"]
 
 
-def test_all_options_are_told_when_none_is_named() -> None:
+def test_all_options_are_described_when_none_is_named() -> None:
     assert len(describe_topic(BrokerSettings(), {}, None)) == 34
     assert describe_topic(BrokerSettings(), {}, ()) == describe_topic(BrokerSettings(), {}, None)
     assert [option.name for option in describe_topic(BrokerSettings(), {}, ("zzz", "flush.mode"))] == ["flush.mode"]
 
 
-def test_what_is_internal_is_told_only_once_it_is_set() -> None:
+def test_an_internal_option_is_described_only_if_it_is_set() -> None:
     assert describe_topic(BrokerSettings(), {}, ["internal.segment.bytes"]) == []
     assert (
         only(describe_topic(BrokerSettings(), {"internal.segment.bytes": "9"}, ["internal.segment.bytes"])).value == "9"
@@ -54,7 +54,7 @@ def test_a_broker_option_that_needs_a_restart_is_read_only() -> None:
     assert only(describe_broker(settings, ["log.retention.ms"]))[1:4] == (None, False, Source.DEFAULT)
 
 
-def test_for_all_brokers_only_what_was_set_is_told() -> None:
+def test_only_options_that_were_set_are_described_for_all_brokers() -> None:
     option = only(describe_all_brokers({"log.retention.ms": "7000", "nobody.knows": "1"}))
     assert (option.name, option.value, option.source) == ("log.retention.ms", "7000", Source.DYNAMIC_DEFAULT_BROKER)
     assert option.synonyms == [Synonym("log.retention.ms", "7000", Source.DYNAMIC_DEFAULT_BROKER)]

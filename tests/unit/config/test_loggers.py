@@ -1,4 +1,4 @@
-"""Loggers have Kafka's words for their levels."""
+"""Tests of the translation between Kafka's and Python's log levels."""
 
 import logging
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ def logger() -> Iterator[logging.Logger]:
 @pytest.mark.parametrize(
     ("word", "number"), [("FATAL", 50), ("ERROR", 40), ("WARN", 30), ("INFO", 20), ("DEBUG", 10), ("TRACE", 5)]
 )
-def test_a_level_is_set_and_told_in_the_same_word(logger: logging.Logger, word: str, number: int) -> None:
+def test_a_level_is_set_and_returned_under_the_same_name(logger: logging.Logger, word: str, number: int) -> None:
     set_level(logger.name, word)
     assert logger.level == number
     assert level_of(logger.name) == word
 
 
-def test_a_logger_without_a_level_of_its_own_has_that_of_its_parent(logger: logging.Logger) -> None:
+def test_a_logger_without_a_level_inherits_that_of_its_parent(logger: logging.Logger) -> None:
     set_level(logger.name, "ERROR")
     set_level(logger.name, None)
     assert level_of(logger.name) == level_of("root")
@@ -33,7 +33,7 @@ def test_a_logger_without_a_level_of_its_own_has_that_of_its_parent(logger: logg
     assert logger.name in logger_names()
 
 
-def test_what_is_no_level_or_no_logger_is_refused(logger: logging.Logger) -> None:
+def test_an_unknown_level_or_logger_is_rejected(logger: logging.Logger) -> None:
     with pytest.raises(InvalidConfig, match="Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"):
         check_level(logger.name, "NOPE")
     with pytest.raises(InvalidConfig, match="Logger nope does not exist!"):

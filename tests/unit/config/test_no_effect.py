@@ -1,4 +1,4 @@
-"""No option claims an effect that it does not have: what the code never reads is said to have none, and only that."""
+"""Checks that an option is marked as having no effect if and only if no code reads it."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from penstock.config.topic import TOPIC
 
 SOURCE = Path(__file__).parents[3] / "src" / "penstock"
 
-# Read under a name that is put together, or within config/ itself: where, and by which words.
+# Options read under a composed name, or within config/ itself: the file and the code that reads them.
 READ_ELSEWHERE = {
     "broker.id": ("config/settings.py", '("node.id", "broker.id")'),
     "controller.quorum.election.backoff.max.ms": ("metadata/opening.py", 'seconds("election.backoff.max")'),
@@ -43,7 +43,7 @@ READ_ELSEWHERE = {
 @pytest.fixture(scope="module")
 def sources() -> dict[str, str]:
     files = ((path.relative_to(SOURCE).as_posix(), path) for path in SOURCE.rglob("*.py"))
-    # The test kit sets options, the command line shows and sets them: neither is an effect.
+    # The test kit sets options and the command line displays and sets them; neither is an effect.
     readers = {name: path for name, path in files if not name.startswith(("config/", "cli/", "testing/"))}
     return {name: path.read_text() for name, path in readers.items()}
 
@@ -66,20 +66,20 @@ def every_option() -> Iterator[Option]:
     yield from {option.name: option for table in (BROKER, TOPIC, GROUP) for option in table.values()}.values()
 
 
-def test_an_option_is_read_by_the_code_or_said_to_have_no_effect(sources: dict[str, str]) -> None:
+def test_an_option_is_read_by_the_code_or_is_marked_as_having_no_effect(sources: dict[str, str]) -> None:
     wrong = [
         option.name
         for option in every_option()
         if is_read(option.name, option.topic, sources) is (why_without_effect(option.name) is not None)
     ]
-    assert not wrong, "these claim an effect and are not read, or are read and said to have none"
+    assert not wrong, "these claim an effect but are not read, or are read but marked as having no effect"
 
 
 def test_subscriptions_of_client_metrics_have_no_effect() -> None:
     assert all(why_without_effect(name) for name in CLIENT_METRICS)
 
 
-def test_the_page_and_the_answer_to_describe_configs_say_that_there_is_no_effect() -> None:
+def test_the_reference_page_and_describe_configs_mark_options_without_effect() -> None:
     assert documentation(BROKER["log.preallocate"]).startswith("No effect: segments grow as they are")
     line = next(line for line in page().splitlines() if line.startswith("| `preallocate` |"))
     assert "**No effect**: segments grow" in line

@@ -1,4 +1,4 @@
-"""Texts become values, values become texts, and bad ones are refused in Kafka's words."""
+"""Tests of parsing and rendering option values; bad values are rejected with Kafka's messages."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def test_a_text_is_read_as_kafka_reads_it(kind: Kind, text: str, value: Value) -
         ("boolean", "yes", "Expected value to be either true or false"),
     ],
 )
-def test_a_text_that_means_nothing_is_refused(kind: Kind, text: str, why: str) -> None:
+def test_a_text_that_is_not_a_value_is_rejected(kind: Kind, text: str, why: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         parse(declare(kind, "an.option", None, ""), text)
     assert refused.value.message == f"Invalid value {text} for configuration an.option: {why}"
@@ -86,20 +86,20 @@ def test_a_text_that_means_nothing_is_refused(kind: Kind, text: str, why: str) -
         ),
     ],
 )
-def test_bounds_are_kept_in_kafkas_words(name: str, text: str, message: str) -> None:
+def test_values_out_of_range_are_rejected_with_kafkas_messages(name: str, text: str, message: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         parse(TOPIC[name], text, name=name)
     assert refused.value.message == message
 
 
-def test_a_topic_is_held_to_bounds_that_a_broker_is_not() -> None:
+def test_a_topic_option_has_limits_that_the_broker_option_has_not() -> None:
     option = TOPIC["retention.ms"]
     assert parse(option, "-7") == -7
     with pytest.raises(InvalidConfig):
         parse(option, "-7", name="retention.ms")
 
 
-def test_a_word_twice_in_a_list_counts_once() -> None:
+def test_duplicates_in_a_list_are_removed() -> None:
     assert parse(TOPIC["cleanup.policy"], "compact,compact", name="cleanup.policy") == ("compact",)
 
 
@@ -129,7 +129,7 @@ _kinds = {
 
 
 @given(st.sampled_from(sorted(_kinds)).flatmap(lambda kind: st.tuples(st.just(kind), _kinds[kind])))
-def test_what_is_written_is_read_back(kind_and_value: tuple[Kind, Value]) -> None:
+def test_a_rendered_value_is_parsed_back(kind_and_value: tuple[Kind, Value]) -> None:
     kind, value = kind_and_value
     option = Option(name="an.option", kind=kind, default=None, doc="")
     text = render(option, value)

@@ -1,4 +1,4 @@
-"""Properties files are read as Java reads them."""
+"""Tests that properties files are parsed as Java parses them."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_a_line_is_a_name_and_a_value_with_one_of_three_separators() -> None:
     }
 
 
-def test_comments_and_empty_lines_say_nothing() -> None:
+def test_comments_and_empty_lines_are_ignored() -> None:
     assert parse_properties("# a=1\n   ! b=2\n\n\r\nc=3 # not a comment\r\n") == {"c": "3 # not a comment"}
 
 
@@ -29,14 +29,14 @@ def test_a_backslash_at_the_end_joins_lines() -> None:
     }
 
 
-def test_escapes_stand_for_characters() -> None:
+def test_escapes_are_replaced_by_their_characters() -> None:
     assert parse_properties(r"a\=b=c\td\u0041\q") == {"a=b": "c\tdAq"}
 
 
-def test_the_last_of_equal_names_counts() -> None:
+def test_the_last_of_duplicate_names_wins() -> None:
     assert parse_properties("a=1\na=2") == {"a": "2"}
 
 
-def test_a_malformed_escape_is_refused() -> None:
+def test_a_malformed_escape_is_rejected() -> None:
     with pytest.raises(StartupError):
         parse_properties(r"a=\u12")

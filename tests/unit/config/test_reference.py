@@ -1,4 +1,4 @@
-"""The reference page says what the declarations say."""
+"""Checks of the reference page against the declarations."""
 
 from pathlib import Path
 

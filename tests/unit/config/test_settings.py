@@ -1,4 +1,4 @@
-"""Layers: which value counts, where it came from, and what the broker refuses to start with."""
+"""Tests of the layers of settings: the effective value, its source, and the values that prevent a start."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def test_the_command_line_wins_over_the_file_and_the_file_over_the_default() -> 
     assert settings.source("default.replication.factor") is Source.DEFAULT
 
 
-def test_what_is_set_for_one_broker_wins_over_what_is_set_for_all() -> None:
+def test_a_value_for_one_broker_wins_over_a_value_for_all_brokers() -> None:
     start = BrokerSettings.load(file={"log.retention.ms": "1"})
     settings = start.with_dynamic(
         cluster={"log.retention.ms": "2", "log.preallocate": "true"}, node={"log.retention.ms": "3"}
@@ -41,12 +41,12 @@ def test_what_is_set_for_one_broker_wins_over_what_is_set_for_all() -> None:
     assert settings.with_dynamic(cluster={}, node={})["log.retention.ms"] == 1
 
 
-def test_options_that_stand_in_are_listed_only_behind_the_options_own_value() -> None:
+def test_fallback_options_are_listed_only_after_the_options_own_value() -> None:
     assert BrokerSettings().synonyms("log.retention.ms") == []
     assert BrokerSettings({"log.retention.hours": "1"}).synonyms("log.retention.ms") == []
 
 
-def test_a_typed_reader_refuses_the_wrong_type() -> None:
+def test_a_typed_getter_rejects_the_wrong_type() -> None:
     settings = BrokerSettings()
     assert settings.integer("num.partitions") == 1
     assert settings.flag("auto.create.topics.enable") is True
@@ -56,12 +56,12 @@ def test_a_typed_reader_refuses_the_wrong_type() -> None:
         settings.text("num.partitions")
 
 
-def test_an_unknown_name_is_refused_with_the_closest_known_one() -> None:
+def test_an_unknown_name_is_rejected_with_the_closest_known_one() -> None:
     with pytest.raises(StartupError, match=r"Unknown option num\.partition \(did you mean num\.partitions"):
         BrokerSettings.load(overrides={"num.partition": "3"})
 
 
-def test_a_bad_value_is_refused_at_the_start() -> None:
+def test_a_bad_value_is_rejected_at_the_start() -> None:
     with pytest.raises(
         StartupError, match=r"Invalid value 0 for configuration num\.partitions: Value must be at least 1"
     ):
@@ -70,7 +70,7 @@ def test_a_bad_value_is_refused_at_the_start() -> None:
         BrokerSettings.load(file={"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"})
 
 
-def test_options_of_kafka_without_meaning_are_left_out_and_told() -> None:
+def test_kafka_options_that_do_not_apply_are_ignored_and_reported() -> None:
     settings = BrokerSettings.load(
         file={"metric.reporters": "x", "remote.log.reader.threads": "2", "num.partitions": "2"}
     )
@@ -79,7 +79,7 @@ def test_options_of_kafka_without_meaning_are_left_out_and_told() -> None:
     assert settings.with_dynamic(cluster={}, node={}).ignored == settings.ignored
 
 
-def test_options_that_are_kept_and_have_no_effect_are_told_too() -> None:
+def test_options_without_effect_are_reported_as_ignored() -> None:
     settings = BrokerSettings.load(file={"log.preallocate": "true", "num.io.threads": "4", "num.partitions": "2"})
     assert settings.ignored == ("log.preallocate", "num.io.threads")
     assert settings["num.io.threads"] == 4
@@ -95,24 +95,24 @@ def test_options_that_are_kept_and_have_no_effect_are_told_too() -> None:
         {"security.inter.broker.protocol": "SSL"},
     ],
 )
-def test_a_listener_that_is_to_be_secured_is_refused(given: dict[str, str]) -> None:
-    with pytest.raises(StartupError, match="Penstock has PLAINTEXT only"):
+def test_a_listener_with_a_secure_protocol_is_rejected(given: dict[str, str]) -> None:
+    with pytest.raises(StartupError, match="Penstock supports only PLAINTEXT"):
         BrokerSettings.load(file=given)
 
 
 @pytest.mark.parametrize("mapped", ["OUTSIDE:PLAINTEXT,INSIDE:SSL", "", "INSIDE:SSL"])
-def test_a_listener_of_any_name_speaks_plaintext_unless_the_map_says_otherwise(mapped: str) -> None:
+def test_a_listener_of_any_name_uses_plaintext_unless_the_map_says_otherwise(mapped: str) -> None:
     given = {"listeners": "OUTSIDE://:9093", "listener.security.protocol.map": mapped}
     assert BrokerSettings.load(file=given).words("listeners") == ("OUTSIDE://:9093",)
 
 
 @pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.x.ssl.key.password", "authorizer.class.name"])
-def test_nobody_gets_less_security_than_the_file_says(name: str) -> None:
-    with pytest.raises(StartupError, match="Penstock does not have"):
+def test_security_options_that_are_not_supported_are_rejected(name: str) -> None:
+    with pytest.raises(StartupError, match="Penstock does not support"):
         BrokerSettings.load(file={name: "x"})
 
 
-def test_dynamic_values_that_do_not_pass_are_left_out() -> None:
+def test_dynamic_values_that_are_invalid_are_ignored() -> None:
     settings = BrokerSettings().with_dynamic(
         cluster={"log.retention.bytes": "abc", "num.partitions": "5", "nobody.knows": "1", "log.preallocate": "true"},
         node={},
@@ -122,7 +122,7 @@ def test_dynamic_values_that_do_not_pass_are_left_out() -> None:
     assert settings["log.preallocate"] is True
 
 
-def test_a_topic_follows_the_broker_until_it_sets_an_option_itself() -> None:
+def test_a_topic_follows_the_broker_until_it_sets_the_option() -> None:
     broker = BrokerSettings({"log.retention.bytes": "5", "log.segment.bytes": "2097152"})
     topic = topic_settings(broker, {"retention.bytes": "7", "cleanup.policy": "compact,delete"})
     assert (topic.retention_bytes, topic.segment_bytes) == (7, 2097152)
@@ -144,7 +144,7 @@ def test_retention_can_be_written_in_three_units(static: dict[str, str], retenti
     assert topic_settings(BrokerSettings(static)).retention_ms == retention_ms
 
 
-def test_rolling_and_flushing_have_stand_ins_too() -> None:
+def test_rolling_and_flushing_have_fallback_options_too() -> None:
     broker = BrokerSettings(
         {"log.roll.hours": "2", "log.roll.jitter.hours": "1", "log.flush.scheduler.interval.ms": "9"}
     )
@@ -165,7 +165,7 @@ def test_a_topic_with_a_new_broker_default_gets_new_settings() -> None:
     assert topic_settings(broker.with_dynamic(cluster={"flush.mode": "os"}, node={})).flush_mode == "os"
 
 
-def test_small_segments_are_there_for_tests() -> None:
+def test_tests_can_set_small_segments() -> None:
     assert topic_settings(BrokerSettings(), {"internal.segment.bytes": "1000"}).segment_bytes == 1000
     assert default_topic_settings(segment_bytes=1000, flush_mode="os").segment_bytes == 1000
 
@@ -194,5 +194,5 @@ def test_a_topics_options_are_checked_together(overrides: dict[str, str], messag
 def test_the_old_name_of_the_node_id_still_works() -> None:
     assert BrokerSettings({"broker.id": "5"})["node.id"] == 5
     assert BrokerSettings({"node.id": "5"})["broker.id"] == 5
-    with pytest.raises(StartupError, match="two names of one thing"):
+    with pytest.raises(StartupError, match="are the same option"):
         BrokerSettings({"node.id": "5", "broker.id": "6"})

@@ -1,4 +1,4 @@
-"""The declarations hold together, and every default passes the rules it is declared with."""
+"""Checks of the declarations: they are consistent, and every default passes its own checks."""
 
 import pytest
 
@@ -48,7 +48,7 @@ unclean.leader.election.enable boolean false
 """
 
 
-def test_topics_have_the_options_of_kafka_and_one_of_our_own() -> None:
+def test_topics_have_all_options_of_kafka_and_flush_mode() -> None:
     settings = BrokerSettings()
     ours = {
         f"{name} {option.kind} {render(option, settings.topic_default(option))}".strip()
@@ -60,7 +60,7 @@ def test_topics_have_the_options_of_kafka_and_one_of_our_own() -> None:
 
 
 @pytest.mark.parametrize("table", [BROKER, TOPIC, GROUP, CLIENT_METRICS])
-def test_every_default_is_a_value_that_could_be_set(table: dict[str, Option]) -> None:
+def test_every_default_is_a_valid_value(table: dict[str, Option]) -> None:
     for option in table.values():
         if option.default is not None:
             text = render(option, option.default)
@@ -80,12 +80,12 @@ def test_every_fallback_is_declared() -> None:
         assert all(name in BROKER for name in option.fallbacks), option.name
 
 
-def test_what_is_foreign_is_not_declared() -> None:
+def test_foreign_options_are_not_declared() -> None:
     assert not (MEANINGLESS | UNSUPPORTED) & BROKER.keys()
     assert not [name for name in BROKER if is_meaningless(name) or is_unsupported(name)]
 
 
-def test_a_groups_value_is_held_to_the_brokers_bounds() -> None:
+def test_a_groups_value_must_be_within_the_brokers_limits() -> None:
     values = {name: option.default for name, option in GROUP.items()}
     check_group(values, BrokerSettings())
     with pytest.raises(InvalidConfig, match=r"less than or equal to group\.streams\.max\.standby\.replicas"):
@@ -95,12 +95,12 @@ def test_a_groups_value_is_held_to_the_brokers_bounds() -> None:
 
 
 @pytest.mark.parametrize("text", ["earliest", "latest", "by_duration:PT1H", "by_duration:P1DT2.5S"])
-def test_a_share_group_begins_at_an_end_or_some_time_ago(text: str) -> None:
+def test_a_share_group_may_start_at_either_end_or_at_a_duration(text: str) -> None:
     assert parse(GROUP["share.auto.offset.reset"], text) == text
 
 
 @pytest.mark.parametrize("text", ["foo", "by_duration:", "by_duration:P", "by_duration:PT", "by_duration:1h"])
-def test_a_share_group_begins_nowhere_else(text: str) -> None:
+def test_other_start_positions_of_a_share_group_are_rejected(text: str) -> None:
     with pytest.raises(InvalidConfig):
         parse(GROUP["share.auto.offset.reset"], text)
 
@@ -111,6 +111,6 @@ def test_listeners_have_a_name_a_host_and_a_port(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["localhost:9092", "A://x", "A://:1,a://:2", "A://::1:9092"])
-def test_other_listeners_are_refused(text: str) -> None:
+def test_other_listeners_are_rejected(text: str) -> None:
     with pytest.raises(InvalidConfig):
         parse(BROKER["listeners"], text)

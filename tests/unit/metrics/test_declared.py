@@ -1,4 +1,4 @@
-"""The declarations, the reference made from them, and the dashboard and alerts that rely on them."""
+"""Checks of the metric declarations, the generated page, and the dashboard and alerts that use them."""
 
 import json
 import re
@@ -21,7 +21,7 @@ WORDS = {
 
 
 def names_in(expression: str) -> set[str]:
-    """The metrics that an expression asks for."""
+    """Return the metrics that an expression uses."""
     bare = re.sub(r'"[^"]*"', "", expression)
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", "", bare)
     bare = re.sub(r"\b(by|without|on|ignoring)\s*\([^)]*\)", "", bare)
@@ -41,29 +41,29 @@ def alerts() -> list[str]:
 
 
 @pytest.mark.parametrize("expressions", [dashboard(), alerts()], ids=["dashboard", "alerts"])
-def test_every_metric_that_is_asked_for_is_declared(expressions: list[str]) -> None:
+def test_every_metric_in_dashboards_and_alerts_is_declared(expressions: list[str]) -> None:
     series = {name for one in DECLARED.values() for name in one.series()} | GIVEN_BY_PROMETHEUS
     asked = set().union(*map(names_in, expressions))
     assert len(asked) > 10
     assert asked <= series, asked - series
 
 
-def test_everything_that_is_counted_in_place_is_counted_somewhere() -> None:
+def test_every_counter_is_incremented_somewhere() -> None:
     metrics = Metrics({})
     held = [name for name, value in vars(metrics).items() if isinstance(value, Counter | Histogram)]
     source = "".join(path.read_text() for path in (ROOT / "src/penstock").rglob("*.py"))
     assert len(held) > 5
     assert [name for name in held if not re.search(rf"metrics\.{name}\.(add|observe)\b", source)] == ["loop_lag"]
-    # The loop's watch is given its histogram when it is made.
+    # The event loop watchdog receives its histogram in its constructor.
     assert "metrics.loop_lag" in source
 
 
-def test_every_alert_says_what_to_do() -> None:
+def test_every_alert_has_a_remedy() -> None:
     text = (ROOT / "ops/prometheus/alerts.yml").read_text()
     assert text.count("- alert:") == text.count("what_to_do:") == text.count("summary:") == len(alerts())
 
 
-def test_names_are_as_prometheus_wants_them() -> None:
+def test_names_follow_prometheus_conventions() -> None:
     for one in DECLARED.values():
         assert re.fullmatch(r"[a-z][a-z0-9_]*", one.name)
         assert one.name.endswith("_total") is (one.kind == "counter"), one.name

@@ -1,4 +1,4 @@
-"""What is written is what Prometheus's own parser reads."""
+"""Checks that the official Prometheus parser reads the rendered metrics."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,14 +18,14 @@ def read(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     }
 
 
-def test_numbers_and_labels_come_back_as_they_were() -> None:
+def test_numbers_and_labels_survive_a_round_trip() -> None:
     nasty = 'a "b"\\c\nd ü'
     text = "".join(render([(declared.BYTES_IN, lambda: [((nasty,), 2**60), (("plain",), 0)])]))
     name = declared.BYTES_IN.name
     assert read(text) == {(name, (("topic", nasty),)): 2**60, (name, (("topic", "plain"),)): 0}
 
 
-def test_a_histogram_is_cumulative_and_keeps_what_is_beyond_its_buckets() -> None:
+def test_a_histogram_is_cumulative_and_counts_values_beyond_its_buckets() -> None:
     times = Histogram()
     for nanoseconds in (0, 1, 20_000, 1_000_000, 1_500_000, 10**15):
         times.observe(nanoseconds)
@@ -40,7 +40,7 @@ def test_a_histogram_is_cumulative_and_keeps_what_is_beyond_its_buckets() -> Non
     assert found[f"{name}_sum", ()] == (20_001 + 2_500_000 + 10**15 + 4 * 40_000_000) / 1e6
 
 
-def test_many_samples_come_in_pieces_and_a_source_may_ask_for_a_pause() -> None:
+def test_many_samples_are_rendered_in_chunks_and_a_source_may_request_a_pause() -> None:
     def many() -> Iterator[Sample | None]:
         for number in range(1000):
             yield (str(number),), number
@@ -54,7 +54,7 @@ def test_many_samples_come_in_pieces_and_a_source_may_ask_for_a_pause() -> None:
     assert len(read("".join(pieces))) == 1001
 
 
-def test_an_api_shows_once_it_was_used() -> None:
+def test_an_api_is_listed_after_its_first_request() -> None:
     metrics = Metrics({0: "Produce", 1: "Fetch"})
     produce = metrics.requests[0]
     produce.count += 2

@@ -1,4 +1,4 @@
-"""What is decided about offsets, with no broker and no Spark."""
+"""Tests of the decisions about offsets, without a broker or Spark."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def test_offsets_keep_the_connectors_form_and_the_topics_ids() -> None:
     text = to_json(offsets, {"a": "ID", "b": ""})
     assert text == {"#ids": {"a": "ID"}, "a": {"9": 2, "10": 1}, "b": {"1": 5}}
     assert from_json(text) == (offsets, {"a": "ID"})
-    assert from_json({"a": {"0": 3}}) == ({("a", 0): 3}, {}), "a connector's own offsets are read too"
+    assert from_json({"a": {"0": 3}}) == ({("a", 0): 3}, {}), "offsets of Spark's connector are read too"
 
 
-def test_offsets_of_another_kind_of_source_are_refused() -> None:
-    with pytest.raises(PenstockClientError, match="not of a penstock source"):
+def test_offsets_of_another_source_are_rejected() -> None:
+    with pytest.raises(PenstockClientError, match="not written by a penstock source"):
         from_json({"logOffset": 3})
 
 
-def test_a_limit_is_shared_out_by_what_each_partition_has() -> None:
+def test_a_limit_is_distributed_by_the_backlog_of_each_partition() -> None:
     start = {("t", 0): 0, ("t", 1): 100, ("t", 2): 7}
     latest = {("t", 0): 900, ("t", 1): 200, ("t", 2): 7}
     assert limited(start, latest, 100) == {("t", 0): 90, ("t", 1): 110, ("t", 2): 7}
@@ -40,11 +40,11 @@ def test_a_limit_is_shared_out_by_what_each_partition_has() -> None:
     assert tiny == {("t", 0): 1, ("t", 1): 101, ("t", 2): 7}, "no partition starves"
 
 
-def test_an_end_that_went_back_never_moves_a_query_back() -> None:
+def test_an_end_offset_that_decreases_never_moves_a_query_back() -> None:
     assert limited({("t", 0): 50}, {("t", 0): 40}, 10) == {("t", 0): 50}
 
 
-def test_ranges_are_cut_without_a_gap() -> None:
+def test_ranges_are_split_without_a_gap() -> None:
     pieces = split([Range("t", 0, 0, 1000), Range("t", 1, 5, 5), Range("t", 2, 0, 10)], count_least=8, rows_max=300)
     assert all(one.size <= 300 for one in pieces)
     first = [one for one in pieces if one.partition == 0]
@@ -53,20 +53,20 @@ def test_ranges_are_cut_without_a_gap() -> None:
     assert not [one for one in pieces if one.partition == 1]
 
 
-def test_a_topic_made_again_is_known_by_its_id() -> None:
-    with pytest.raises(DataLoss, match="topic 'a' was deleted and made again"):
+def test_a_recreated_topic_is_detected_by_its_id() -> None:
+    with pytest.raises(DataLoss, match="topic 'a' was deleted and recreated"):
         check_same_topics({"a": "1"}, {"a": "2"}, fail=True)
     assert check_same_topics({"a": "1", "b": "1"}, {"a": "2", "b": "1"}, fail=False) == {"a"}
     assert check_same_topics({"a": ""}, {"a": "2"}, fail=True) == set(), "an old broker gives no id"
 
 
-def test_a_checkpoint_of_other_topics_is_refused_and_a_wider_subscription_is_not() -> None:
+def test_a_checkpoint_of_other_topics_is_rejected_but_a_wider_subscription_is_not() -> None:
     check_same_subscription({"a"}, {"a", "b"})
-    with pytest.raises(PenstockClientError, match="checkpointLocation of its own"):
+    with pytest.raises(PenstockClientError, match="separate checkpointLocation"):
         check_same_subscription({"a"}, {"b"})
 
 
-def test_offsets_out_of_range_are_refused_or_moved() -> None:
+def test_offsets_out_of_range_are_rejected_or_moved() -> None:
     where = ("t", 0)
     with pytest.raises(DataLoss, match=r"offset 3 of t-0 is out of range \(5 to 9\): 2 rows were removed"):
         check_within({where: 3}, {where: 5}, {where: 9}, fail=True)
@@ -76,7 +76,7 @@ def test_offsets_out_of_range_are_refused_or_moved() -> None:
     assert check_within({where: 9}, {where: 5}, {where: 9}, fail=True) == {where: 9}
 
 
-def test_small_neighbours_share_a_task_and_large_ones_do_not() -> None:
+def test_small_adjacent_ranges_share_a_task_and_large_ones_do_not() -> None:
     ranges = [Range("t", index, 0, size) for index, size in enumerate((3, 3, 200, 500, 1))]
     assert [[one.partition for one in lot] for lot in gathered(ranges, rows_least=200)] == [[0, 1, 2], [3], [4]]
     assert [len(lot) for lot in gathered(ranges, rows_least=1)] == [1] * 5

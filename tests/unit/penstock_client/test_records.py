@@ -1,4 +1,4 @@
-"""The vectorised codec against the broker's own, record by record."""
+"""Tests of the vectorized codec against the broker's codec, record by record."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def opened(data: bytes) -> Records:
 
 
 def rows(records: Records) -> list[Record]:
-    """The columns as the records that they stand for."""
+    """Convert the columns back to records."""
     listed = headers(records, HEADERS).to_pylist()
     return [
         Record(offset, stamp, key, value, tuple((one["key"].encode(), one["value"]) for one in some or ()))
@@ -64,7 +64,7 @@ def rows(records: Records) -> list[Record]:
 
 @given(batches=st.lists(RECORDS, min_size=1, max_size=4), codec=st.integers(0, 4))
 @settings(max_examples=60)
-def test_records_are_opened_as_the_broker_opens_them(batches: list[list[Record]], codec: int) -> None:
+def test_records_are_decoded_as_by_the_broker(batches: list[list[Record]], codec: int) -> None:
     data, base = b"", 7
     expected: list[Record] = []
     for records in batches:
@@ -77,7 +77,7 @@ def test_records_are_opened_as_the_broker_opens_them(batches: list[list[Record]]
 
 @given(records=RECORDS, codec=st.integers(0, 4), size=st.integers(40, 2000))
 @settings(max_examples=60)
-def test_rows_are_written_as_the_broker_reads_them(records: list[Record], codec: int, size: int) -> None:
+def test_rows_are_encoded_so_that_the_broker_can_read_them(records: list[Record], codec: int, size: int) -> None:
     given_headers = pa.array(
         [[{"key": name.decode(), "value": value} for name, value in one.headers] or None for one in records], HEADERS
     )
@@ -97,7 +97,7 @@ def test_rows_are_written_as_the_broker_reads_them(records: list[Record], codec:
 
 
 @pytest.mark.parametrize("shape", ["text", "zeros", "random", "like records"])
-def test_a_large_batch_is_cut_where_records_really_begin(shape: str) -> None:
+def test_a_large_batch_is_split_at_real_record_starts(shape: str) -> None:
     chosen = random.Random(shape)
     inner = encode_batch([Record(timestamp=0, key=b"k", value=b"inner" * 5)] * 3)[61:]
     makers: dict[str, Callable[[int], bytes]] = {
@@ -117,7 +117,7 @@ def test_a_large_batch_is_cut_where_records_really_begin(shape: str) -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 100, 9000])
-def test_records_of_one_size_are_found_also_where_their_size_changes(odd: int | None) -> None:
+def test_records_of_one_size_are_found_even_if_their_size_changes(odd: int | None) -> None:
     records = [Record(timestamp=5, key=b"%d" % index, value=b"\x00v" * 20) for index in range(4000)]
     if odd is not None:
         records[2500] = records[2500]._replace(value=bytes(odd))
@@ -127,15 +127,15 @@ def test_records_of_one_size_are_found_also_where_their_size_changes(odd: int | 
 
 
 @pytest.mark.parametrize("change", [-1, 1])
-def test_a_batch_of_equal_records_that_lies_about_their_number_is_refused(change: int) -> None:
+def test_a_batch_of_equal_records_with_a_wrong_count_is_rejected(change: int) -> None:
     whole = encode_batch([Record(timestamp=1, value=b"x" * 30)] * 3000)
     padded = bytearray(whole + bytes(PAD))
     (batch,) = scan(memoryview(padded), 0, len(whole))
-    with pytest.raises(Corrupt, match=f"holds 3000 records where its header says {3000 + change}"):
+    with pytest.raises(Corrupt, match=f"has 3000 records but its header says {3000 + change}"):
         decode(padded, [batch._replace(record_count=3000 + change)])
 
 
-def test_damage_is_found() -> None:
+def test_corruption_is_detected() -> None:
     data = bytearray(encode_batch([Record(timestamp=1, key=b"key", value=b"value" * 9)] * 4))
     data[80] ^= 1
     with pytest.raises(Corrupt, match="the batch at offset 0 fails its checksum"):
@@ -148,11 +148,11 @@ def test_damage_is_found() -> None:
             decompress(codec, packed[: len(packed) // 2])
 
 
-def test_a_batch_that_lies_about_its_count_is_refused() -> None:
+def test_a_batch_with_a_wrong_count_is_rejected() -> None:
     whole = encode_batch([Record(timestamp=1, value=b"x")] * 3)
     padded = bytearray(whole + bytes(PAD))
     (batch,) = scan(memoryview(padded), 0, len(whole))
-    with pytest.raises(Corrupt, match="holds 3 records where its header says 5"):
+    with pytest.raises(Corrupt, match="has 3 records but its header says 5"):
         decode(padded, [batch._replace(record_count=5)])
 
 
@@ -184,13 +184,13 @@ def test_aborted_transactions_and_markers_are_hidden() -> None:
     assert [batch.base_offset for batch in scan(view, 0, len(log)) if everything(batch, view)] == [0, 1, 3]
 
 
-def test_a_batch_cut_off_by_the_fetch_is_left_for_the_next_one() -> None:
+def test_a_batch_truncated_by_the_fetch_is_left_to_the_next_fetch() -> None:
     whole = encode_batch([Record(timestamp=1, value=b"x" * 50)])
     data = memoryview(whole + whole[:-1])
     assert [batch.end for batch in scan(data, 0, len(data))] == [len(whole)]
 
 
-def test_murmur2_is_javas() -> None:
+def test_murmur2_equals_javas() -> None:
     known = {
         b"21": -973932308,
         b"foobar": -790332482,
@@ -204,7 +204,7 @@ def test_murmur2_is_javas() -> None:
     assert murmur2(keys.slice(2, 3)).view(np.int32).tolist() == list(known.values())[2:5]
 
 
-def test_single_records_are_read_back() -> None:
+def test_single_records_survive_a_round_trip() -> None:
     data = simple.encode_one(b"query", b"{}" * 100, 1_700_000_000_000)
     assert [(one.key, one.value) for one in decode_batch(data)] == [(b"query", b"{}" * 100)]
     both = memoryview(data + data)

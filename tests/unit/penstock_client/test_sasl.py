@@ -1,4 +1,4 @@
-"""SASL exchanges against a server that is computed here from the RFC's formulas."""
+"""Tests of SASL exchanges against a server computed from the RFC's formulas."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_plain_is_one_message() -> None:
     assert list(exchange("PLAIN", "user", "secret")) == [b"\0user\0secret"]
 
 
-def test_an_unknown_mechanism_is_refused() -> None:
+def test_an_unknown_mechanism_is_rejected() -> None:
     with pytest.raises(PenstockClientError, match="SCRAM-SHA-256"):
         exchange("GSSAPI", "u", "p")
 
 
 @pytest.mark.parametrize("password", ["pencil", "wrong"])
-def test_scram_proves_both_sides(password: str) -> None:
+def test_scram_authenticates_both_sides(password: str) -> None:
     salt, rounds = b"0123456789", 4096
     client = exchange("SCRAM-SHA-256", "user", "pencil")
     first = next(client).decode()
@@ -53,7 +53,7 @@ def test_scram_proves_both_sides(password: str) -> None:
             client.send(b"v=" + answer)
 
 
-def test_a_server_that_answers_with_another_nonce_is_not_trusted() -> None:
+def test_a_server_that_responds_with_another_nonce_is_not_trusted() -> None:
     client = exchange("SCRAM-SHA-512", "user", "pencil")
     next(client)
     with pytest.raises(PenstockClientError, match="nonce"):

@@ -1,4 +1,4 @@
-"""What an executor hands to Spark, without a broker and without Spark."""
+"""Tests of the batches that an executor passes to Spark, without a broker or Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sent(values: list[bytes], wanted: Range) -> list[Any]:
     return list(rows_of(padded, batches, wanted, Columns(SCHEMA, "orders", 0), 32768))
 
 
-def test_large_rows_go_to_spark_some_megabytes_at_a_time_complete_and_in_order() -> None:
+def test_large_rows_are_sent_in_batches_of_a_few_megabytes_complete_and_in_order() -> None:
     values = [b"%d" % index * 5000 for index in range(400)]
     batches = sent(values, Range("orders", 0, 3, 390))
     assert len(batches) > 2
@@ -42,13 +42,13 @@ def test_large_rows_go_to_spark_some_megabytes_at_a_time_complete_and_in_order()
     assert set(rows["topic"]) == {"orders"}
 
 
-def test_a_row_larger_than_that_goes_alone() -> None:
+def test_a_row_larger_than_a_batch_is_sent_alone() -> None:
     values = [bytes(5 << 20), b"small", bytes(3 << 20)]
     batches = sent(values, Range("orders", 0, 0, 3))
     assert [row for batch in batches for row in batch.column(0).to_pylist()] == values
     assert all(batch.num_rows for batch in batches)
 
 
-def test_small_rows_go_together() -> None:
+def test_small_rows_are_sent_together() -> None:
     (batch,) = sent([b"small"] * 1000, Range("orders", 0, 0, 1000))
     assert batch.num_rows == 1000

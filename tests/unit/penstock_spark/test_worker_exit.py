@@ -1,4 +1,4 @@
-"""Workers that Spark has hung up on end in silence."""
+"""Tests of the quiet exit of workers whose connection Spark has closed."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ from penstock_spark.worker_exit import HUNG_UP, hush, without_complaint
 
 
 @pytest.mark.parametrize("problem", [BrokenPipeError(32, "Broken pipe"), ConnectionResetError(104, "reset")])
-def test_a_worker_that_spark_has_hung_up_on_ends_without_a_trace(problem: OSError) -> None:
+def test_a_worker_with_a_closed_connection_exits_without_a_trace(problem: OSError) -> None:
     def worker(*_: object) -> int:
         raise problem
 
@@ -16,7 +16,7 @@ def test_a_worker_that_spark_has_hung_up_on_ends_without_a_trace(problem: OSErro
     assert bool(HUNG_UP)
 
 
-def test_what_a_worker_returns_and_any_other_error_pass() -> None:
+def test_the_result_of_a_worker_and_other_errors_are_passed_on() -> None:
     def broken(*_: object) -> int:
         raise ValueError("ours")
 
@@ -25,7 +25,7 @@ def test_what_a_worker_returns_and_any_other_error_pass() -> None:
         without_complaint(broken)("socket", True)
 
 
-def test_workers_of_sparks_own_daemon_are_hushed_and_nothing_else_is() -> None:
+def test_workers_of_sparks_own_daemon_exit_quietly_and_other_modules_are_unchanged() -> None:
     def worker(*_: object) -> int:
         raise BrokenPipeError(32, "Broken pipe")
 

@@ -1,4 +1,4 @@
-"""A campaign keeps its figures in a file, goes on from it, and says what it never saw."""
+"""Tests of campaigns: totals in a file, continuation, and states never reached."""
 
 from collections import Counter
 from contextlib import closing
@@ -16,7 +16,7 @@ def result(seed: int, *violations: str) -> Result:
     return Result(seed, f"{seed:x}", list(violations), Counter(kill=2), Counter({"no leader": 1}), 30.0, 9, "plan", {})
 
 
-def test_a_campaign_that_was_cut_off_goes_on_with_its_figures(tmp_path: Path) -> None:
+def test_a_campaign_that_was_interrupted_continues_with_its_totals(tmp_path: Path) -> None:
     path = tmp_path / "campaign.jsonl"
     with closing(Record(path, ABOUT)) as first:
         first.add(result(1))
@@ -34,14 +34,14 @@ def test_a_campaign_that_was_cut_off_goes_on_with_its_figures(tmp_path: Path) ->
         assert third.done == {1, 2, 3}
 
 
-def test_results_of_another_commit_are_not_mixed_in(tmp_path: Path) -> None:
+def test_results_of_another_commit_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "campaign.jsonl"
     Record(path, ABOUT).close()
     with pytest.raises(OtherCampaign, match="choose another file"):
         Record(path, {**ABOUT, "commit": "def"})
 
 
-def test_a_long_campaign_must_have_seen_what_it_is_there_for() -> None:
+def test_a_long_campaign_must_reach_the_states_it_should_test() -> None:
     figures = Figures(seeds=LONG_CAMPAIGN, faults=Counter(MUST_HAPPEN[1:]), sometimes=Counter(MUST_BE_REACHED[1:]))
     assert figures.missing(clusters=True) == [MUST_HAPPEN[0], MUST_BE_REACHED[0]]
     assert figures.missing(clusters=False) == [MUST_HAPPEN[0]]

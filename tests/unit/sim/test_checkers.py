@@ -1,4 +1,4 @@
-"""Each checker fails on a history that breaks its invariant, and only then."""
+"""Tests that each checker fails on a history that violates its invariant, and only then."""
 
 from collections.abc import Callable
 
@@ -15,14 +15,14 @@ from penstock_sim.history import (
     History,
     Init,
     Listed,
-    Place,
+    PartitionId,
     Poll,
     Send,
     Txn,
     View,
 )
 
-PLACE = Place("orders", "ab", 0)
+PARTITION = PartitionId("orders", "ab", 0)
 
 
 def send(
@@ -34,7 +34,7 @@ def send(
     acks: int = -1,
     at: float = 1.0,
 ) -> Send:
-    return Send(client, PLACE, (value,), acks, at, outcome=outcome, offset=offset, ended=at + 1)
+    return Send(client, PARTITION, (value,), acks, at, outcome=outcome, offset=offset, ended=at + 1)
 
 
 def poll(
@@ -42,7 +42,7 @@ def poll(
 ) -> Poll:
     end = max([position, *(offset + 1 for offset, _ in records)])
     lso = mark if stable is None else stable
-    return Poll("consumer", PLACE, committed, position, end, records, mark, lso, 0, 3.0, 4.0)
+    return Poll("consumer", PARTITION, committed, position, end, records, mark, lso, 0, 3.0, 4.0)
 
 
 def batch(base: int, *values: bytes, producer: int = -1, epoch: int = -1, sequence: int = -1) -> Batch:
@@ -54,7 +54,7 @@ def view(*batches: Batch, committed: dict[int, bytes] | None = None, stable: int
     records = {offset: value for each in batches for offset, value in each.values}
     end = max([each.last_offset + 1 for each in batches], default=0)
     return View(
-        PLACE, 0, end, end if stable is None else stable, list(batches), records if committed is None else committed
+        PARTITION, 0, end, end if stable is None else stable, list(batches), records if committed is None else committed
     )
 
 
@@ -65,31 +65,31 @@ def marker(offset: int, *, commit: bool) -> Batch:
 def txn(*values: bytes, outcome: str = OK, commit: bool = True, epoch: int = 0, at: float = 1.0) -> Txn:
     made = Txn("transactor", "id", 7, epoch, at, wants_commit=commit, outcome=outcome, end_began=at + 1, ended=at + 2)
     made.sends = [
-        Send("transactor", PLACE, (value,), -1, at, outcome=OK, offset=index, txn=made)
+        Send("transactor", PARTITION, (value,), -1, at, outcome=OK, offset=index, txn=made)
         for index, value in enumerate(values)
     ]
     return made
 
 
 def with_offsets(made: Txn, offset: int) -> Txn:
-    made.offsets, made.group = {PLACE: offset}, "group"
+    made.offsets, made.group = {PARTITION: offset}, "group"
     return made
 
 
 def commit(offset: int, *, generation: int = 1, at: float, outcome: str = OK) -> Commit:
-    return Commit("member", "group", generation, PLACE, offset, at, at + 0.5, outcome)
+    return Commit("member", "group", generation, PARTITION, offset, at, at + 0.5, outcome)
 
 
 def fetched(offset: int, at: float) -> FetchedOffset:
-    return FetchedOffset("reader", "group", PLACE, offset, at, at + 0.1)
+    return FetchedOffset("reader", "group", PARTITION, offset, at, at + 0.1)
 
 
 def dealt(client: str, generation: int, at: float) -> Assigned:
-    return Assigned(client, "group", generation, ("a", "b"), (PLACE,), at, at)
+    return Assigned(client, "group", generation, ("a", "b"), (PARTITION,), at, at)
 
 
 def table(sends: list[Send], left: dict[int, bytes]) -> History:
-    """A compacted topic of which so much is left."""
+    """Return the history of a compacted topic with these remaining records."""
     batches = [batch(offset, value) for offset, value in left.items()]
     return History(sends=sends, views=[view(*batches)], tables={"orders": 0.0})
 
@@ -109,7 +109,7 @@ BAD: dict[str, Callable[[], History]] = {
     "inv_09_nothing_beyond_the_marks_is_shown": lambda: History(polls=[poll((3, b"a"), mark=3)]),
     "inv_10_marks_never_go_back": lambda: History(polls=[poll(mark=9), poll(mark=8)]),
     "inv_11_listed_offsets_are_up_to_date": lambda: History(
-        sends=[send(b"a", 4)], listed=[Listed("reader", PLACE, -1, False, 4, 3.0, 3.1)]
+        sends=[send(b"a", 4)], listed=[Listed("reader", PARTITION, -1, False, 4, 3.0, 3.1)]
     ),
     "inv_32_committed_offsets_stay": lambda: History(
         commits=[commit(3, at=1.0), commit(5, at=2.0)], fetched_offsets=[fetched(3, 3.0)]
@@ -145,22 +145,22 @@ BAD: dict[str, Callable[[], History]] = {
 
 @pytest.mark.parametrize("name", CHECKERS)
 def test_a_checker_fails_on_a_bad_history(name: str) -> None:
-    assert list(CHECKERS[name](BAD[name]())), f"{name} sees nothing wrong"
+    assert list(CHECKERS[name](BAD[name]())), f"{name} finds no violation"
 
 
-def test_a_good_history_breaks_nothing() -> None:
+def test_a_good_history_has_no_violations() -> None:
     good = History(
         sends=[send(b"a", 0), send(b"b", 1, at=2.0), send(b"lost", -1, outcome="info")],
         polls=[poll((0, b"a"), (1, b"b"), mark=2)],
         views=[view(batch(0, b"a", b"b"))],
         commits=[commit(1, at=1.0), commit(2, at=2.0, outcome="info")],
         fetched_offsets=[fetched(1, 3.0), fetched(2, 3.0)],
-        listed=[Listed("reader", PLACE, -1, False, 2, 5.0, 5.1)],
+        listed=[Listed("reader", PARTITION, -1, False, 2, 5.0, 5.1)],
     )
     assert check(good) == []
 
 
-def test_an_aborted_value_is_not_for_readers_of_committed_records() -> None:
+def test_read_committed_consumers_must_not_see_aborted_values() -> None:
     aborted = txn(b"a", commit=False)
     history = History(txns=[aborted], sends=aborted.sends, polls=[poll((0, b"a"), committed=True)])
     assert any("aborted" in problem for problem in check(history))
@@ -168,7 +168,7 @@ def test_an_aborted_value_is_not_for_readers_of_committed_records() -> None:
     assert check(history) == []
 
 
-def test_a_transaction_ends_under_a_later_epoch_than_it_was_written() -> None:
+def test_a_transaction_ends_under_a_later_epoch_than_its_writes() -> None:
     def problems(epoch: int) -> list[str]:
         history = History(views=[view(batch(0, b"a", producer=7, epoch=epoch), marker(1, commit=True))])
         return [each for each in check(history) if each.startswith("inv_40")]
@@ -178,7 +178,7 @@ def test_a_transaction_ends_under_a_later_epoch_than_it_was_written() -> None:
     assert "was at epoch 2, and ends something under 1" in problems(2)[0]
 
 
-def test_a_compacted_topic_is_the_dictionary_of_what_was_acknowledged() -> None:
+def test_a_compacted_topic_has_the_last_acknowledged_value_of_each_key() -> None:
     sends = [send(b"k01|a", 0), send(b"k02|a", 1), send(b"k01|b", 2), send(b"k02|", 3), send(b"k03|a", 4)]
     assert check(table(sends, {2: b"k01|b", 4: b"k03|a"})) == [], "old values and an old tombstone are gone"
     assert check(table(sends, {1: b"k02|a", 2: b"k01|b", 3: b"k02|", 4: b"k03|a"})) == [], "nothing was compacted yet"
@@ -187,14 +187,14 @@ def test_a_compacted_topic_is_the_dictionary_of_what_was_acknowledged() -> None:
     assert check(table(sends, {2: b"k01|b", 3: b"k03|a"})), "an offset has moved"
 
 
-def test_a_write_that_nobody_knows_of_may_be_the_last_of_its_key_or_not_there() -> None:
+def test_a_write_with_an_unknown_result_may_be_the_last_of_its_key_or_missing() -> None:
     sends = [send(b"k01|a", 0), send(b"k01|", -1, outcome="info"), send(b"k01|c", -1, outcome="info")]
     for left in ({0: b"k01|a"}, {}, {1: b"k01|"}, {2: b"k01|c"}):
         assert check(table(sends, left)) == []
     assert check(table(sends, {2: b"k01|d"}))
 
 
-def test_who_reads_too_late_may_miss_a_tombstone() -> None:
+def test_a_late_consumer_may_miss_a_tombstone() -> None:
     history = BAD["inv_51_tombstones_stay_for_a_while"]()
     history.tables["orders"] = 2.0
     assert check(history) == []

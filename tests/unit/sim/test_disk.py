@@ -11,7 +11,7 @@ def contents(disk: SimDisk) -> dict[str, bytes]:
 
 
 def disk_with(name: str, content: bytes) -> SimDisk:
-    """A disk on which one file is durable."""
+    """Return a disk with one durable file."""
     disk = SimDisk()
     disk.make_folder("/d")
     file = disk.open(f"/d/{name}", create=True)
@@ -22,7 +22,7 @@ def disk_with(name: str, content: bytes) -> SimDisk:
     return disk
 
 
-def test_what_was_synced_survives_and_what_was_not_may_not() -> None:
+def test_synced_data_survives_and_other_data_may_not() -> None:
     disk = disk_with("a", b"old")
     disk.open("/d/a").write((b"new",), 0)
     assert contents(disk) == {"a": b"new"}
@@ -30,7 +30,7 @@ def test_what_was_synced_survives_and_what_was_not_may_not() -> None:
     assert contents(disk) == {"a": b"old"}
 
 
-def test_without_a_power_loss_everything_that_was_written_stays() -> None:
+def test_without_a_power_loss_all_writes_survive() -> None:
     disk = disk_with("a", b"old")
     disk.open("/d/a").write((b"new",), 0)
     disk.open("/d/b", create=True)
@@ -38,7 +38,7 @@ def test_without_a_power_loss_everything_that_was_written_stays() -> None:
     assert contents(disk) == {"a": b"new", "b": b""}
 
 
-def test_names_are_durable_only_with_their_folder() -> None:
+def test_names_are_durable_only_after_a_sync_of_their_directory() -> None:
     disk = disk_with("a", b"x")
     file = disk.open("/d/b", create=True)
     file.write((b"y",), 0)
@@ -79,7 +79,7 @@ def test_within_a_sector_a_later_write_never_survives_without_an_earlier_one() -
         assert content[10:] == bytes(10) or content[:10] == b"1" * 10
 
 
-def test_a_call_can_fail_or_end_the_node() -> None:
+def test_a_call_can_fail_or_crash_the_node() -> None:
     disk = disk_with("a", b"x")
     disk.fail_at[disk.calls + 1] = errno.EIO
     with pytest.raises(OSError, match="Input/output"):
@@ -93,7 +93,7 @@ def test_a_call_can_fail_or_end_the_node() -> None:
     assert disk.read_file("/d/a") == b"x"
 
 
-def test_a_full_disk_takes_what_fits_and_refuses() -> None:
+def test_a_full_disk_writes_what_fits_and_then_fails() -> None:
     disk = disk_with("a", b"12345")
     disk.capacity = 8
     file = disk.open("/d/a")
@@ -106,7 +106,7 @@ def test_a_full_disk_takes_what_fits_and_refuses() -> None:
     assert disk.space("/") == (8, 3)
 
 
-def test_a_sync_asked_for_covers_what_was_written_before_it() -> None:
+def test_a_sync_covers_the_writes_before_its_request() -> None:
     disk = disk_with("a", b"")
     disk.syncs_at_once = False
     file = disk.open("/d/a")
@@ -121,7 +121,7 @@ def test_a_sync_asked_for_covers_what_was_written_before_it() -> None:
     assert disk.read_file("/d/a") == b"1"
 
 
-def test_after_a_failed_sync_the_bytes_are_shown_and_never_durable() -> None:
+def test_after_a_failed_sync_the_bytes_are_readable_but_never_durable() -> None:
     disk = disk_with("a", b"")
     file = disk.open("/d/a")
     file.write((b"1",), 0)
@@ -150,7 +150,7 @@ def test_replacing_a_file_is_durable() -> None:
     assert contents(disk) == {"a": b"new"}
 
 
-def test_a_folder_is_locked_once() -> None:
+def test_a_directory_is_locked_once() -> None:
     disk = disk_with("a", b"")
     lock = disk.lock_folder("/d")
     with pytest.raises(BlockingIOError):
@@ -170,7 +170,7 @@ def test_the_same_seed_gives_the_same_crash() -> None:
     assert survivors() == survivors()
 
 
-def test_a_file_that_is_put_back_is_what_it_was() -> None:
+def test_a_restored_file_has_its_old_content() -> None:
     disk = SimDisk()
     disk.replace_file("/epochs", b"old")
     old = b"old"

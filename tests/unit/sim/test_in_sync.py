@@ -1,4 +1,4 @@
-"""Who joins an in-sync set without being able to stay, and who is in it without holding what is shown."""
+"""Tests of the ISR invariants: brokers that must not join, and members that lack committed records."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -26,22 +26,22 @@ def image(**changes: bool) -> Any:
     ("joiner", "changes", "problem"),
     [
         (2, {}, None),
-        (2, {"fenced": True}, "2 joins the set and is fenced"),
-        (2, {"in_controlled_shutdown": True}, "2 joins the set and is shutting down"),
-        (2, {"read_only": True}, "2 joins the set and cannot write"),
-        (3, {}, "3 joins the set and is not registered"),
+        (2, {"fenced": True}, "2 joins the ISR but is fenced"),
+        (2, {"in_controlled_shutdown": True}, "2 joins the ISR but is shutting down"),
+        (2, {"read_only": True}, "2 joins the ISR but cannot write"),
+        (3, {}, "3 joins the ISR but is not registered"),
     ],
 )
-def test_only_a_broker_that_serves_joins_the_set(joiner: int, changes: dict[str, bool], problem: str | None) -> None:
+def test_only_an_active_broker_joins_the_isr(joiner: int, changes: dict[str, bool], problem: str | None) -> None:
     found = list(wrong_joiners(state(1), state(1, joiner), image(**changes)))
     assert found == ([] if problem is None else [problem])
 
 
-def test_a_member_that_was_there_before_is_no_joiner() -> None:
+def test_an_existing_member_is_not_a_joiner() -> None:
     assert list(wrong_joiners(state(1, 2), state(1, 2), image(fenced=True))) == []
 
 
-def test_members_hold_what_is_shown() -> None:
+def test_isr_members_have_all_readable_records() -> None:
     assert list(members_behind((1, 2, 3), 10, {1: 10, 2: None})) == []
     found = list(members_behind((1, 2, 3), 10, {1: 12, 2: 9, 3: 10}))
-    assert found == ["2 is in sync and holds 9 durably, the mark is 10"]
+    assert found == ["2 is in the ISR with durable end 9, but the high watermark is 10"]

@@ -1,4 +1,4 @@
-"""The simulator's event loop: virtual time, order within an owner, death of an owner."""
+"""Tests of the simulator's event loop: virtual time, order within an owner, death of an owner."""
 
 import asyncio
 from random import Random
@@ -22,41 +22,41 @@ def test_time_passes_without_waiting() -> None:
     assert loop.run(sleeper()) == 3600
 
 
-def test_one_owner_runs_its_calls_in_their_order() -> None:
+def test_one_owner_runs_its_callbacks_in_order() -> None:
     loop = make_loop()
-    heard: list[int] = []
+    calls: list[int] = []
     owner = loop.owner("node")
     for number in range(20):
-        loop.as_owner(owner, heard.append, number)
+        loop.as_owner(owner, calls.append, number)
     loop.run(asyncio.sleep(1))
-    assert heard == list(range(20))
+    assert calls == list(range(20))
 
 
-def test_whose_turn_it_is_depends_on_the_seed_alone() -> None:
+def test_scheduling_depends_only_on_the_seed() -> None:
     def story(seed: int) -> list[str]:
         loop = SimLoop(Random(seed))  # type: ignore[abstract]
-        heard: list[str] = []
+        calls: list[str] = []
         for name in "abc":
             owner = loop.owner(name)
             for _ in range(5):
-                loop.as_owner(owner, heard.append, name)
+                loop.as_owner(owner, calls.append, name)
         loop.run(asyncio.sleep(1))
-        return heard
+        return calls
 
     assert story(1) == story(1) != story(2)
 
 
 def test_a_dead_owner_never_runs_again() -> None:
     loop = make_loop()
-    heard: list[str] = []
+    calls: list[str] = []
     owner = loop.owner("node")
 
     async def life() -> None:
         try:
             await asyncio.sleep(5)
-            heard.append("woke up")
+            calls.append("woke up")
         except asyncio.CancelledError:
-            heard.append("was told")
+            calls.append("was called")
             raise
 
     async def world() -> None:
@@ -66,24 +66,24 @@ def test_a_dead_owner_never_runs_again() -> None:
         await asyncio.sleep(10)
 
     loop.run(world())
-    assert heard == []
+    assert calls == []
 
 
 def test_a_paused_owner_catches_up_when_it_wakes() -> None:
     loop = make_loop()
-    heard: list[float] = []
+    calls: list[float] = []
     owner = loop.owner("node")
 
     async def world() -> None:
         loop.pause(owner, 7)
-        loop.as_owner(owner, lambda: heard.append(loop.now))
+        loop.as_owner(owner, lambda: calls.append(loop.now))
         await asyncio.sleep(10)
 
     loop.run(world())
-    assert heard == [7]
+    assert calls == [7]
 
 
-def test_a_world_in_which_nothing_can_happen_is_told() -> None:
+def test_a_stuck_simulation_is_reported() -> None:
     loop = make_loop()
 
     async def forever() -> None:
@@ -93,7 +93,7 @@ def test_a_world_in_which_nothing_can_happen_is_told() -> None:
         loop.run(forever())
 
 
-def test_real_input_and_output_are_refused() -> None:
+def test_real_io_is_not_supported() -> None:
     loop = make_loop()
     with pytest.raises(NotImplementedError):
         loop.add_reader(0, lambda: None)

@@ -1,4 +1,4 @@
-"""The simulated network: order, silence on a blocked link, resets, and frames that nobody may keep."""
+"""Tests of the simulated network: order, blocked links, resets, and scrambled frames."""
 
 import asyncio
 from random import Random
@@ -9,7 +9,7 @@ from penstock_sim.network import Hub, NetworkPort
 from penstock_sim.trace import Trace
 
 
-class Hearing:
+class RecordingSession:
     def __init__(self) -> None:
         self.frames: list[bytes] = []
         self.kept: list[memoryview] = []
@@ -23,14 +23,14 @@ class Hearing:
         self.losses.append(error)
 
 
-class Stage:
-    """A server and a client, connected."""
+class Network:
+    """A connected server and client."""
 
     def __init__(self) -> None:
         self.loop = SimLoop(Random(1))  # type: ignore[abstract]
         self.hub = Hub(self.loop, Trace(lambda: self.loop.now), Random(2))
         self.server, self.client = self.loop.owner("server"), self.loop.owner("client")
-        self.near, self.far = Hearing(), Hearing()
+        self.near, self.far = RecordingSession(), RecordingSession()
         self.connection: Connection | None = None
         self.refusal: OSError | None = None
         listener = NetworkPort(self.hub, self.server, "server").listen("server", 1)
@@ -39,7 +39,7 @@ class Stage:
     def connect(self) -> None:
         NetworkPort(self.hub, self.client, "client").connect("server", 1, self._opened)
 
-    def _opened(self, outcome: Connection | OSError) -> Hearing | None:
+    def _opened(self, outcome: Connection | OSError) -> RecordingSession | None:
         if isinstance(outcome, OSError):
             self.refusal = outcome
             return None
@@ -53,7 +53,7 @@ class Stage:
 
 
 def test_frames_arrive_in_order_and_are_scrambled_afterwards() -> None:
-    stage = Stage()
+    stage = Network()
 
     async def world() -> None:
         stage.connect()
@@ -66,8 +66,8 @@ def test_frames_arrive_in_order_and_are_scrambled_afterwards() -> None:
     assert all(bytes(kept) not in stage.far.frames for kept in stage.far.kept)
 
 
-def test_a_blocked_link_is_silent_and_delivers_when_it_opens() -> None:
-    stage = Stage()
+def test_a_blocked_link_delivers_nothing_until_it_opens() -> None:
+    stage = Network()
 
     async def world() -> None:
         stage.connect()
@@ -85,9 +85,9 @@ def test_a_blocked_link_is_silent_and_delivers_when_it_opens() -> None:
 
 def test_a_killed_process_resets_and_a_machine_without_power_is_silent() -> None:
     for power_lost in (False, True):
-        stage = Stage()
+        stage = Network()
 
-        async def world(stage: Stage = stage, power_lost: bool = power_lost) -> None:
+        async def world(stage: Network = stage, power_lost: bool = power_lost) -> None:
             stage.connect()
             await asyncio.sleep(1)
             stage.server.die()
@@ -100,11 +100,11 @@ def test_a_killed_process_resets_and_a_machine_without_power_is_silent() -> None
         assert len(stage.near.losses) == (0 if power_lost else 1)
 
 
-def test_nobody_listening_is_told_apart_from_no_answer() -> None:
+def test_a_closed_port_differs_from_a_missing_response() -> None:
     for blocked in (False, True):
-        stage = Stage()
+        stage = Network()
 
-        async def world(stage: Stage = stage, blocked: bool = blocked) -> None:
+        async def world(stage: Network = stage, blocked: bool = blocked) -> None:
             stage.hub.process_ended(stage.server, power_lost=False)
             if blocked:
                 stage.hub.set_blocked({("client", "server")})

@@ -1,4 +1,4 @@
-"""Replicas that compacted apart from each other agree on every key, or are told from those that do."""
+"""Tests of the comparison of separately compacted replicas."""
 
 from penstock.storage.marker import encode_marker
 from penstock.wire.records import Record, encode_batch
@@ -25,7 +25,7 @@ def _marker(offset: int, *, commit: bool) -> bytes:
 FIRST, SECOND = batch(0, b"k", b"1"), batch(1, b"k", b"2")
 
 
-def test_what_one_replica_dropped_and_the_other_keeps_is_no_difference() -> None:
+def test_a_record_that_only_one_replica_has_dropped_is_not_a_difference() -> None:
     assert differences([FIRST + SECOND, SECOND]) is None
     assert differences([FIRST + batch(1, b"k", None), batch(2, b"other", None)]) is None
 
@@ -35,7 +35,7 @@ def test_a_lost_value_and_a_changed_one_are_differences() -> None:
     assert differences([SECOND, batch(1, b"k", b"3")]) is not None
 
 
-def test_aborted_records_count_for_nobody_whether_they_are_still_there_or_not() -> None:
+def test_aborted_records_are_ignored_whether_they_still_exist_or_not() -> None:
     abort = _marker(2, commit=False)
     assert differences([FIRST + batch(1, b"k", b"2", producer=7) + abort, FIRST]) is None
     assert differences([FIRST + batch(1, b"k", b"2", producer=7) + _marker(2, commit=True), FIRST]) is not None

@@ -1,4 +1,4 @@
-"""What a query says of the records it wants, read off DuckDB's own syntax tree."""
+"""Tests of the limits derived from DuckDB's syntax trees."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ duckdb = pytest.importorskip("duckdb")
 
 
 def evaluate(node: Node, kind: str) -> int | None:
-    """Only what stands there plainly."""
+    """Evaluate only plain literals."""
     text = (node.get("literal") or {}).get("text")
     return int(text) if text is not None and text.isdigit() else None
 
@@ -30,13 +30,13 @@ def bounds(where: str) -> Bounds:
     return call.bounds
 
 
-def test_comparisons_joined_by_and_bound_the_read() -> None:
+def test_comparisons_joined_by_and_limit_the_read() -> None:
     found = bounds('"offset" >= 5 AND o."offset" < 9 AND timestamp > 1000')
     assert found.offset == Range(5, 9)
     assert found.timestamp == Range(1000, None)
 
 
-def test_a_comparison_may_stand_the_other_way_round() -> None:
+def test_a_comparison_may_have_the_constant_first() -> None:
     assert bounds('5 < "offset"').offset == Range(5, None)
 
 
@@ -46,7 +46,7 @@ def test_between_and_equality_bound_both_ends() -> None:
     assert not bounds("partition = 2").wants_partition(1)
 
 
-def test_a_list_of_partitions_leaves_out_the_others() -> None:
+def test_a_list_of_partitions_excludes_the_others() -> None:
     found = bounds("partition IN (1, 3)")
     assert [index for index in range(5) if found.wants_partition(index)] == [1, 3]
 
@@ -62,11 +62,11 @@ def test_a_list_of_partitions_leaves_out_the_others() -> None:
         "key > 5",
     ],
 )
-def test_what_need_not_hold_for_every_row_bounds_nothing(where: str) -> None:
+def test_a_condition_that_need_not_hold_for_every_row_sets_no_limit(where: str) -> None:
     assert bounds(where) == Bounds()
 
 
-def test_an_unqualified_column_bounds_nothing_when_two_topics_could_own_it() -> None:
+def test_an_unqualified_column_sets_no_limit_if_two_topics_could_own_it() -> None:
     found = calls(
         "SELECT * FROM topic('a') x JOIN topic('b') y ON x.key = y.key WHERE \"offset\" > 5 AND y.partition = 1"
     )
@@ -75,6 +75,6 @@ def test_an_unqualified_column_bounds_nothing_when_two_topics_could_own_it() -> 
     assert found[1].bounds.partition == Range(1, 1)
 
 
-def test_a_subquery_keeps_its_bounds_to_itself() -> None:
+def test_the_limits_of_a_subquery_apply_only_to_it() -> None:
     found = calls("SELECT * FROM (SELECT * FROM topic('a') WHERE partition = 0) WHERE partition = 7")
     assert [call.bounds.partition for call in found] == [Range(0, 0)]

@@ -1,4 +1,4 @@
-"""Running a few tests that are written down as text, with some of our plugins."""
+"""A runner for small test suites given as text, with some of our plugins."""
 
 import os
 import subprocess

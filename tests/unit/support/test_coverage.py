@@ -4,7 +4,7 @@ from tests.coverage import FLOORS, OVERALL, below_floor, formatted, table
 
 
 def figures(**packages: tuple[int, int]) -> Any:
-    """Return what `coverage json` writes, with (branches, covered) of one file in each package of penstock."""
+    """Return the output of `coverage json`, with (branches, covered) of one file in each package of penstock."""
     return {
         "files": {
             f"src/penstock/{name}/module.py": {
@@ -23,16 +23,16 @@ def figures(**packages: tuple[int, int]) -> Any:
 GOOD = {name.removeprefix("penstock/"): (100, 95) for name in FLOORS if name != OVERALL}
 
 
-def test_floors_that_are_reached_are_reached() -> None:
+def test_coverage_at_the_minimum_passes() -> None:
     assert below_floor(table(figures(**GOOD))) == []
 
 
-def test_each_package_is_held_to_its_floor_and_all_of_src_to_its_own() -> None:
+def test_each_package_and_all_of_src_have_a_minimum() -> None:
     rows = table(figures(**GOOD | {"storage": (100, 94), "cli": (1000, 800)}))
     assert below_floor(rows) == ["penstock/storage", OVERALL]
 
 
-def test_a_package_without_figures_is_below_its_floor() -> None:
+def test_a_package_without_figures_is_below_its_minimum() -> None:
     rest = {name: counts for name, counts in GOOD.items() if name != "raft"}
     assert below_floor(table(figures(**rest))) == ["penstock/raft"]
 

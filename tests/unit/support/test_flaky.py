@@ -1,4 +1,4 @@
-"""What `make flaky` calls unsteady."""
+"""Tests of how `make flaky` classifies tests."""
 
 from pathlib import Path
 

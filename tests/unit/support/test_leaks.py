@@ -1,4 +1,4 @@
-"""A leak fails the test that leaks and no other."""
+"""Tests that a leak fails only the test that leaks."""
 
 from pathlib import Path
 

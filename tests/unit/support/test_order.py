@@ -1,4 +1,4 @@
-"""The order of a run follows from its seed alone, and keeps modules together."""
+"""Tests that the order of a run depends only on its seed, and keeps modules together."""
 
 from itertools import pairwise
 from random import Random
@@ -15,7 +15,7 @@ def order(ids: list[str], seed: int) -> list[str]:
     return [item.nodeid for item in shuffled(items, Random(seed))]
 
 
-def test_a_seed_gives_one_order_whatever_the_collection_was() -> None:
+def test_a_seed_gives_one_order_regardless_of_the_collection_order() -> None:
     assert order(IDS, 7) == order(IDS[::-1], 7)
     assert order(IDS, 7) != order(IDS, 8)
     assert sorted(order(IDS, 7)) == sorted(IDS)

@@ -1,4 +1,4 @@
-"""What a module's tests share is made once, and again after a failure."""
+"""Tests that a shared fixture is created once per module, and again after a failure."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,22 +8,22 @@ from tests.support.sharing import Sharing
 from tests.unit.support.suites import run_suite
 
 
-def test_a_thing_is_made_once_and_again_when_it_was_discarded() -> None:
-    told: list[str] = []
+def test_an_object_is_created_once_and_again_after_it_was_discarded() -> None:
+    events: list[str] = []
 
     @contextmanager
     def thing() -> Iterator[int]:
-        told.append("made")
-        yield told.count("made")
-        told.append("left")
+        events.append("made")
+        yield events.count("made")
+        events.append("left")
 
     sharing = Sharing()
     assert (sharing.of(thing), sharing.of(thing)) == (1, 1)
     sharing.discard()
-    assert told == ["made", "left"]
+    assert events == ["made", "left"]
     assert sharing.of(thing) == 2
     sharing.discard()
-    assert told == ["made", "left"] * 2
+    assert events == ["made", "left"] * 2
 
 
 SUITE = """
@@ -53,7 +53,7 @@ def test_fourth(number):
 """
 
 
-def test_a_test_that_failed_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+def test_a_test_that_failed_does_not_share_with_the_next(tmp_path: Path) -> None:
     assert run_suite(tmp_path, SUITE, "tests.support.sharing") == {
         "test_first": {"PASSED"},
         "test_second_fails": {"FAILED"},

@@ -1,4 +1,4 @@
-"""Metadata is asked for again when a broker dies with the request, and only then."""
+"""Tests that metadata is requested again when a broker dies during the request, and only then."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.support.topic_metadata import REQUEST_S_MAX, cluster_metadata
 
 
 class Admin:
-    """Answers with the given outcomes, in turn."""
+    """An admin client that returns the given outcomes in turn."""
 
     def __init__(self, *outcomes: Any) -> None:
         self._outcomes = iter(outcomes)
@@ -23,14 +23,14 @@ class Admin:
         return outcome
 
 
-def test_a_lost_request_is_followed_by_another() -> None:
+def test_a_lost_request_is_repeated() -> None:
     described: Any = object()
     admin: Any = Admin(KafkaError._TIMED_OUT, KafkaError._TRANSPORT, described)
     assert cluster_metadata(admin, "orders") is described
     assert admin.asked == [{"topic": "orders", "timeout": REQUEST_S_MAX}] * 3
 
 
-def test_all_topics_are_asked_for_without_a_name() -> None:
+def test_all_topics_are_requested_without_a_name() -> None:
     described: Any = object()
     admin: Any = Admin(described)
     assert cluster_metadata(admin) is described
@@ -38,7 +38,7 @@ def test_all_topics_are_asked_for_without_a_name() -> None:
 
 
 @pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError.TOPIC_AUTHORIZATION_FAILED])
-def test_a_refusal_or_the_end_of_the_time_is_raised(code: int) -> None:
+def test_a_rejection_or_a_timeout_is_raised(code: int) -> None:
     admin: Any = Admin(code)
     with pytest.raises(KafkaException):
         cluster_metadata(admin, seconds_max=-1.0 if code == KafkaError._TIMED_OUT else 60.0)

@@ -23,7 +23,7 @@ def headers_of(record: Record, error: Exception) -> Headers:
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in written]
 
 
-def test_the_headers_say_what_happened_behind_the_records_own() -> None:
+def test_failure_headers_follow_the_records_own() -> None:
     headers = headers_of(RECORD, ValueError("no price"))
     assert headers[:2] == [("trace", b"1"), ("x", None)]
     found = dict(headers[2:])
@@ -40,13 +40,13 @@ def test_the_headers_say_what_happened_behind_the_records_own() -> None:
     assert b"raise error" in (found["penstock.dlq.error.trace"] or b"")
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_a_written_dead_letter_is_read_back() -> None:
     own, death = dead_letter.read(headers_of(RECORD, ValueError("no price"))) or ((), None)
     assert list(own) == list(RECORD.headers)
     assert death == death_of(RECORD, ValueError("no price"))
 
 
-def test_a_letter_that_died_twice_loses_only_its_last_death() -> None:
+def test_a_letter_that_failed_twice_loses_only_its_last_failure() -> None:
     once = headers_of(RECORD, ValueError("first"))
     letter = replace(RECORD, topic="orders.dlq", partition=0, offset=0, headers=once)
     own, death = dead_letter.read(headers_of(letter, KeyError("second"))) or ((), None)
@@ -55,12 +55,12 @@ def test_a_letter_that_died_twice_loses_only_its_last_death() -> None:
     assert list(own) == list(once)
 
 
-def test_headers_that_others_appended_stay_with_the_record() -> None:
+def test_headers_appended_by_other_tools_stay_with_the_record() -> None:
     own, _ = dead_letter.read([*headers_of(RECORD, ValueError("x")), ("hop", b"2")]) or ((), None)
     assert list(own) == [*RECORD.headers, ("hop", b"2")]
 
 
-def test_other_records_are_no_dead_letters() -> None:
+def test_other_records_are_not_dead_letters() -> None:
     assert dead_letter.read([]) is None
     assert dead_letter.read([("penstock.dlq.source.topic", b"orders")]) is None
 
@@ -72,7 +72,7 @@ def test_long_messages_lose_their_end_and_long_traces_their_beginning() -> None:
     assert death.trace.rstrip().endswith("end")
 
 
-def test_an_error_of_a_module_carries_its_name() -> None:
+def test_an_error_class_is_named_with_its_module() -> None:
     import json
 
     try:
@@ -82,11 +82,11 @@ def test_an_error_of_a_module_carries_its_name() -> None:
     assert death.error_class == "json.decoder.JSONDecodeError"
 
 
-def test_text_that_is_no_utf8_does_not_stop_a_dead_letter() -> None:
+def test_invalid_utf8_does_not_prevent_a_dead_letter() -> None:
     assert headers_of(RECORD, ValueError("\udcff"))
 
 
-def test_an_error_without_words_does_not_stop_a_dead_letter() -> None:
+def test_an_error_without_a_message_does_not_prevent_a_dead_letter() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")

@@ -1,4 +1,4 @@
-"""The engine with real threads and a clock that the tests hold; events, never sleeps, bring the threads together."""
+"""Tests of the engine with real threads and a controlled clock. Threads are synchronized by events, never sleeps."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ AT_ONCE = Retry(attempts=3, delay_s=0, jitter=0)
 
 
 class Letters:
-    """Where given-up records go in these tests."""
+    """A store of given-up records."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.taken: list[tuple[int, str, int]] = []
@@ -65,7 +65,7 @@ def drained(engine: Engine) -> None:
     assert engine.wait_for_room(0, timeout_s=WAIT_S)
 
 
-def test_what_succeeds_is_told_in_the_end(make: Make) -> None:
+def test_finished_offsets_are_returned_for_commit(make: Make) -> None:
     seen: list[int] = []
     engine = make(lambda record: seen.append(record.offset))
     for offset in range(5):
@@ -94,7 +94,7 @@ def test_a_handler_may_be_a_coroutine_function(make: Make) -> None:
     assert seen == [3] * 4
 
 
-def test_a_coroutine_that_fails_is_tried_again(make: Make) -> None:
+def test_a_coroutine_that_fails_is_retried(make: Make) -> None:
     async def handle(record: Record) -> None:
         if record.attempt == 1:
             raise OSError
@@ -105,7 +105,7 @@ def test_a_coroutine_that_fails_is_tried_again(make: Make) -> None:
     assert (engine.counts.retried, engine.counts.succeeded) == (1, 1)
 
 
-def test_a_failure_is_tried_again_and_then_given_up(make: Make) -> None:
+def test_a_failing_record_is_retried_and_then_given_up(make: Make) -> None:
     attempts: list[int] = []
 
     def handle(record: Record) -> None:
@@ -122,7 +122,7 @@ def test_a_failure_is_tried_again_and_then_given_up(make: Make) -> None:
     assert (engine.counts.retried, engine.counts.dead_lettered) == (2, 1)
 
 
-def test_a_rejected_record_is_given_up_at_once(make: Make) -> None:
+def test_a_rejected_record_is_given_up_without_retries(make: Make) -> None:
     def handle(record: Record) -> None:
         raise Reject("not an order")
 
@@ -133,7 +133,7 @@ def test_a_rejected_record_is_given_up_at_once(make: Make) -> None:
     assert letters.taken == [(0, "not an order", 1)]
 
 
-def test_a_letter_that_cannot_be_written_ends_the_work_uncommitted(make: Make) -> None:
+def test_a_letter_that_cannot_be_written_stops_the_engine_without_a_commit(make: Make) -> None:
     def handle(record: Record) -> None:
         if record.offset == 1:
             raise ValueError
@@ -148,7 +148,7 @@ def test_a_letter_that_cannot_be_written_ends_the_work_uncommitted(make: Make) -
     assert engine.positions() == {("t", 0): 1}
 
 
-def test_records_finish_out_of_order_and_the_lowest_unfinished_is_told(make: Make) -> None:
+def test_the_lowest_unfinished_offset_is_returned_when_records_finish_out_of_order(make: Make) -> None:
     hold, second_done = threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:
@@ -167,7 +167,7 @@ def test_records_finish_out_of_order_and_the_lowest_unfinished_is_told(make: Mak
     assert engine.positions() == {("t", 0): 2}
 
 
-def test_settling_waits_for_what_runs_and_drops_the_rest(make: Make) -> None:
+def test_settling_waits_for_running_tasks_and_drops_the_rest(make: Make) -> None:
     running, hold = threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:
@@ -187,7 +187,7 @@ def test_settling_waits_for_what_runs_and_drops_the_rest(make: Make) -> None:
     assert engine.counts.dropped == 1
 
 
-def test_settling_does_not_wait_for_the_next_attempt_of_a_record_with_nothing_done_behind_it(make: Make) -> None:
+def test_settling_does_not_wait_for_the_next_attempt_of_a_record_with_no_finished_successor(make: Make) -> None:
     waits = threading.Event()
 
     def tried(offset: int) -> None:
@@ -203,7 +203,7 @@ def test_settling_does_not_wait_for_the_next_attempt_of_a_record_with_nothing_do
     assert engine.counts.dropped == 2
 
 
-def test_settling_without_dropping_runs_all_that_was_taken_over(make: Make) -> None:
+def test_settling_without_dropping_runs_all_submitted_records(make: Make) -> None:
     seen: list[int] = []
     engine = make(lambda record: seen.append(record.offset))
     for offset in range(10):
@@ -212,7 +212,7 @@ def test_settling_without_dropping_runs_all_that_was_taken_over(make: Make) -> N
     assert seen == list(range(10))
 
 
-def test_a_handler_that_ends_after_its_partition_went_tells_nobody(make: Make) -> None:
+def test_a_handler_that_finishes_after_revocation_does_not_change_progress(make: Make) -> None:
     running, hold = threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:
@@ -229,7 +229,7 @@ def test_a_handler_that_ends_after_its_partition_went_tells_nobody(make: Make) -
     assert engine.positions() == {}
 
 
-def test_a_handler_that_fails_after_its_partition_went_leaves_no_letter(make: Make) -> None:
+def test_a_handler_that_fails_after_revocation_writes_no_dead_letter(make: Make) -> None:
     running, hold = threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:
@@ -247,7 +247,7 @@ def test_a_handler_that_fails_after_its_partition_went_leaves_no_letter(make: Ma
     assert letters.taken == []
 
 
-def test_a_commit_that_failed_is_told_again(make: Make) -> None:
+def test_a_failed_commit_is_repeated(make: Make) -> None:
     engine = make(lambda record: None)
     engine.submit(record(0))
     drained(engine)
@@ -256,7 +256,7 @@ def test_a_commit_that_failed_is_told_again(make: Make) -> None:
     assert engine.positions() == {("t", 0): 1}
 
 
-def test_offsets_that_begin_again_begin_a_new_life(make: Make) -> None:
+def test_offsets_that_restart_begin_a_new_incarnation(make: Make) -> None:
     engine = make(lambda record: None)
     engine.submit(record(100))
     drained(engine)
@@ -265,7 +265,7 @@ def test_offsets_that_begin_again_begin_a_new_life(make: Make) -> None:
     assert engine.positions() == {("t", 0): 1}
 
 
-def test_what_lies_before_a_finished_record_is_finished_at_a_stop(make: Make) -> None:
+def test_records_before_a_finished_one_are_finished_at_a_stop(make: Make) -> None:
     first_runs, last_done, hold = threading.Event(), threading.Event(), threading.Event()
 
     def handle(record: Record) -> None:

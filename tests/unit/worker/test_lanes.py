@@ -33,18 +33,18 @@ def test_records_of_a_partition_run_one_after_another() -> None:
 
 
 def test_by_key_only_the_same_key_waits() -> None:
-    first, same, other, nobody, nobody_too = task(0), task(1), task(2, key=b"z"), task(3, key=None), task(4, key=None)
-    lanes = filled(Order.KEY, first, same, other, nobody, nobody_too)
-    assert [lanes.take(0) for _ in range(5)] == [first, other, nobody, nobody_too, None]
+    first, same, other, keyless, keyless_too = task(0), task(1), task(2, key=b"z"), task(3, key=None), task(4, key=None)
+    lanes = filled(Order.KEY, first, same, other, keyless, keyless_too)
+    assert [lanes.take(0) for _ in range(5)] == [first, other, keyless, keyless_too, None]
 
 
-def test_without_order_nobody_waits() -> None:
+def test_without_order_no_record_waits() -> None:
     tasks = [task(offset) for offset in range(3)]
     lanes = filled(Order.NONE, *tasks)
     assert [lanes.take(0) for _ in tasks] == tasks
 
 
-def test_a_task_that_waits_holds_up_its_own_lane_alone() -> None:
+def test_a_task_that_waits_blocks_only_its_own_lane() -> None:
     first, second, other = task(0), task(1), task(0, partition=1)
     lanes = filled(Order.PARTITION, first, second, other)
     assert lanes.take(0) is first
@@ -56,7 +56,7 @@ def test_a_task_that_waits_holds_up_its_own_lane_alone() -> None:
     assert lanes.due() is None
 
 
-def test_dropping_a_partition_leaves_what_runs_and_the_others() -> None:
+def test_dropping_a_partition_keeps_running_tasks_and_other_partitions() -> None:
     running, queued, other = task(0), task(1), task(0, partition=1)
     lanes = filled(Order.PARTITION, running, queued, other)
     assert lanes.take(0) is running
@@ -67,7 +67,7 @@ def test_dropping_a_partition_leaves_what_runs_and_the_others() -> None:
     assert len(lanes) == 1
 
 
-def test_a_dropped_task_that_fails_does_not_come_back() -> None:
+def test_a_dropped_task_that_fails_is_not_queued_again() -> None:
     running = task(0)
     lanes = filled(Order.PARTITION, running)
     assert lanes.take(0) is running
@@ -77,7 +77,7 @@ def test_a_dropped_task_that_fails_does_not_come_back() -> None:
     assert lanes.take(9) is None
 
 
-def test_a_task_that_is_dropped_while_it_waits_wakes_nobody() -> None:
+def test_a_task_dropped_while_waiting_is_not_due_later() -> None:
     waiting, fresh = task(0), task(7)
     lanes = filled(Order.PARTITION, waiting)
     assert lanes.take(0) is waiting
@@ -92,7 +92,7 @@ def test_a_task_that_is_dropped_while_it_waits_wakes_nobody() -> None:
 
 @settings(max_examples=200)
 @given(st.sampled_from(list(Order)), st.data())
-def test_whatever_happens_order_holds_and_nothing_is_lost(order: Order, data: st.DataObject) -> None:
+def test_order_holds_and_no_task_is_lost(order: Order, data: st.DataObject) -> None:
     lanes = Lanes(order)
     offset, now, ran = 0, 0.0, list[Task]()
     put: list[Task] = []
@@ -124,8 +124,8 @@ def test_whatever_happens_order_holds_and_nothing_is_lost(order: Order, data: st
                 now += 1
         assert len(lanes) == len(put) - len(gone) == len(list(lanes.tasks()))
         if order is Order.PARTITION:
-            places = [running.place for running in lanes.running]
-            assert len(places) == len(set(places))
+            partitions = [running.partition for running in lanes.running]
+            assert len(partitions) == len(set(partitions))
     while True:
         now += 10
         if (left := lanes.take(now)) is None:

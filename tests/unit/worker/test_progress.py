@@ -4,22 +4,22 @@ from hypothesis import strategies as st
 from penstock.worker.progress import OffsetTracker
 
 
-def test_nothing_taken_over_is_nothing_to_commit() -> None:
-    assert OffsetTracker().news() is None
+def test_without_records_there_is_nothing_to_commit() -> None:
+    assert OffsetTracker().position_to_commit() is None
 
 
-def test_the_lowest_unfinished_offset_holds_the_commit_back() -> None:
+def test_the_lowest_unfinished_offset_holds_back_the_commit() -> None:
     progress = OffsetTracker()
     for offset in (5, 6, 7):
         progress.start(offset)
     progress.finish(7)
     progress.finish(6)
-    assert progress.news() is None
+    assert progress.position_to_commit() is None
     progress.finish(5)
-    assert progress.news() == 8
+    assert progress.position_to_commit() == 8
 
 
-def test_gaps_between_offsets_are_passed_over() -> None:
+def test_gaps_between_offsets_are_skipped() -> None:
     progress = OffsetTracker()
     progress.start(3)
     progress.start(9)
@@ -27,15 +27,15 @@ def test_gaps_between_offsets_are_passed_over() -> None:
     assert progress.position == 9
 
 
-def test_an_offset_is_told_once_and_again_after_a_failed_commit() -> None:
+def test_an_offset_is_returned_once_and_again_after_a_failed_commit() -> None:
     progress = OffsetTracker()
     progress.start(0)
     progress.finish(0)
-    assert progress.news() == 1
-    progress.told(1)
-    assert progress.news() is None
+    assert progress.position_to_commit() == 1
+    progress.mark_sent(1)
+    assert progress.position_to_commit() is None
     progress.not_committed()
-    assert progress.news() == 1
+    assert progress.position_to_commit() == 1
 
 
 def test_a_second_finish_changes_nothing() -> None:
@@ -47,7 +47,7 @@ def test_a_second_finish_changes_nothing() -> None:
     assert progress.position == 1
 
 
-def test_offsets_that_begin_again_are_noticed() -> None:
+def test_offsets_that_restart_are_detected() -> None:
     progress = OffsetTracker()
     progress.start(10)
     assert progress.is_past(10)
@@ -55,7 +55,7 @@ def test_offsets_that_begin_again_are_noticed() -> None:
 
 
 @given(st.lists(st.integers(0, 10_000), unique=True, min_size=1), st.randoms(use_true_random=False))
-def test_in_any_order_of_finishing_no_unfinished_record_is_ever_passed(offsets: list[int], random: object) -> None:
+def test_no_unfinished_record_is_ever_committed_in_any_order_of_finishing(offsets: list[int], random: object) -> None:
     progress = OffsetTracker()
     rising = sorted(offsets)
     for offset in rising:

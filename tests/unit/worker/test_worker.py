@@ -1,4 +1,4 @@
-"""The worker over a client that follows a script; what Kafka does in earnest is in tests/integration."""
+"""Tests of the worker with a scripted client; tests/integration runs it against a real broker."""
 
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -10,23 +10,23 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from penstock.worker import Record, Worker
 from penstock.worker import worker as worker_module
-from penstock.worker.lanes import Place
+from penstock.worker.lanes import PartitionId
 
 WAIT_S = 10.0
 ZERO, ONE = ("t", 0), ("t", 1)
 
 
 class Message:
-    """As much of a message as the worker asks for."""
+    """The parts of a message that the worker uses."""
 
-    def __init__(self, place: Place, offset: int, error: KafkaError | None = None) -> None:
-        self._place, self._offset, self._error = place, offset, error
+    def __init__(self, partition: PartitionId, offset: int, error: KafkaError | None = None) -> None:
+        self._partition, self._offset, self._error = partition, offset, error
 
     def topic(self) -> str:
-        return self._place[0]
+        return self._partition[0]
 
     def partition(self) -> int:
-        return self._place[1]
+        return self._partition[1]
 
     def offset(self) -> int:
         return self._offset
@@ -48,15 +48,15 @@ class Message:
 
 
 class Script:
-    """A consumer whose polls return or call what the script says, one entry each; then the worker is stopped."""
+    """A consumer whose polls return or call one entry of the script each; then the worker is stopped."""
 
     def __init__(self) -> None:
         self.worker: Worker
         self.steps: list[Message | Callable[[], object] | None] = []
-        self.commits: list[dict[Place, int]] = []
+        self.commits: list[dict[PartitionId, int]] = []
         self.commit_errors: list[KafkaError] = []
-        self.sought: list[tuple[Place, int]] = []
-        self.paused: set[Place] = set()
+        self.sought: list[tuple[PartitionId, int]] = []
+        self.paused: set[PartitionId] = set()
         self.was_paused = False
         self.closed = False
         self._callbacks: dict[str, Any] = {}
@@ -79,11 +79,11 @@ class Script:
             return None
         return step
 
-    def tell(self, what: str, *places: Place) -> Callable[[], object]:
-        return lambda: self._callbacks[what](self, [TopicPartition(*place) for place in places])
+    def event(self, what: str, *partitions: PartitionId) -> Callable[[], object]:
+        return lambda: self._callbacks[what](self, [TopicPartition(*partition) for partition in partitions])
 
     def drain(self) -> None:
-        """Wait until all that was taken over is handled."""
+        """Wait until all submitted records are handled."""
         assert self.worker._engine.wait_for_room(0, timeout_s=WAIT_S)
 
     def commit(self, *, offsets: Sequence[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
@@ -128,57 +128,62 @@ def run(
     return script.worker
 
 
-def test_what_is_done_is_committed(script: Script) -> None:
+def test_finished_records_are_committed(script: Script) -> None:
     seen: list[int] = []
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), script.drain]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), script.drain]
     run(script, lambda record: seen.append(record.offset))
     assert seen == [0, 1]
     assert script.commits[-1] == {ZERO: 2}
 
 
-def test_a_worker_that_has_ended_does_not_run_again(script: Script) -> None:
+def test_a_worker_that_has_stopped_cannot_run_again(script: Script) -> None:
     worker = run(script, lambda record: None)
-    with pytest.raises(RuntimeError, match="runs once"):
+    with pytest.raises(RuntimeError, match="runs only once"):
         worker.run(signals=False)
 
 
-def test_a_commit_that_nobody_waited_for_and_that_failed_is_said_again(script: Script) -> None:
+def test_a_failed_asynchronous_commit_is_repeated(script: Script) -> None:
     script.commit_errors = [KafkaError(KafkaError.REBALANCE_IN_PROGRESS)]
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), script.drain, None, None]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), script.drain, None, None]
     run(script, lambda record: None)
     assert script.commits == [{ZERO: 1}]
 
 
-def test_revoked_partitions_are_committed_and_only_they(script: Script) -> None:
+def test_revoked_partitions_are_committed_and_no_others(script: Script) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 4), Message(ONE, 9), script.drain,
-        script.tell("on_revoke", ONE),
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 4), Message(ONE, 9), script.drain,
+        script.event("on_revoke", ONE),
     ]  # fmt: skip
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == [{ONE: 10}, {ZERO: 5}]
 
 
 def test_lost_partitions_are_not_committed(script: Script) -> None:
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 4), script.drain, script.tell("on_lost", ZERO)]
+    script.steps = [
+        script.event("on_assign", ZERO),
+        Message(ZERO, 4),
+        script.drain,
+        script.event("on_lost", ZERO),
+    ]
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == []
 
 
-def test_a_partition_that_comes_back_begins_where_its_next_owner_left_it(script: Script) -> None:
+def test_a_reassigned_partition_starts_at_its_committed_offset(script: Script) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 0), script.drain, script.tell("on_revoke", ZERO),
-        script.tell("on_assign", ZERO), Message(ZERO, 50), script.drain,
+        script.event("on_assign", ZERO), Message(ZERO, 0), script.drain, script.event("on_revoke", ZERO),
+        script.event("on_assign", ZERO), Message(ZERO, 50), script.drain,
     ]  # fmt: skip
     run(script, lambda record: None, commit_every_s=60)
     assert script.commits == [{ZERO: 1}, {ZERO: 51}]
 
 
-def test_too_much_in_flight_pauses_and_room_resumes(script: Script) -> None:
+def test_too_many_records_in_flight_pause_the_partitions_until_there_is_room(script: Script) -> None:
     import threading
 
     hold = threading.Event()
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 0), None, Message(ZERO, 1), None, None, hold.set, None
+        script.event("on_assign", ZERO), Message(ZERO, 0), None, Message(ZERO, 1), None, None, hold.set, None
     ]  # fmt: skip
     worker = run(script, lambda record: cast(None, hold.wait(WAIT_S)), in_flight_max=2)
     assert script.was_paused
@@ -188,27 +193,27 @@ def test_too_much_in_flight_pauses_and_room_resumes(script: Script) -> None:
 
 def test_at_most_once_commits_first(script: Script) -> None:
     committed: list[int] = []
-    script.steps = [script.tell("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), None, script.drain]
+    script.steps = [script.event("on_assign", ZERO), Message(ZERO, 0), Message(ZERO, 1), None, script.drain]
     run(script, lambda record: committed.append(script.commits[-1][ZERO]), delivery="at-most-once")
     assert committed == [2, 2]
     assert script.commits == [{ZERO: 2}]
 
 
-def test_at_most_once_reads_again_what_it_could_not_commit(script: Script) -> None:
+def test_at_most_once_reads_a_batch_again_if_its_commit_failed(script: Script) -> None:
     seen: list[int] = []
     script.commit_errors = [KafkaError(KafkaError.REBALANCE_IN_PROGRESS)]
     script.steps = [
-        script.tell("on_assign", ZERO), Message(ZERO, 7), Message(ZERO, 8), None, Message(ZERO, 7), None, script.drain
+        script.event("on_assign", ZERO), Message(ZERO, 7), Message(ZERO, 8), None, Message(ZERO, 7), None, script.drain
     ]  # fmt: skip
     run(script, lambda record: seen.append(record.offset), delivery="at-most-once")
     assert script.sought == [(ZERO, 7)]
     assert seen == [7]
 
 
-def test_at_most_once_forgets_a_batch_whose_partition_went_before_the_commit(script: Script) -> None:
-    seen: list[Place] = []
+def test_at_most_once_drops_a_batch_whose_partition_was_revoked_before_the_commit(script: Script) -> None:
+    seen: list[PartitionId] = []
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 7), Message(ONE, 3), script.tell("on_revoke", ZERO),
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 7), Message(ONE, 3), script.event("on_revoke", ZERO),
         script.drain,
     ]  # fmt: skip
     run(script, lambda record: seen.append((record.topic, record.partition)), delivery="at-most-once")
@@ -216,9 +221,9 @@ def test_at_most_once_forgets_a_batch_whose_partition_went_before_the_commit(scr
     assert script.commits == [{ONE: 4}]
 
 
-def test_an_error_that_passes_is_passed_over_and_a_fatal_one_is_raised(script: Script) -> None:
+def test_a_transient_error_is_ignored_and_a_fatal_one_is_raised(script: Script) -> None:
     passing = Message(ZERO, 0, KafkaError(KafkaError._TRANSPORT))
-    script.steps = [script.tell("on_assign", ZERO), passing, Message(ZERO, 0)]
+    script.steps = [script.event("on_assign", ZERO), passing, Message(ZERO, 0)]
     assert run(script, lambda record: None).counts.taken == 1
     script.closed = False
     script.steps = [Message(ZERO, 0, KafkaError(KafkaError._FATAL, "fenced", True))]
@@ -231,14 +236,14 @@ def test_an_error_that_passes_is_passed_over_and_a_fatal_one_is_raised(script: S
     "wrong",
     [{"topics": "t"}, {"topics": []}, {"concurrency": 0}, {"concurrency": 9, "in_flight_max": 8}, {"order": "x"}],
 )
-def test_a_worker_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_worker_options_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"topics|concurrency|Order"):
         Worker(lambda record: None, **{"topics": ["t"], "group": "g", "bootstrap": "b"} | wrong)
 
 
 @pytest.fixture
 def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return a step after which ten seconds have passed."""
+    """Return a function that advances the clock by ten seconds."""
     now = 0.0
     monkeypatch.setattr(worker_module, "time", SimpleNamespace(monotonic=lambda: now))
 
@@ -249,15 +254,15 @@ def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return step
 
 
-def at_end(place: Place) -> Message:
-    return Message(place, -1, KafkaError(KafkaError._PARTITION_EOF))
+def at_end(partition: PartitionId) -> Message:
+    return Message(partition, -1, KafkaError(KafkaError._PARTITION_EOF))
 
 
-def test_it_is_not_idle_before_every_partition_is_read_to_its_end(
+def test_a_worker_is_not_idle_before_every_partition_is_read_to_its_end(
     script: Script, pass_time: Callable[[], None]
 ) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO, ONE), Message(ZERO, 0), at_end(ZERO), script.drain,
+        script.event("on_assign", ZERO, ONE), Message(ZERO, 0), at_end(ZERO), script.drain,
         pass_time, Message(ONE, 0), script.drain, pass_time, at_end(ONE), pass_time, Message(ONE, 1),
     ]  # fmt: skip
     worker = run(script, lambda record: None, idle_stop_s=5)
@@ -266,12 +271,10 @@ def test_it_is_not_idle_before_every_partition_is_read_to_its_end(
 
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
-def test_it_is_not_idle_while_a_rebalance_is_under_way(
-    callback: str, script: Script, pass_time: Callable[[], None]
-) -> None:
+def test_a_worker_is_not_idle_during_a_rebalance(callback: str, script: Script, pass_time: Callable[[], None]) -> None:
     script.steps = [
-        script.tell("on_assign", ZERO), at_end(ZERO), script.tell(callback, ZERO), pass_time,
-        script.tell("on_assign", ZERO), pass_time, Message(ZERO, 0), script.drain, at_end(ZERO), pass_time,
+        script.event("on_assign", ZERO), at_end(ZERO), script.event(callback, ZERO), pass_time,
+        script.event("on_assign", ZERO), pass_time, Message(ZERO, 0), script.drain, at_end(ZERO), pass_time,
         Message(ZERO, 1),
     ]  # fmt: skip
     worker = run(script, lambda record: None, idle_stop_s=5)
@@ -282,6 +285,11 @@ def test_it_is_not_idle_while_a_rebalance_is_under_way(
 def test_a_member_of_the_consumer_protocol_without_partitions_is_idle(
     script: Script, pass_time: Callable[[], None]
 ) -> None:
-    script.steps = [script.tell("on_assign", ZERO), script.tell("on_revoke", ZERO), pass_time, Message(ZERO, 0)]
+    script.steps = [
+        script.event("on_assign", ZERO),
+        script.event("on_revoke", ZERO),
+        pass_time,
+        Message(ZERO, 0),
+    ]
     run(script, lambda record: None, idle_stop_s=5, consumer={"group.protocol": "consumer"})
     assert len(script.steps) == 1

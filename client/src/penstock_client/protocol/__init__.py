@@ -1,1 +1,1 @@
-"""A small blocking client of Kafka's protocol: what a Spark source and sink need, and no more."""
+"""A small blocking client for Kafka's protocol, limited to the needs of a Spark source and sink."""

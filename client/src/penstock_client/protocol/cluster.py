@@ -1,8 +1,7 @@
-"""The cluster as a client sees it: who leads what, which offsets there are; connections made as needed.
+"""Cluster metadata, offsets, and connections to brokers.
 
-`Cluster` keeps one connection per broker and learns the metadata when asked. Every request here is
-idempotent, so it is tried again, with fresh metadata, until `deadline_s` has passed.
-Goes to connection.py. Refuses: NoBroker, BrokerError.
+`Cluster` keeps one connection per broker and fetches metadata on demand. Every request here is idempotent, so it
+is retried with fresh metadata until `deadline_s` has passed. Calls connection.py. Raises NoBroker and BrokerError.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: its id, and the leader of each partition (-1: none just now)."""
+    """One topic: its id, and the leader of each partition (-1 if there is none)."""
 
     name: str
     topic_id: bytes
@@ -48,7 +47,7 @@ class Topic:
 
     @property
     def id_text(self) -> str:
-        """The id as Kafka's tools print it; empty where the broker has none."""
+        """Return the id as Kafka's tools print it, or an empty string if the broker has none."""
         if self.topic_id == _NO_ID:
             return ""
         return base64.urlsafe_b64encode(self.topic_id).rstrip(b"=").decode()
@@ -92,7 +91,7 @@ class Cluster:
             self._seed = None
 
     def rest(self) -> None:
-        """Be as new, but connected: drops connections with replies outstanding, and what is known of topics."""
+        """Reset the state but keep connections: drops topic metadata and connections with outstanding responses."""
         for key, connection in list(self._connections.items()):
             if connection.waiting_count:
                 connection.close()
@@ -102,7 +101,7 @@ class Cluster:
     # Connections
 
     def to_node(self, node: int, lane: str = "calls") -> Connection:
-        """The connection to a broker, made now if there is none. Pipelined requests have a lane of their own."""
+        """Return the connection to a broker, connecting if necessary. Pipelined requests use a separate lane."""
         found = self._connections.get((node, lane))
         if found is not None and found.fileno() >= 0:
             return found
@@ -116,7 +115,7 @@ class Cluster:
         return made
 
     def drop(self, node: int, lane: str = "calls") -> None:
-        """Forget a connection, whatever is still outstanding on it."""
+        """Close a connection, even if responses are outstanding."""
         found = self._connections.pop((node, lane), None)
         if found is not None:
             found.close()
@@ -127,7 +126,7 @@ class Cluster:
         return sorted(self._addresses)
 
     def any(self) -> Connection:
-        """A connection to whichever broker answers."""
+        """Return a connection to any broker that responds."""
         if self._seed is not None and self._seed.fileno() >= 0:
             return self._seed
         for (_, lane), connection in self._connections.items():
@@ -142,12 +141,12 @@ class Cluster:
             except ConnectionLost as error:
                 reasons.append(str(error))
         raise NoBroker(
-            f"no broker answers at {self.bootstrap} ({'; '.join(reasons)}). "
-            "Is it running, and is kafka.bootstrap.servers right?"
+            f"no broker responded at {self.bootstrap} ({'; '.join(reasons)}). "
+            "Check that a broker is running and that kafka.bootstrap.servers is correct."
         )
 
     def retrying(self, what: str, step: Callable[[], T]) -> T:
-        """Run a step that may be repeated, until it succeeds, fails for good, or the time is up."""
+        """Run a repeatable step until it succeeds, fails permanently, or the deadline has passed."""
         started = time.monotonic()
         attempt = 0
         while True:
@@ -156,14 +155,12 @@ class Cluster:
             except (ConnectionLost, NoBroker, BrokerError) as error:
                 if isinstance(error, BrokerError) and not error.passing:
                     raise
-                # Where nobody has ever answered the address is likely wrong, and waiting long helps nobody.
+                # If no broker has ever responded, the address is probably wrong, and a long wait does not help.
                 never = isinstance(error, NoBroker) and not self._addresses
                 if time.monotonic() - started > (min(self.deadline_s, _FIRST_CONTACT_S) if never else self.deadline_s):
                     if isinstance(error, BrokerError | NoBroker):
                         raise
-                    raise NoBroker(
-                        f"{what} failed for {self.deadline_s:.0f} s; the last answer was: {error}"
-                    ) from error
+                    raise NoBroker(f"{what} failed for {self.deadline_s:.0f} s; the last error was: {error}") from error
                 self.forget_coordinators()
             time.sleep(_PAUSE_S[min(attempt, len(_PAUSE_S) - 1)])
             attempt += 1
@@ -171,9 +168,9 @@ class Cluster:
     # Metadata
 
     def refresh(self, names: Iterable[str] | None = ()) -> dict[str, Topic]:
-        """Ask for topics by name (none: the brokers alone; None: every topic). Unknown topics are left out."""
+        """Fetch metadata of the named topics (empty: only brokers; None: all topics). Unknown topics are left out."""
 
-        def ask() -> dict[str, Topic]:
+        def attempt() -> dict[str, Topic]:
             body = Writer(compact=True)
             body.array(names, lambda name: body.raw(_NO_ID).string(name).tags())
             body.boolean(False).boolean(False).tags()
@@ -184,7 +181,7 @@ class Cluster:
                 raise
             return self._read_metadata(reply)
 
-        found = self.retrying("asking for metadata", ask)
+        found = self.retrying("fetching metadata", attempt)
         self.topics.update(found)
         return found
 
@@ -229,7 +226,7 @@ class Cluster:
         return found
 
     def topic(self, name: str) -> Topic:
-        """One topic that must be there."""
+        """Return the metadata of one topic. Raises if it does not exist."""
         found = self.topics.get(name) or self.refresh([name]).get(name)
         if found is None:
             raise unknown_topic(name, self.bootstrap)
@@ -250,13 +247,13 @@ class Cluster:
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, int]:
-        """The offset at each timestamp (or EARLIEST, LATEST); -1 where no record is that late."""
+        """Return the offset for each timestamp (or EARLIEST, LATEST); -1 if all records are older."""
         missing = {name for name, _ in wanted} - set(self.topics)
         if missing:
             self.refresh(missing)
         found: dict[TopicPartition, int] = {}
 
-        def ask() -> None:
+        def attempt() -> None:
             left = {one: stamp for one, stamp in wanted.items() if one not in found}
             try:
                 self._list_offsets_once(left, isolation, found)
@@ -264,7 +261,7 @@ class Cluster:
                 self.refresh({name for name, _ in wanted})
                 raise
 
-        self.retrying("asking for offsets", ask)
+        self.retrying("listing offsets", attempt)
         return found
 
     def _list_offsets_once(
@@ -292,7 +289,7 @@ class Cluster:
     # Coordinators and topics
 
     def coordinator(self, kind: int, key: str) -> Connection:
-        """The connection to the coordinator of a group or a transactional id."""
+        """Return the connection to the coordinator of a group or a transactional id."""
         return self.to_coordinator(kind, key, "calls")
 
     def to_coordinator(self, kind: int, key: str, lane: str) -> Connection:
@@ -300,11 +297,11 @@ class Cluster:
         return self.to_node(self._coordinators[kind, key], lane)
 
     def forget_coordinators(self) -> None:
-        """One of them refused or went away: ask again who they are."""
+        """Forget the known coordinators, after one of them rejected a request or became unreachable."""
         self._coordinators.clear()
 
     def find_coordinators(self, kind: int, keys: Iterable[str]) -> None:
-        """Learn the coordinators of many keys with one request."""
+        """Look up the coordinators of many keys with one request."""
         unknown = [key for key in keys if (kind, key) not in self._coordinators]
         if not unknown:
             return
@@ -321,19 +318,19 @@ class Cluster:
             self._coordinators[kind, key] = node
 
     def create_topic(self, name: str, *, partitions: int, replicas: int, configs: Mapping[str, str]) -> int:
-        """Create, and return the wire code; -1 replicas are as many as the cluster makes by itself."""
+        """Create a topic and return the error code; -1 replicas means the cluster's default."""
         body = Writer().int32(1).string(name).int32(partitions).int16(replicas).int32(0)
         body.array(configs.items(), lambda pair: body.string(pair[0]).string(pair[1]))
         body.int32(30_000).boolean(False)
 
-        def ask() -> int:
+        def attempt() -> int:
             reply = self.any().call(CREATE_TOPICS, 4, body)
             reply.int32()
             reply.count()
             reply.string()
             return reply.int16()
 
-        return self.retrying(f"creating topic {name!r}", ask)
+        return self.retrying(f"creating topic {name!r}", attempt)
 
 
 def _list_offsets_body(topics: Mapping[str, list[tuple[int, int]]], isolation: int) -> Writer:
@@ -347,7 +344,7 @@ def _list_offsets_body(topics: Mapping[str, list[tuple[int, int]]], isolation: i
 
 
 def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """`host:port,host:port` as pairs; IPv6 hosts stand in brackets."""
+    """Parse `host:port,host:port` into pairs; IPv6 hosts are in brackets."""
     found = []
     for part in filter(None, (one.strip() for one in bootstrap.split(","))):
         host, colon, port = part.rpartition(":")
@@ -355,7 +352,7 @@ def parse_addresses(bootstrap: str) -> list[tuple[str, int]]:
             raise PenstockClientError(f"kafka.bootstrap.servers: {part!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
     if not found:
-        raise PenstockClientError("kafka.bootstrap.servers is empty: name at least one broker as host:port")
+        raise PenstockClientError("kafka.bootstrap.servers is empty: set it to at least one broker, as host:port")
     return found
 
 

@@ -1,7 +1,7 @@
-"""One blocking connection to one broker: frames out, frames in, in order.
+"""A blocking connection to one broker.
 
-TLS and SASL (PLAIN, SCRAM) happen in `connect`, from the client settings that Kafka users know.
-Requests may be pipelined: `send` now, `receive` later. Refuses with ConnectionLost, after which it is closed.
+`Connection` also performs TLS and SASL (PLAIN, SCRAM), configured with Kafka's client settings. Requests may be
+pipelined: `send` now, `receive` later. A failure raises ConnectionLost and closes the connection.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 CLIENT_ID: Final = "pyspark-penstock"
 PAD: Final = 16
-"""Bytes behind each frame, so that records can be read eight bytes at a time from any position in them."""
+"""Padding after each frame, so that records can be read eight bytes at a time from any position in them."""
 _FRAME_SIZE_MAX: Final = 1 << 30
-_PARTS_PER_CALL: Final = 512  # what sendmsg takes at once, with room to spare
+_PARTS_PER_CALL: Final = 512  # below the limit of sendmsg
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 
 
 class ConnectionLost(PenstockClientError):
-    """The broker went away, or did not answer in time."""
+    """The broker closed the connection, or did not respond in time."""
 
 
 class Connection:
-    """A socket with its correlation ids. Replies come in the order of the requests."""
+    """A socket with its correlation ids. Responses arrive in the order of the requests."""
 
     def __init__(self, host: str, port: int, settings: Mapping[str, str], *, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
@@ -57,7 +57,7 @@ class Connection:
 
     @property
     def waiting_count(self) -> int:
-        """How many replies are still to come."""
+        """Return the number of outstanding responses."""
         return len(self._waiting)
 
     def fileno(self) -> int:
@@ -67,8 +67,8 @@ class Connection:
         self._socket.close()
 
     def detach(self) -> socket.socket:
-        """Give the socket, secured and logged in, to somebody who speaks over it without this."""
-        assert not self._waiting, "replies are outstanding"
+        """Hand over the socket, after TLS and SASL, to code that uses it directly."""
+        assert not self._waiting, "responses are outstanding"
         return self._socket
 
     def send(self, api: int, version: int, body: Writer) -> None:
@@ -87,31 +87,31 @@ class Connection:
         self._waiting.append((self._correlation, body.compact))
 
     def receive(self, *, reuse: bool = False) -> Reader:
-        """The oldest outstanding reply, its header already read.
+        """Return the oldest outstanding response, positioned after its header.
 
-        With `reuse` its bytes are overwritten by the next reply that is received so: fresh memory for each of many
-        large replies costs as much as copying them.
+        With `reuse`, the next response received this way overwrites its bytes: allocating new memory for each of many
+        large responses costs as much as copying them.
         """
         correlation, compact = self._waiting.pop(0)
         try:
             frame = self._frame(reuse=reuse)
         except OSError as error:
             self.close()
-            raise ConnectionLost(f"{self.address} did not answer: {str(error) or type(error).__name__}") from error
+            raise ConnectionLost(f"{self.address} did not respond: {str(error) or type(error).__name__}") from error
         reader = Reader(frame, compact=compact)
         if reader.int32() != correlation:
             self.close()
-            raise ConnectionLost(f"{self.address} answered out of order")
+            raise ConnectionLost(f"{self.address} sent a response out of order")
         reader.tags()
         return reader
 
     def call(self, api: int, version: int, body: Writer) -> Reader:
-        assert not self._waiting, "a plain call on a connection with replies outstanding"
+        assert not self._waiting, "a plain call on a connection with outstanding responses"
         self.send(api, version, body)
         return self.receive()
 
     def _send_parts(self, parts: Sequence[Buffer]) -> None:
-        # A TLS socket has no sendmsg that works.
+        # sendmsg does not work on TLS sockets.
         if type(self._socket) is not socket.socket or sum(map(len, parts)) < 4096:
             self._socket.sendall(b"".join(parts))
             return
@@ -126,7 +126,7 @@ class Connection:
     def _frame(self, *, reuse: bool) -> bytearray:
         (size,) = struct.unpack(">i", self._exactly(bytearray(4), 4))
         if not 4 <= size <= _FRAME_SIZE_MAX:
-            raise OSError(f"a reply of {size} bytes is not Kafka's protocol; is this the right port?")
+            raise OSError(f"received a frame of {size} bytes, which is not Kafka's protocol; check the port")
         if not reuse:
             return self._exactly(bytearray(size + PAD), size)
         if len(self._reused) < size + PAD:
@@ -134,7 +134,7 @@ class Connection:
         return self._exactly(self._reused, size)
 
     def _exactly(self, data: bytearray, size: int) -> bytearray:
-        # Not into the padding: what follows is the next reply.
+        # Not into the padding: the following bytes belong to the next response.
         view = memoryview(data)[:size]
         got = 0
         while got < size:
@@ -166,17 +166,17 @@ class Connection:
 
 
 def _tls(plain: socket.socket, host: str, settings: Mapping[str, str]) -> ssl.SSLSocket:
-    import ssl  # seldom needed, and slow to load
+    import ssl  # rarely needed and slow to import
 
     authorities = settings.get("ssl.ca.location") or settings.get("ssl.truststore.location")
     for name, path in (("ssl.truststore.location", authorities), ("ssl.keystore.location", _keystore(settings))):
         if path and path.lower().endswith((".jks", ".p12", ".pfx")):
             raise PenstockClientError(
-                f"{name} {path!r} is a Java key store; Python reads PEM files: convert it with "
+                f"{name} {path!r} is a Java keystore, but Python reads only PEM files: convert it with "
                 f"'keytool -importkeystore ... -deststoretype pkcs12' and 'openssl pkcs12 -in ... -out ...pem'"
             )
     context = ssl.create_default_context(cafile=authorities)
-    # As in Java: an empty value turns the check of the name off.
+    # As in Java, an empty value disables hostname verification.
     if settings.get("ssl.endpoint.identification.algorithm", "https") == "":
         context.check_hostname = False
     keystore = _keystore(settings)

@@ -1,7 +1,7 @@
-"""What is asked of coordinators: group offsets, and transactions.
+"""Requests to coordinators: group offsets and transactions.
 
-Each function is one request with its retries. `end_all` ends many transactions at once, pipelined to each
-coordinator. Goes to cluster.py. Refuses: BrokerError with the code; fenced means that somebody else has the id.
+Each function is one request with its retries. `end_all` ends many transactions, pipelined to each coordinator.
+Calls cluster.py. Raises BrokerError; a fencing error means that another producer has the transactional id.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ADD_PARTITIONS: Final = 24
 END_TXN: Final = 26
 LIST_TRANSACTIONS: Final = 66
 _COMMIT_LANE: Final = "commits"
-# Not INVALID_PRODUCER_ID_MAPPING: an id that expired says nothing about how its last transaction ended.
+# Not INVALID_PRODUCER_ID_MAPPING: an expired id does not show how its last transaction ended.
 TAKEN_OVER: Final = frozenset({INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, PRODUCER_FENCED})
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """An open transaction as its coordinator knows it."""
+    """An open transaction as known to its coordinator."""
 
     transactional_id: str
     producer_id: int
@@ -43,10 +43,10 @@ class Transaction:
 def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     body = _offsets_body(group, offsets)
 
-    def ask() -> None:
+    def attempt() -> None:
         _check_commit(cluster.coordinator(GROUP, group).call(OFFSET_COMMIT, 7, body), group)
 
-    cluster.retrying(f"committing offsets of group {group!r}", ask)
+    cluster.retrying(f"committing offsets of group {group!r}", attempt)
 
 
 def _offsets_body(group: str, offsets: Mapping[TopicPartition, int]) -> Writer:
@@ -63,7 +63,7 @@ def _offsets_body(group: str, offsets: Mapping[TopicPartition, int]) -> Writer:
 
 
 def _check_partitions(reply: Reader, about: Callable[[str], str]) -> None:
-    """Raise for the first partition that was refused; `about` says what was asked for it."""
+    """Raise for the first partition with an error; `about` describes the request for the message."""
     reply.int32()
     for _ in range(reply.count()):
         name = reply.string()
@@ -74,11 +74,11 @@ def _check_partitions(reply: Reader, about: Callable[[str], str]) -> None:
 
 
 def _check_commit(reply: Reader, group: str) -> None:
-    _check_partitions(reply, lambda place: f"committing {place} for group {group!r}")
+    _check_partitions(reply, lambda partition: f"committing {partition} for group {group!r}")
 
 
 class Commits:
-    """A group's offsets, told without waiting for the answer, which is looked at when the next ones are told."""
+    """Offset commits of a group that do not wait for the response, which is checked before the next commit."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self._cluster = cluster
@@ -86,7 +86,7 @@ class Commits:
         self._told: Mapping[TopicPartition, int] = {}
         self._on_the_way: Connection | None = None
 
-    def tell(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def send(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.wait()
         body = _offsets_body(self._group, offsets)
 
@@ -99,7 +99,7 @@ class Commits:
         self._on_the_way = self._cluster.retrying(f"committing offsets of group {self._group!r}", send)
 
     def wait(self) -> None:
-        """Look at the answer; after a passing fault, tell again and wait."""
+        """Check the response; after a transient error, commit again and wait."""
         connection, self._on_the_way = self._on_the_way, None
         if connection is None:
             return
@@ -113,11 +113,11 @@ class Commits:
 
 
 def fetch_offsets(cluster: Cluster, group: str, topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """The committed offsets of one topic; a partition that has none is left out."""
+    """Return the committed offsets of one topic, without partitions that have none."""
     body = Writer().string(group).int32(1).string(topic)
     body.array(partitions, body.int32)
 
-    def ask() -> dict[int, int]:
+    def attempt() -> dict[int, int]:
         reply = cluster.coordinator(GROUP, group).call(OFFSET_FETCH, 5, body)
         reply.int32()
         found = {}
@@ -136,14 +136,14 @@ def fetch_offsets(cluster: Cluster, group: str, topic: str, partitions: Sequence
             raise BrokerError(code, f"offsets of group {group!r}")
         return found
 
-    return cluster.retrying(f"fetching offsets of group {group!r}", ask)
+    return cluster.retrying(f"fetching offsets of group {group!r}", attempt)
 
 
 def init_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: int) -> tuple[int, int]:
-    """A producer id and epoch. With a transactional id, whatever its last owner left open is aborted."""
+    """Return a producer id and epoch. With a transactional id, an open transaction of the previous owner is aborted."""
     body = Writer().string(transactional_id).int32(timeout_ms)
 
-    def ask() -> tuple[int, int]:
+    def attempt() -> tuple[int, int]:
         if transactional_id is None:
             connection = cluster.any()
         else:
@@ -155,7 +155,7 @@ def init_producer(cluster: Cluster, transactional_id: str | None, timeout_ms: in
             raise BrokerError(code, f"starting producer {transactional_id or ''!r}")
         return reply.int64(), reply.int16()
 
-    return cluster.retrying(f"starting producer {transactional_id or ''!r}", ask)
+    return cluster.retrying(f"starting producer {transactional_id or ''!r}", attempt)
 
 
 def add_partitions(cluster: Cluster, transaction: Transaction, partitions: Sequence[TopicPartition]) -> None:
@@ -165,15 +165,15 @@ def add_partitions(cluster: Cluster, transaction: Transaction, partitions: Seque
     body = Writer().string(transaction.transactional_id).int64(transaction.producer_id).int16(transaction.epoch)
     body.array(by_topic.items(), lambda pair: body.string(pair[0]).array(pair[1], body.int32))
 
-    def ask() -> None:
+    def attempt() -> None:
         reply = cluster.coordinator(TRANSACTION, transaction.transactional_id).call(ADD_PARTITIONS, 2, body)
-        _check_partitions(reply, lambda place: f"adding {place} to {transaction.transactional_id!r}")
+        _check_partitions(reply, lambda partition: f"adding {partition} to {transaction.transactional_id!r}")
 
-    cluster.retrying(f"adding partitions to {transaction.transactional_id!r}", ask)
+    cluster.retrying(f"adding partitions to {transaction.transactional_id!r}", attempt)
 
 
 def end_all(cluster: Cluster, transactions: Sequence[Transaction], *, commit: bool) -> list[Transaction]:
-    """End every transaction; return those that are no longer ours to end. Ending one twice the same way is fine."""
+    """End all transactions; return those that this client no longer owns. Repeating the same outcome is safe."""
     left = list(transactions)
     taken: list[Transaction] = []
 
@@ -203,7 +203,7 @@ def end_all(cluster: Cluster, transactions: Sequence[Transaction], *, commit: bo
             raise passing
 
     def step_closing() -> None:
-        # Replies left outstanding would be taken for those of the next try.
+        # Outstanding responses would be mistaken for those of the next attempt.
         try:
             step()
         except ConnectionLost:
@@ -216,11 +216,11 @@ def end_all(cluster: Cluster, transactions: Sequence[Transaction], *, commit: bo
 
 
 def open_transactions(cluster: Cluster, prefix: str) -> list[str]:
-    """The transactional ids with this prefix whose transaction is open, on any coordinator."""
+    """Return the transactional ids with this prefix that have an open transaction, from all coordinators."""
     body = Writer(compact=True)
     body.array(["Ongoing"], body.string).array([], body.int64).tags()
 
-    def ask(node: int) -> list[str]:
+    def attempt(node: int) -> list[str]:
         reply = cluster.to_node(node).call(LIST_TRANSACTIONS, 0, body)
         reply.int32()
         code = reply.int16()
@@ -239,5 +239,5 @@ def open_transactions(cluster: Cluster, prefix: str) -> list[str]:
 
     names: list[str] = []
     for node in cluster.nodes():
-        names += cluster.retrying("listing transactions", lambda node=node: ask(node))  # type: ignore[misc]
+        names += cluster.retrying("listing transactions", lambda node=node: attempt(node))  # type: ignore[misc]
     return names

@@ -1,8 +1,8 @@
-"""Produces sealed batches with idempotence, several requests in flight, and again after a fault without doubling.
+"""An idempotent producer of encoded batches, with several requests in flight and safe retries.
 
-Each partition's batches carry rising sequence numbers and stay here until acknowledged. After a fault all that
-is unacknowledged is sent again in order, one batch at a time; the broker knows by the numbers what it has.
-Goes to cluster.py. Refuses: BrokerError for what trying again cannot cure.
+Each partition's batches have increasing sequence numbers and are kept until acknowledged. After an error all
+unacknowledged batches are sent again in order, one at a time; the broker uses the numbers to discard duplicates.
+Calls cluster.py. Raises BrokerError for permanent errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEQUENCES: Final = 1 << 31
 
 @dataclass(slots=True)
 class Sealed:
-    """One batch on its way."""
+    """One batch in flight."""
 
     where: TopicPartition
     parts: list[Buffer]
@@ -38,7 +38,7 @@ class Sealed:
 
 
 class Producer:
-    """One task's producer. `transaction` is None for plain idempotence."""
+    """The producer of one task. `transaction` is None for plain idempotence."""
 
     def __init__(self, cluster: Cluster, producer_id: int, epoch: int, transaction: Transaction | None) -> None:
         self._cluster = cluster
@@ -51,13 +51,13 @@ class Producer:
         self._added: set[TopicPartition] = set()
 
     def sequence(self, where: TopicPartition, count: int) -> int:
-        """The first number for a batch of `count` rows; takes them all."""
+        """Reserve sequence numbers for a batch of `count` rows; return the first."""
         first = self._sequences.get(where, 0)
         self._sequences[where] = (first + count) % _SEQUENCES
         return first
 
     def send(self, batches: Sequence[Sealed]) -> None:
-        """Send batches, at most one for each partition; waits only while too much is in flight."""
+        """Send batches, at most one per partition; wait only while too much is in flight."""
         self._add_to_transaction([batch.where for batch in batches])
         for batch in batches:
             self._unacked.setdefault(batch.where, deque()).append(batch)
@@ -68,18 +68,18 @@ class Producer:
             for node, ones in by_node.items():
                 flights = self._flights.setdefault(node, deque())
                 while len(flights) >= _IN_FLIGHT_MAX:
-                    self._land(node)
+                    self._receive(node)
                 self._cluster.to_node(node, _LANE).send(PRODUCE, 8, self._request(ones))
                 flights.append(ones)
         except (ConnectionLost, BrokerError) as error:
             self._recover(error)
 
     def flush(self) -> None:
-        """Wait until everything is acknowledged."""
+        """Wait until all batches are acknowledged."""
         try:
             for node, flights in self._flights.items():
                 while flights:
-                    self._land(node)
+                    self._receive(node)
         except (ConnectionLost, BrokerError) as error:
             self._recover(error)
 
@@ -104,8 +104,8 @@ class Producer:
 
         return body.array(by_topic.items(), lambda pair: body.string(pair[0]).array(pair[1], one))
 
-    def _land(self, node: int) -> None:
-        """Take the oldest reply of a node."""
+    def _receive(self, node: int) -> None:
+        """Process the oldest outstanding response of a node."""
         flights = self._flights[node]
         reply = self._cluster.to_node(node, _LANE).receive()
         flights.popleft()
@@ -134,8 +134,8 @@ class Producer:
         return trouble
 
     def _recover(self, error: ConnectionLost | BrokerError) -> None:
-        """Send all that is unacknowledged again, in order, until it is there or the time is up."""
-        # What was sent behind a batch that failed is out of order, and will be in order next time.
+        """Send all unacknowledged batches again, in order, until they are acknowledged or the deadline has passed."""
+        # Batches sent after a failed one are out of order; they are in order in the next attempt.
         if isinstance(error, BrokerError) and not error.passing and error.code != OUT_OF_ORDER_SEQUENCE:
             raise error
         started = time.monotonic()
@@ -153,7 +153,7 @@ class Producer:
                     raise
                 if time.monotonic() - started > self._cluster.deadline_s:
                     raise NoBroker(
-                        f"writing failed for {self._cluster.deadline_s:.0f} s; the last answer was: {again}"
+                        f"writing failed for {self._cluster.deadline_s:.0f} s; the last error was: {again}"
                     ) from again
             time.sleep(pause)
             pause = min(1.0, pause * 2)

@@ -1,7 +1,7 @@
-"""SASL: PLAIN and SCRAM (RFC 5802) as the client's side of an exchange of messages.
+"""The client side of SASL PLAIN and SCRAM (RFC 5802).
 
-`exchange` is a generator: it yields what to send and is sent what came back. Credentials come from
-`sasl.username` and `sasl.password`, or from the `sasl.jaas.config` line that Kafka's documents show.
+`exchange` is a generator: it yields each message to send and is sent the server's response. Credentials come from
+`sasl.username` and `sasl.password`, or from `sasl.jaas.config` as in Kafka's documentation.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock_client.errors import PenstockClientError
 
 
 def credentials(settings: Mapping[str, str]) -> tuple[str, str]:
-    """The user and the password, wherever they were given."""
+    """Return the user and the password from either setting."""
     jaas = settings.get("sasl.jaas.config", "")
     found = dict(re.findall(r'\b(username|password)\s*=\s*"([^"]*)"', jaas))
     user = settings.get("sasl.username", found.get("username"))
     password = settings.get("sasl.password", found.get("password"))
     if user is None or password is None:
-        raise PenstockClientError("SASL needs a user: set kafka.sasl.username and kafka.sasl.password")
+        raise PenstockClientError("SASL requires credentials: set kafka.sasl.username and kafka.sasl.password")
     return user, password
 
 
@@ -60,4 +60,6 @@ def _scram(hash_name: str, user: str, password: str) -> Generator[bytes, bytes, 
     server_key = hmac.digest(salted, b"Server Key", hash_name)
     expected = base64.b64encode(hmac.digest(server_key, signed, hash_name)).decode()
     if dict(part.split("=", 1) for part in answer.split(",")).get("v") != expected:
-        raise PenstockClientError("SCRAM: the server could not show that it knows the password; do not trust it")
+        raise PenstockClientError(
+            "SCRAM: the server did not prove that it knows the password; do not trust this broker"
+        )

@@ -1,7 +1,7 @@
-"""Requests and replies as bytes: a writer and a reader of the protocol's primitive types.
+"""Encoding and decoding of the protocol's primitive types.
 
-`Writer` collects parts; `Reader` walks a reply. The compact forms are those of flexible versions.
-Nothing here knows an API or a socket.
+`Writer` collects the parts of a request; `Reader` reads a response. Flexible versions use the compact forms.
+APIs and sockets are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 class Writer:
-    """Builds one request body; `compact` chooses the forms of flexible versions."""
+    """An encoder of one request body; `compact` selects the forms of flexible versions."""
 
     __slots__ = ("compact", "parts")
 
@@ -85,14 +85,14 @@ class Writer:
         return self
 
     def tags(self) -> Writer:
-        """No tagged fields; only flexible versions have a place for them."""
+        """Write an empty tag section, which only flexible versions have."""
         if self.compact:
             self.parts.append(b"\x00")
         return self
 
 
 class Reader:
-    """Walks one reply body."""
+    """A decoder of one response body."""
 
     __slots__ = ("compact", "data", "position")
 
@@ -150,7 +150,7 @@ class Reader:
         return self.nullable_string() or ""
 
     def count(self) -> int:
-        """The length of an array; a null one counts as empty."""
+        """Read the length of an array; a null array counts as empty."""
         return max(0, self.varint() - 1 if self.compact else self.int32())
 
     def array(self, read: Callable[[], T]) -> list[T]:
@@ -161,7 +161,7 @@ class Reader:
         return self._take(max(0, size))
 
     def span(self) -> tuple[int, int]:
-        """Where nullable bytes begin and end, uncopied."""
+        """Return the start and end of nullable bytes, without copying."""
         size = max(0, self.varint() - 1 if self.compact else self.int32())
         start = self.position
         self.position += size

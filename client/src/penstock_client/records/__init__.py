@@ -1,1 +1,1 @@
-"""Record batches as Arrow columns and back, without a Python object for each record."""
+"""Conversion between record batches and Arrow columns, without a Python object per record."""

@@ -1,7 +1,7 @@
-"""Record batches in a run of bytes: their headers, checked, and which of them a reader may see.
+"""Headers of record batches in a buffer, with their checks, and the visibility of batches.
 
-`scan` walks headers alone, so the next fetch can be sent before any record is opened. `Visible` keeps
-what read_committed must hide. Goes to compression.py. Refuses: Corrupt, naming the offset.
+`scan` reads only headers, so the next fetch can be sent before any record is decoded. `Visible` implements
+read_committed. Calls compression.py. Raises Corrupt, which names the offset.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOG_APPEND_TIME: Final = 0x08
 
 
 class Batch(NamedTuple):
-    """A header, and where its records lie in the bytes that were scanned."""
+    """A batch header, and the position of its records in the scanned buffer."""
 
     base_offset: int
     last_offset: int
@@ -43,15 +43,15 @@ class Batch(NamedTuple):
 
 
 def scan(data: memoryview, start: int, end: int) -> Iterator[Batch]:
-    """Every whole batch between two positions; a cut-off one at the end is left for the next read."""
+    """Yield every complete batch between two positions; an incomplete one at the end is left to the next read."""
     unpack = _HEADER.unpack_from
     while end - start >= HEADER_SIZE:
         base, length, _, magic, crc, attributes, delta, first, last, producer, _, _, count = unpack(data, start)
         if magic != 2:
-            raise Corrupt(f"the batch at offset {base} has format {magic}; only version 2 (Kafka 0.11 on) is read")
+            raise Corrupt(f"the batch at offset {base} has format {magic}; only version 2 (Kafka 0.11 on) is supported")
         size = _PREFIX_SIZE + length
         if size < HEADER_SIZE or count < 0 or delta < 0:
-            raise Corrupt(f"the batch at offset {base} has an impossible header")
+            raise Corrupt(f"the batch at offset {base} has an invalid header")
         if size > end - start:
             return
         if crc32c(data[start + _CHECKED_FROM : start + size]) != crc:
@@ -61,10 +61,10 @@ def scan(data: memoryview, start: int, end: int) -> Iterator[Batch]:
 
 
 class Visible:
-    """Hides control batches always, and under read_committed the batches of aborted transactions.
+    """A filter that hides control batches and, under read_committed, batches of aborted transactions.
 
-    Aborted transactions come as (producer id, first offset). A producer's batches are hidden from its
-    first aborted offset to its next abort marker.
+    Aborted transactions are given as (producer id, first offset). A producer's batches are hidden from its first
+    aborted offset to its next abort marker.
     """
 
     def __init__(self, aborted: Iterable[tuple[int, int]], *, committed_only: bool) -> None:
@@ -86,7 +86,7 @@ class Visible:
 
 
 def _is_abort(batch: Batch, data: memoryview) -> bool:
-    """A control record's key is a version and a type, two bytes each; type 0 is an abort."""
-    # length, attributes, two deltas and the key's length: one byte each in a batch of one record.
+    """Return whether a control batch is an abort marker. The key has a version and a type; type 0 is abort."""
+    # Length, attributes, two deltas and the key length take one byte each in a batch of one record.
     key = bytes(data[batch.start + 5 : batch.start + 9])
     return key[2:4] == b"\x00\x00"

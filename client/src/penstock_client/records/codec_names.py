@@ -1,4 +1,4 @@
-"""The names of the codecs, apart from the libraries behind them, which the driver never loads."""
+"""The names of the codecs, without importing the libraries, which the driver does not need."""
 
 from typing import Final
 

@@ -1,6 +1,6 @@
-"""The four codecs of record batches, bounded: no batch makes an executor hold more than the limit.
+"""The four codecs of record batches, with a limit on the decompressed size.
 
-Refuses with Corrupt for garbage, for an unknown codec and for what grows past the limit.
+Raises Corrupt for invalid data, for an unknown codec, and above the limit, to protect the executor's memory.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK: Final = 32 * 1024
 _INT32: Final = Struct(">i")
-# Kafka's producers write windows of up to 128 MiB.
+# Kafka's producers use windows of up to 128 MiB.
 _ZSTD_OPTIONS: Final[dict[int, int]] = {zstd.DecompressionParameter.window_log_max: 27}
 
 
 def compress(codec: int, data: Buffer) -> Buffer:
-    """Compress in the framing that Kafka clients read."""
+    """Compress in the framing that Kafka clients expect."""
     if codec == 0:
         return data
     if codec == 1:
@@ -46,9 +46,9 @@ def compress(codec: int, data: Buffer) -> Buffer:
             parts += (_INT32.pack(len(block)), block)
         return b"".join(parts)
     if codec == 3:
-        # Java readers refuse linked blocks.
+        # Java readers reject linked blocks.
         return bytes(lz4.frame.compress(data, block_linked=False, store_size=False))
-    assert codec == 4, f"codec {codec} was checked with the options"
+    assert codec == 4, f"codec {codec} passed the check of the options"
     return bytes(zstd.compress(data, level=3))
 
 
@@ -59,15 +59,15 @@ def decompress(codec: int, data: Buffer) -> Buffer:
         if codec == 2:
             return _unsnappy(memoryview(data))
         if codec == 3:
-            # A byte of lz4 makes 255 at most, so a batch as the broker takes them stays small enough to look at after.
+            # lz4 expands a byte to at most 255, so a batch of the size that brokers accept can be checked afterwards.
             plain = bytes(cramjam.lz4.decompress(data))
             _checked(len(plain))
             return plain
         if codec == 4:
             return _unzstd(data)
     except (zlib.error, cramjam.DecompressionError, zstd.ZstdError, RuntimeError, EOFError) as error:
-        raise Corrupt(f"the compressed records are damaged: {error}") from None
-    raise Corrupt(f"there is no compression codec {codec}")
+        raise Corrupt(f"the compressed records are corrupt: {error}") from None
+    raise Corrupt(f"unknown compression codec {codec}")
 
 
 def _checked(size: int) -> None:
@@ -84,7 +84,7 @@ def _gunzip(data: Buffer) -> bytes:
         size += len(part)
         _checked(size)
         if not unpacker.eof:
-            raise Corrupt("the gzip stream is cut short")
+            raise Corrupt("the gzip stream is truncated")
         parts.append(part)
         data = unpacker.unused_data
     return b"".join(parts)
@@ -99,7 +99,7 @@ def _unzstd(data: Buffer) -> bytes:
         size += len(part)
         _checked(size)
         if not unpacker.eof:
-            raise Corrupt("the zstd stream is cut short")
+            raise Corrupt("the zstd stream is truncated")
         parts.append(part)
         data = unpacker.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -112,16 +112,16 @@ def _unsnappy(data: memoryview) -> bytes:
     parts: list[bytes] = []
     size, position = 0, len(_XERIAL_HEADER)
     while position < len(data):
-        if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # streams joined end to end
+        if bytes(data[position : position + 8]) == _XERIAL_MAGIC:  # concatenated streams
             position += len(_XERIAL_HEADER)
             continue
         if len(data) - position < 4:
-            raise Corrupt("the snappy stream is cut short")
+            raise Corrupt("the snappy stream is truncated")
         (block_size,) = _INT32.unpack_from(data, position)
         position += 4
         block = data[position : position + block_size]
         if block_size <= 0 or len(block) != block_size:
-            raise Corrupt("the snappy stream is cut short")
+            raise Corrupt("the snappy stream is truncated")
         size += cramjam.snappy.decompress_raw_len(block)
         _checked(size)
         parts.append(bytes(cramjam.snappy.decompress_raw(block)))

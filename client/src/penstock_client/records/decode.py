@@ -1,7 +1,7 @@
-"""Batches to columns: numpy arrays of positions and numbers, then Arrow arrays that share or copy the bytes once.
+"""Decoding of batches into columns: numpy arrays of positions and numbers, then Arrow arrays.
 
-`decode` opens the records of visible batches all together, so that its cost is per row and not per batch.
-Goes to walk.py for the starts and to compression.py. Refuses: Corrupt.
+`decode` decodes the records of all visible batches together, so that its cost is per row and not per batch. Values
+are shared with the buffer or copied once. Calls walk.py for record positions, and compression.py. Raises Corrupt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _U64 = np.uint64
 
 
 def _short_numbers() -> tuple[Int64s, Int64s]:
-    """By two bytes, the lower first: the zigzag number that begins with them, and its size; 0 if it has a third."""
+    """Return tables indexed by two bytes (low byte first): the zigzag number they start, and its size (0: longer)."""
     low = np.arange(65536, dtype=np.int32) & 0xFF
     high = np.arange(65536, dtype=np.int32) >> 8
     plain = np.where(low < 0x80, low, (low & 0x7F) | (high << 7))
@@ -37,7 +37,7 @@ _NUMBERS, _SIZES = _short_numbers()
 
 @dataclass(slots=True)
 class Records:
-    """The records of some batches: where their parts lie in `data`. A length of -1 is null."""
+    """The records of some batches: the positions of their fields in `data`. A length of -1 is null."""
 
     data: bytes | bytearray
     offsets: Int64s
@@ -74,7 +74,7 @@ class Records:
 
 
 def decode(data: bytearray, batches: Sequence[Batch]) -> Records:
-    """Open the records of batches that `scan` found in `data`, which is padded by PAD bytes."""
+    """Decode the records of batches that `scan` found in `data`, which is padded by PAD bytes."""
     plain, placed = _uncompressed(data, batches)
     starts = record_starts(plain, placed)
     counts = np.array([batch.record_count for batch in placed], dtype=np.int64)
@@ -96,7 +96,7 @@ def decode(data: bytearray, batches: Sequence[Batch]) -> Records:
 
 
 def _uncompressed(data: bytearray, batches: Sequence[Batch]) -> tuple[bytes | bytearray, Sequence[Batch]]:
-    """The same bytes if nothing is compressed, else all payloads plain, one behind the other."""
+    """Return the same buffer if nothing is compressed, else a new one with all decompressed payloads."""
     if not any(batch.attributes & 7 for batch in batches):
         return data, batches
     view = memoryview(data)
@@ -105,7 +105,7 @@ def _uncompressed(data: bytearray, batches: Sequence[Batch]) -> tuple[bytes | by
     position = 0
     for batch in batches:
         payload: bytes | bytearray | memoryview = view[batch.start : batch.end]
-        # Compaction may leave a batch without records, and then there is no frame to open.
+        # Compaction may leave a batch without records, which has no compressed frame.
         if batch.codec and len(payload):
             payload = decompress(batch.codec, payload)
         parts.append(payload)
@@ -126,7 +126,7 @@ def _timestamps(batches: Sequence[Batch], counts: Int64s, deltas: Int64s) -> tup
 
 
 class _View:
-    """Variable-length numbers at many positions at once."""
+    """A reader of variable-length numbers at many positions at the same time."""
 
     def __init__(self, data: bytes | bytearray) -> None:
         self._bytes = np.frombuffer(data, np.uint8)
@@ -134,7 +134,7 @@ class _View:
         self._words = np.ndarray((max(0, len(data) - 7),), "<u8", data, strides=(1,))
 
     def varints(self, at: Int64s) -> tuple[Int64s, Int64s]:
-        """The zigzag numbers at these positions, and the positions behind them."""
+        """Return the zigzag numbers at these positions, and the positions after them."""
         try:
             pair = self._pairs[at]
             size = _SIZES.take(pair)
@@ -149,7 +149,7 @@ class _View:
         lowest = stop & (_U64(0) - stop)
         mask = lowest | (lowest - _U64(1))
         word &= mask
-        # Squeeze out the marker bits: 7 bits of each byte, then 14 of each pair, then 28 of each four.
+        # Remove the marker bits: combine 7 bits of each byte, then 14 of each pair, then 28 of each four.
         word = (word & _U64(0x007F007F007F007F)) | ((word & _U64(0x7F007F007F007F00)) >> _U64(1))
         word = (word & _U64(0x00003FFF00003FFF)) | ((word & _U64(0x3FFF00003FFF0000)) >> _U64(2))
         word = (word & _U64(0x000000000FFFFFFF)) | ((word & _U64(0x0FFFFFFF00000000)) >> _U64(4))
@@ -157,7 +157,7 @@ class _View:
         return number, at + (np.bitwise_count(mask) >> 3)
 
     def _long_varints(self, at: Int64s) -> tuple[Int64s, Int64s]:
-        """Numbers of nine or ten bytes among them: byte by byte, still for all rows together."""
+        """Decode numbers that include nine or ten bytes: byte by byte, still for all rows together."""
         value = np.zeros(len(at), dtype=np.uint64)
         position = at.copy()
         going = np.arange(len(at))
@@ -169,12 +169,12 @@ class _View:
             if not going.size:
                 break
         else:
-            raise Corrupt("a number of more than ten bytes stands in a record")
+            raise Corrupt("a record has a varint of more than ten bytes")
         return (value >> _U64(1)).astype(np.int64) ^ -((value & _U64(1)).astype(np.int64)), position
 
 
 def _binary(data: bytes | bytearray, at: Int64s, size: Int64s) -> pa.Array:
-    """The slices as an Arrow array: first with the gaps between them as elements of their own, then without."""
+    """Return the slices as an Arrow array: first including the gaps between them as elements, then without."""
     count = len(at)
     null = size < 0
     edges = np.empty(2 * count, dtype=np.int32)
@@ -188,7 +188,7 @@ def _binary(data: bytes | bytearray, at: Int64s, size: Int64s) -> pa.Array:
 
 
 def headers(records: Records, kind: pa.DataType) -> pa.Array:
-    """The headers of each row as a list of (key, value); null where there are none."""
+    """Return the headers of each row as a list of (key, value); null if there are none."""
     count = records.header_count
     if not count.any():
         return pa.nulls(len(records), kind)
@@ -215,6 +215,6 @@ def headers(records: Records, kind: pa.DataType) -> pa.Array:
     values = _binary(records.data, value_at[order], value_size[order])
     struct = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
     edges = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
-    # An edge that is null makes its row null.
+    # A null boundary makes its row null.
     null_edges = np.concatenate((~has, [False]))
     return pa.ListArray.from_arrays(pa.array(edges, mask=null_edges), struct, type=kind)

@@ -1,7 +1,7 @@
-"""Columns to batches: the varints of all rows by numpy, then keys and values joined between them by Arrow.
+"""Encoding of columns as batches: numpy encodes the varints of all rows, Arrow joins them with keys and values.
 
-`payloads` cuts rows into batches of a bounded size and writes their records; `seal` puts the header with its
-checksum before them. Refuses a header without a key.
+`payloads` splits rows into batches of a limited size and encodes their records; `seal` adds the header with its
+checksum. A header without a key raises PenstockClientError.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Int64s = npt.NDArray[np.int64]
 _SEALED: Final = Struct(">hiqqqhii")
 _UNSEALED: Final = Struct(">qiibI")
 _LENGTH_LEAST: Final = HEADER_SIZE - 12
-# What the varints of a record take at most: its length, the two deltas, two sizes, the count of headers.
+# Maximum size of a record's varints: its length, two deltas, two sizes, the header count.
 _OVERHEAD_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
 
 @dataclass(slots=True)
 class Payload:
-    """The records of one batch, plain."""
+    """The records of one batch, uncompressed."""
 
     data: memoryview
     count: int
@@ -41,7 +41,7 @@ class Payload:
 def seal(
     payload: Payload, *, codec: int, producer_id: int, epoch: int, sequence: int, transactional: bool
 ) -> list[Buffer]:
-    """The batch as parts to send one behind the other."""
+    """Return the batch as a list of buffers to send in order."""
     packed = compress(codec, payload.data)
     sealed = _SEALED.pack(
         codec | (TRANSACTIONAL if transactional else 0),
@@ -60,7 +60,7 @@ def seal(
 def payloads(
     keys: pa.Array, values: pa.Array, timestamps: Int64s, headers: pa.Array | None, *, size_max: int
 ) -> list[Payload]:
-    """Write the rows as records, in batches of at most `size_max` bytes before compression."""
+    """Encode the rows as records, in batches of at most `size_max` bytes before compression."""
     count = len(values)
     if not count:
         return []
@@ -92,7 +92,7 @@ def payloads(
 
 
 def _sizes(column: pa.Array | None, count: int) -> Int64s:
-    """The size of each element; -1 where it is null."""
+    """Return the size of each element; -1 if it is null."""
     if column is None:
         return np.full(count, -1, dtype=np.int64)
     sizes = pc.binary_length(column)
@@ -102,12 +102,12 @@ def _sizes(column: pa.Array | None, count: int) -> Int64s:
 
 
 def _cut(bounds: Int64s, size_max: int) -> Int64s:
-    """Where batches begin, each as full as may be."""
+    """Return where batches start, each as full as possible."""
     total = np.cumsum(bounds)
     starts = [0]
     while True:
         begun = int(total[starts[-1] - 1]) if starts[-1] else 0
-        # A row that is larger than a batch gets one of its own; the broker says if that is too much.
+        # A row that is larger than a batch gets its own batch; the broker rejects it if that is too large.
         after = max(starts[-1] + 1, int(np.searchsorted(total, begun + size_max, side="right")))
         if after >= len(total):
             return np.array(starts, dtype=np.int64)
@@ -116,7 +116,7 @@ def _cut(bounds: Int64s, size_max: int) -> Int64s:
 
 @dataclass(slots=True)
 class _Varints:
-    """Numbers written out: a row of bytes each, of which the first `sizes` count."""
+    """Encoded numbers: a row of bytes each, of which the first `sizes` are used."""
 
     columns: list[npt.NDArray[np.uint8]]
     sizes: Int64s
@@ -146,7 +146,7 @@ def _zeros(count: int) -> _Varints:
 
 
 def _flat(numbers: list[_Varints]) -> pa.Array:
-    """Several numbers for each row, one behind the other, as one binary array."""
+    """Return several numbers per row, concatenated, as one binary array."""
     count = len(numbers[0].sizes)
     columns: list[npt.NDArray[np.uint8]] = []
     kept: list[Any] = []
@@ -167,7 +167,7 @@ def _flat(numbers: list[_Varints]) -> pa.Array:
 
 
 def _tails(headers: pa.Array | None, count: int) -> tuple[Any, Any]:
-    """What stands behind the value: the count of headers, and the headers."""
+    """Return the bytes after the value: the header count and the headers."""
     if headers is None or headers.null_count == count:
         return pa.scalar(b"\x00", pa.binary()), 1
     elements = headers.flatten()

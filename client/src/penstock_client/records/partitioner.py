@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: murmur2 as Java clients compute it, for a whole column at once."""
+"""The default partitioner: murmur2 as in Java clients, vectorized over a column."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _M: Final = np.uint32(0x5BD1E995)
 
 
 def partitions_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """The partition of each key; what stands at null keys means nothing."""
+    """Return the partition of each key; results for null keys are undefined."""
     return ((murmur2(keys) & np.uint32(0x7FFFFFFF)) % np.uint32(count)).astype(np.int64)
 
 
 def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
-    """The 32-bit hash of each element of a binary array."""
+    """Return the 32-bit hash of each element of a binary array."""
     _, edge_buffer, data_buffer = keys.buffers()
     edges = np.frombuffer(edge_buffer, np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     # Padded, so that four bytes can be read at any position.

@@ -1,6 +1,6 @@
-"""Single records in plain Python: enough for the decision log, which holds a record for each batch of a query.
+"""Encoding of single records in plain Python, for the decision log, which has one record per batch of a query.
 
-Loads neither numpy nor Arrow, so the driver's short-lived processes start quickly.
+Imports neither numpy nor Arrow, so that the driver's short-lived processes start quickly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _varint(value: int) -> bytes:
 
 
 def encode_one(key: bytes, value: bytes, timestamp: int) -> bytes:
-    """A batch of one record, of no producer."""
+    """Return a batch of one record without a producer id."""
     body = b"\x00\x00\x00" + _varint(len(key)) + key + _varint(len(value)) + value + b"\x00"
     payload = _varint(len(body)) + body
     sealed = _SEALED.pack(0, 0, timestamp, timestamp, -1, -1, -1, 1)
@@ -37,7 +37,7 @@ def encode_one(key: bytes, value: bytes, timestamp: int) -> bytes:
 
 
 def decode_all(data: memoryview, start: int, end: int) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of every record of uncompressed batches; a control batch gives its last offset alone."""
+    """Yield (offset, key, value) of records in uncompressed batches; a control batch yields only its last offset."""
     for batch in scan(data, start, end):
         position = batch.start
         if batch.attributes & CONTROL or batch.codec:

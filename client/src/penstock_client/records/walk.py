@@ -1,10 +1,10 @@
-"""Where each record of a run of batches begins.
+"""The positions of all records in a run of batches.
 
-A record's length stands before it, so the starts form a chain that must be followed link by link. Where records
-are of one size, the next ones are known and are only looked at. Else many chains are followed at once, one numpy
-step for all: each batch begins one, and large batches are cut into pieces at places that look like the start of a
-record. A cut is believed only if the chain before it ends on it; else that batch is followed alone.
-Refuses: Corrupt, where the links do not end with the batch.
+Each record begins with its length, so the positions form a chain that must be followed step by step. If records have
+the same size, the next positions are predicted and only checked. Otherwise many chains are followed at the same time,
+one numpy step for all: each batch starts one, and large batches are split at positions that look like the start of a
+record. A split is accepted only if the preceding chain ends at it; else that batch is followed alone.
+Raises Corrupt if the chain does not end with the batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _RECORDS_WORTH_A_RUN: Final = 128
 _RUN_LEAST: Final = 32
 _BLOCK: Final = 16
 _TRIES: Final = 6
-# The end of a record without headers, the next one's length in one or two bytes, and its attributes.
+# The end of a record without headers, the next record's length in one or two bytes, and its attributes.
 _BETWEEN: Final = re.compile(rb"\x00(?=(?:[\x80-\xff][\x00-\x7f]|[\x00-\x7f])\x00)", re.DOTALL)
 
 
 def _steps() -> npt.NDArray[np.int32]:
-    """How far the next record is, by the first two bytes of this one; -1 if its length takes more than two."""
+    """Return the distance to the next record by the first two bytes of this one; -1 if its length is longer."""
     low = np.arange(65536, dtype=np.int32) & 0xFF
     high = np.arange(65536, dtype=np.int32) >> 8
     two = ((low & 0x7F) | (high << 7)) >> 1
@@ -45,21 +45,21 @@ _STEPS: Final = _steps()
 
 
 def _pairs(data: bytes | bytearray) -> npt.NDArray[np.uint16]:
-    """At each position, the two bytes there."""
+    """Return the two bytes at each position."""
     return np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
 
 
 def record_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s:
-    """The position of every record's length, batch by batch. `data` is padded behind its end."""
+    """Return the position of every record's length, batch by batch. `data` is padded after its end."""
     count = sum(batch.record_count for batch in batches)
     if count < _RECORDS_WORTH_IT:
         return np.array([start for batch in batches for start in _follow(data, batch)], dtype=np.int64)
     size = sum(batch.end - batch.start for batch in batches)
-    if size > count * 2048:  # large records: the links are few
+    if size > count * 2048:  # large records: few steps
         return np.array([start for batch in batches for start in _follow(data, batch)], dtype=np.int64)
     if count >= len(batches) * _RECORDS_WORTH_A_RUN and (even := _even_starts(data, batches)) is not None:
         return even
-    # A cut costs as much as some tens of links.
+    # A split costs as much as some tens of steps.
     piece_size = max(_PIECE_SIZE_LEAST, size // min(_CHAIN_COUNT_MAX, count // _LINKS_WORTH_A_CUT))
     begins: list[int] = []
     owners: list[int] = []
@@ -71,7 +71,7 @@ def record_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s:
 
 
 def _even_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s | None:
-    """The starts, if nearly all records are as long as the one before them."""
+    """Return the positions if nearly all records are as long as the preceding one, else None."""
     pairs = _pairs(data)
     found: list[Int64s] = []
     for batch in batches:
@@ -80,7 +80,7 @@ def _even_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s | 
             step = int(_STEPS[pairs[position]])
             fitting = (batch.end - position) // step if step > 0 else 0
             if not fitting:
-                return None  # a length of three bytes, or one that is wrong
+                return None  # a length of three bytes, or a wrong one
             count = _run_length(pairs, position, step, min(left, fitting))
             found.append(np.arange(position, position + count * step, step))
             position += count * step
@@ -94,7 +94,7 @@ def _even_starts(data: bytes | bytearray, batches: Sequence[Batch]) -> Int64s | 
 
 
 def _run_length(pairs: npt.NDArray[np.uint16], position: int, step: int, count_max: int) -> int:
-    """How many records from here on have this size."""
+    """Return how many records from this position on have this size."""
     count, size = 1, _RUN_LEAST
     while count < count_max:
         after = min(count + size, count_max)
@@ -120,7 +120,7 @@ def _together(data: bytes | bytearray, batches: Sequence[Batch], begins: list[in
     bad = np.nonzero((counts != expected) | ~arrived_right)[0]
     if not bad.size:
         return rows[1]
-    # A cut inside a value, or a length of three bytes: follow these batches one link at a time.
+    # A split inside a value, or a length of three bytes: follow these batches step by step.
     parts = np.split(rows[1], np.cumsum(counts)[:-1])
     for index in bad.tolist():
         parts[index] = np.array(_follow(data, batches[index]), dtype=np.int64)
@@ -128,7 +128,7 @@ def _together(data: bytes | bytearray, batches: Sequence[Batch], begins: list[in
 
 
 def _run_chains(data: bytes | bytearray, begin: Int64s, end: Int64s) -> tuple[tuple[Int64s, Int64s], Int64s]:
-    """Follow every chain from its begin to its end: (chain of each record, its position), and where each arrived."""
+    """Follow every chain to its end; return (chain of each record, its position), and where each chain ended."""
     pairs = _pairs(data)
     last = len(data) - 2
     alive = np.arange(len(begin))
@@ -145,7 +145,7 @@ def _run_chains(data: bytes | bytearray, begin: Int64s, end: Int64s) -> tuple[tu
             block[step + 1] = position
         limit = end[alive]
         inside = block < limit
-        # On a length of three bytes a chain steps back. Behind its end it may do as it likes.
+        # At a length of three bytes a chain steps back. After its end its position does not matter.
         stuck = ((block[1:] <= block[:-1]) & inside[:-1]).any(axis=0)
         kept = inside[:-1] & ~stuck
         steps = kept.sum(axis=0)
@@ -160,7 +160,7 @@ def _run_chains(data: bytes | bytearray, begin: Int64s, end: Int64s) -> tuple[tu
 
 
 def _cuts(data: bytes | bytearray, batch: Batch, piece_size: int) -> list[int]:
-    """The batch's start, and likely record starts about one piece apart."""
+    """Return the batch's start, and probable record starts about one piece apart."""
     cuts = [batch.start]
     for near in range(batch.start + piece_size, batch.end - piece_size // 2, piece_size):
         place = near
@@ -186,11 +186,11 @@ def _varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), position
         shift += 7
-    raise Corrupt("a number of more than ten bytes stands in a record")
+    raise Corrupt("a record has a varint of more than ten bytes")
 
 
 def _is_record(data: bytes | bytearray, position: int, batch: Batch) -> bool:
-    """Whether the fields from here on are one record that fills its length."""
+    """Return whether the fields at this position form one record that fills its length."""
     try:
         size, position = _varint(data, position)
         end = position + size
@@ -212,7 +212,7 @@ def _is_record(data: bytes | bytearray, position: int, batch: Batch) -> bool:
 
 
 def _follow(data: bytes | bytearray, batch: Batch) -> list[int]:
-    """One batch, link by link."""
+    """Return the record positions of one batch, followed step by step."""
     starts: list[int] = []
     position, end = batch.start, batch.end
     append = starts.append
@@ -232,7 +232,7 @@ def _follow(data: bytes | bytearray, batch: Batch) -> list[int]:
         position += size
     if position != end or len(starts) != batch.record_count:
         raise Corrupt(
-            f"the batch at offset {batch.base_offset} holds {len(starts)} records where its header says "
-            f"{batch.record_count}, or they do not end with it"
+            f"the batch at offset {batch.base_offset} has {len(starts)} records but its header says "
+            f"{batch.record_count}, or its records do not end with it"
         )
     return starts

@@ -1,10 +1,10 @@
-"""Values into columns, and rows that cannot be read into dead letters.
+"""Codecs that decode values into columns, and dead letters for rows that cannot be decoded.
 
     rows = decoded(frame, Json("id BIGINT, amount DOUBLE", required=["id"]))
-    clean = accepted(rows)                    # the columns of the value, without the bad rows
-    bad = letters(rows, group="orders")       # for a sink of format penstock: value, error, and where it came from
+    clean = accepted(rows)                    # the columns of the value, without bad rows
+    bad = letters(rows, group="orders")       # for a sink of format penstock: value, error and origin
 
-`rows` are the source's with two more columns: `data`, and `error`, which is null where the value could be read.
+`rows` are the source's rows with two more columns: `data`, and `error`, which is null if the value was decoded.
 """
 
 from penstock_spark.codecs.avro import Avro

@@ -1,4 +1,4 @@
-"""Avro, bare or in the registry's wire format, through `fastavro`."""
+"""Avro values, plain or in the wire format of schema registries, decoded with `fastavro`."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _LOGICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Avro:
-    """`schema` (JSON, or the path of an .avsc file) is what rows look like; `schemas` says where writers' schemas are.
+    """`schema` (JSON, or the path of an .avsc file) defines the columns; `schemas` is the source of writers' schemas.
 
-    Without `schemas` values are bare and written with `schema` itself. With it they are in the wire format, and each
-    is read with its writer's schema and shown in ours: fields that it lacks take their defaults.
+    Without `schemas`, values are plain and written with `schema`. With it, values are in the wire format, and each is
+    read with its writer's schema and converted to `schema`: missing fields take their defaults.
     """
 
     schema: str
@@ -44,7 +44,7 @@ class Avro:
         return decoding(value, self.spark_type(), self.decoder)
 
     def encode(self, data: Column, *, schema_id: int | None = None) -> Column:
-        """A struct column as Avro; in the wire format if the id of the schema is given."""
+        """Encode a struct column as Avro; in the wire format if the schema id is given."""
         import pyarrow as pa
         from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 
@@ -73,7 +73,7 @@ class Avro:
 
         kind = struct_type(_ddl(json.loads(self._text()), {}))
         if not isinstance(kind, StructType):
-            raise PenstockClientError("the Avro schema must be of a record: its fields become columns")
+            raise PenstockClientError("the Avro schema must be a record schema, because its fields become columns")
         return kind
 
     def decoder(self) -> Callable[[bytes], dict[str, Any]]:
@@ -95,7 +95,9 @@ class Avro:
             stream = io.BytesIO(payload)
             row: Any = fastavro.schemaless_reader(stream, theirs, ours)
             if stream.tell() != len(payload):
-                raise ValueError(f"{len(payload) - stream.tell()} bytes are left over: this was written otherwise")
+                raise ValueError(
+                    f"{len(payload) - stream.tell()} bytes remain after the record: it was written with another schema"
+                )
             return dict(row)
 
         return decode
@@ -106,22 +108,24 @@ class Avro:
             return given
         path = Path(given)
         if not path.is_file():
-            raise PenstockClientError(f"there is no schema file {given}; give its path, or the schema itself as JSON")
+            raise PenstockClientError(f"the schema file {given} does not exist; give its path, or the schema as JSON")
         return path.read_text(encoding="utf-8")
 
 
 def _ddl(kind: Any, named: dict[str, str]) -> str:
-    """Spark's type of an Avro schema. `named` holds the types that later ones may name."""
+    """Return the Spark type of an Avro schema. `named` holds the named types that later ones may refer to."""
     if isinstance(kind, str):
         if kind in _PLAIN:
             return _PLAIN[kind]
         if kind in named:
             return named[kind]
-        raise PenstockClientError(f"the Avro schema names {kind!r}, which it does not define")
+        raise PenstockClientError(f"the Avro schema refers to {kind!r}, which it does not define")
     if isinstance(kind, list):
         others = [one for one in kind if one != "null"]
         if len(others) != 1:
-            raise PenstockClientError("a union of several types has no column type: only unions with null are read")
+            raise PenstockClientError(
+                "a union of several types has no column type: only unions with null are supported"
+            )
         return _ddl(others[0], named)
     return _complex(kind, named)
 

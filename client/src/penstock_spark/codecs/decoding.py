@@ -1,4 +1,4 @@
-"""What a codec is, and how its result joins the rows that it was made from."""
+"""The codec protocol, and the function that adds decoded columns to rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Codec(Protocol):
-    """Makes of a binary column a struct of `data` and `error`, one of which is null."""
+    """Decoder of a binary column into a struct of `data` and `error`, one of which is null."""
 
     def decode(self, value: Column) -> Column: ...
 
@@ -18,18 +18,18 @@ class Codec(Protocol):
 def decoded(
     frame: DataFrame, codec: Codec, *, column: str = "value", rules: Mapping[str, str] | None = None, count: str = ""
 ) -> DataFrame:
-    """Add `data` and `error`.
+    """Add the columns `data` and `error`.
 
-    `rules` are SQL conditions on `data` by the words to use where one does not hold, as in
-    {"the amount is not positive": "data.amount > 0"}. With `count`, Spark's progress tells how many rows were read
-    and how many were bad, under this name.
+    `rules` maps error messages to SQL conditions on `data` that must hold, as in
+    {"the amount is not positive": "data.amount > 0"}. With `count`, Spark's progress reports the numbers of decoded and
+    of bad rows under this name.
     """
     from pyspark.sql import functions as f
 
     both = frame.withColumn("__decoded", codec.decode(f.col(column)))
     rows = both.withColumns({"data": f.col("__decoded.data"), "error": f.col("__decoded.error")}).drop("__decoded")
     for words, condition in (rules or {}).items():
-        # A condition that is null does not hold: what is not known to be good goes to a person.
+        # A null condition counts as a violation: rows that are not known to be good need a person to look at them.
         broken = f.col("error").isNull() & ~f.coalesce(f.expr(condition), f.lit(False))
         rows = rows.withColumn("error", f.when(broken, f.lit(f"RuleBroken: {words}")).otherwise(f.col("error")))
     if count:
@@ -38,5 +38,5 @@ def decoded(
 
 
 def accepted(rows: DataFrame, *keep: str) -> DataFrame:
-    """The columns of good values, and those of the source that are named."""
+    """Return the columns of good values, and the named columns of the source."""
     return rows.where("error IS NULL").select("data.*", *keep)

@@ -1,4 +1,4 @@
-"""JSON with a schema, or as VARIANT, by Spark's own reader."""
+"""JSON values with a schema, or as VARIANT, decoded by Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CORRUPT: Final = "__corrupt"
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """`schema` is DDL such as "id BIGINT, name STRING", or VARIANT. Fields that are `required` must not be null."""
+    """`schema` is DDL such as "id BIGINT, name STRING", or VARIANT. `required` fields must not be null."""
 
     schema: str = VARIANT
     required: Sequence[str] = ()

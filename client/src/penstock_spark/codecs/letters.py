@@ -1,6 +1,6 @@
-"""Bad rows as dead letters: key and value as they came, and headers that say what is wrong and where they stood.
+"""Bad rows as dead letters: key and value unchanged, and headers with the error and the origin.
 
-The headers are those of penstock.worker, so that `penstock dlq` shows, filters and replays these letters too.
+The headers are those of penstock.worker, so that `penstock dlq` lists, filters and replays these letters too.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ PREFIX: Final = "penstock.dlq."
 
 
 def letters(rows: DataFrame, *, group: str, count: str = "dead_letters") -> DataFrame:
-    """The rows with an error, for a sink of format penstock. `group` names the pipeline in the headers.
+    """Return the rows with an error, for a sink of format penstock. `group` names the pipeline in the headers.
 
-    Spark's progress counts them under the name `count`.
+    Spark's progress reports their number under the name `count`.
     """
     from pyspark.sql import functions as f
 

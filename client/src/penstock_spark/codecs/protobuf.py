@@ -1,4 +1,4 @@
-"""Protobuf, bare or in the registry's wire format, from a descriptor set (`protoc --descriptor_set_out`)."""
+"""Protobuf values, plain or in the wire format of registries, from a descriptor set (`protoc --descriptor_set_out`)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
     from pyspark.sql.types import DataType
 
-# By the number of a field's type in its descriptor.
+# Keyed by the number of a field's type in its descriptor.
 _TYPES: Final = {
     1: "double", 2: "float", 3: "bigint", 4: "decimal(20,0)", 5: "int", 6: "decimal(20,0)", 7: "bigint",
     8: "boolean", 9: "string", 12: "binary", 13: "bigint", 14: "string", 15: "int", 16: "bigint", 17: "int",
@@ -31,7 +31,7 @@ _TIMESTAMP: Final = "google.protobuf.Timestamp"
 class Protobuf:
     """`descriptors` is the path of a descriptor set, `message` the full name of the message in it.
 
-    `is_wire_format` says that values carry the registry's zero byte, id and message indexes in front.
+    `is_wire_format` means that values begin with the registry's zero byte, id and message indexes.
     """
 
     descriptors: str
@@ -57,7 +57,7 @@ class Protobuf:
             return Path(self.descriptors).read_bytes()
         except OSError:
             raise PenstockClientError(
-                f"there is no descriptor set {self.descriptors}: make one with "
+                f"the descriptor set {self.descriptors} does not exist: create it with "
                 "protoc --include_imports --descriptor_set_out=FILE your.proto"
             ) from None
 
@@ -88,7 +88,7 @@ def _decoder(content: bytes, name: str, is_wire_format: bool) -> Callable[[bytes
 
 
 def _behind_indexes(payload: bytes) -> bytes:
-    """Pass over the path of the message in its file: a count and so many zigzag varints, or one 0 for the first."""
+    """Skip the path of the message in its file: a count and as many zigzag varints, or a single 0 for the first."""
     count, at = _varint(payload, 0)
     for _ in range(count):
         _, at = _varint(payload, at)
@@ -99,7 +99,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 35:
-            raise BadRow("the message indexes of the wire format are cut short")
+            raise BadRow("the message indexes of the wire format are truncated")
         value |= (data[at] & 0x7F) << shift
         at += 1
         if data[at - 1] < 0x80:
@@ -109,7 +109,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _struct(descriptor: Any, above: tuple[str, ...]) -> str:
     if descriptor.full_name in above:
-        raise PenstockClientError(f"the message {descriptor.full_name} holds itself: columns cannot")
+        raise PenstockClientError(f"the message {descriptor.full_name} is recursive, which columns do not support")
     inside = (*above, descriptor.full_name)
     return "struct<" + ", ".join(f"`{one.name}`: {_ddl(one, inside)}" for one in descriptor.fields) + ">"
 

@@ -1,8 +1,8 @@
-"""Schemas by id, for values in the wire format of schema registries: a zero byte, four bytes of id, the value.
+"""Schemas by id, for values in the wire format of schema registries: a zero byte, a four-byte id, the value.
 
-From a registry (`Schemas("http://registry:8081")`) or from files named by their id (`Schemas("schemas/")`: 7.avsc).
-Kept for the life of a process. A registry that does not answer fails the task, which Spark tries again;
-an id that nobody knows is the row's own fault.
+They come from a registry (`Schemas("http://registry:8081")`) or from files named by id (`Schemas("schemas/")`:
+7.avsc), and are cached for the life of the process. If the registry does not respond, the task fails and Spark
+retries it; an unknown id is an error of the row.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _kept: dict[tuple[str, int], Any] = {}
 
 
 class BadRow(Exception):
-    """This value cannot be read; the text says why."""
+    """The value cannot be decoded; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """Where schemas are: a registry's URL or a folder."""
+    """A source of schemas: a registry's URL or a directory."""
 
     where: str
 
@@ -42,7 +42,7 @@ class Schemas:
     def _from_folder(self, schema_id: int) -> str:
         folder = Path(self.where)
         if not folder.is_dir():
-            raise PenstockClientError(f"the folder of schemas {self.where} is not there on this machine")
+            raise PenstockClientError(f"the schema directory {self.where} does not exist on this machine")
         for path in folder.glob(f"{schema_id}.*"):
             return path.read_text(encoding="utf-8")
         raise BadRow(f"no schema {schema_id} in {self.where}")
@@ -54,14 +54,14 @@ class Schemas:
                 return str(json.load(reply)["schema"])
         except urllib.error.HTTPError as error:
             if error.code == 404:
-                raise BadRow(f"the registry knows no schema {schema_id}") from None
-            raise PenstockClientError(f"the registry answers {error.code} for {url}") from error
+                raise BadRow(f"the registry has no schema {schema_id}") from None
+            raise PenstockClientError(f"the registry responded with {error.code} for {url}") from error
         except (OSError, ValueError, KeyError) as error:
-            raise PenstockClientError(f"the schema registry at {self.where} does not answer: {error}") from error
+            raise PenstockClientError(f"the schema registry at {self.where} did not respond: {error}") from error
 
 
 def opened(value: bytes) -> tuple[int, bytes]:
-    """The schema's id and what stands behind it."""
+    """Return the schema id and the payload after it."""
     if len(value) < 5 or value[0] != MAGIC:
         raise BadRow("the value is not in the registry's wire format: its first byte is not 0, or it is too short")
     return struct.unpack(">I", value[1:5])[0], value[5:]

@@ -1,4 +1,4 @@
-"""From a decoder of one value to a Spark column: an Arrow UDF that never fails for the sake of one row."""
+"""Arrow UDFs that decode a column and never fail because of a single row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MakeDecoder = Callable[[], Callable[[bytes], dict[str, Any]]]
 
 
 def decoding(value: Column, kind: DataType, make: MakeDecoder) -> Column:
-    """`make` runs once for each batch, on the executor: schemas and generated classes do not travel."""
+    """Return the decoded column. `make` runs on the executor once per batch: schemas and classes are not serialized."""
     import pyarrow as pa
     from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
@@ -61,7 +61,7 @@ def decode_all(
 
 
 def one_by_one(rows: list[dict[str, Any] | None], errors: list[str | None], kind: Any) -> Any:
-    """Some row does not fit its type: find it, and let the others pass."""
+    """Convert rows one by one to find those that do not fit the type; the others are kept."""
     import pyarrow as pa
 
     for index, row in enumerate(rows):
@@ -73,7 +73,7 @@ def one_by_one(rows: list[dict[str, Any] | None], errors: list[str | None], kind
 
 
 def struct_type(ddl: str) -> DataType:
-    """Spark's type of a DDL text such as struct<id: bigint>."""
+    """Return the Spark type of a DDL text such as struct<id: bigint>."""
     from pyspark.sql.types import StructType
 
     fields = StructType.fromDDL(f"data {ddl}")

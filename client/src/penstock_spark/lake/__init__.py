@@ -1,1 +1,1 @@
-"""Lake tables written exactly once: Parquet, Delta and Iceberg behind the data source `lake`."""
+"""Lake tables with exactly-once writes: Parquet, Delta and Iceberg behind the data source `lake`."""

@@ -1,4 +1,4 @@
-"""A Delta table through `deltalake`: the fence is the log's own `txn` action (app id = query, version = batch)."""
+"""Delta tables through `deltalake`: the fence is the `txn` action of the log (app id = query, version = batch)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS = 20
 
 
 class Delta:
-    """The log is asked anew for every question: other writers may have moved it."""
+    """A Delta table. Every call reads the log again, because other writers may have changed it."""
 
     prefix = ""
 
@@ -57,7 +57,7 @@ class Delta:
                     [_action(one) for one in staged],
                     mode="overwrite" if overwrite else "append",
                     schema=table.schema(),
-                    # No retries in the library: each attempt of ours looks at the fence again.
+                    # The library must not retry: each of our attempts checks the fence again.
                     commit_properties=CommitProperties(
                         max_commit_retries=0, app_transactions=[Transaction(fence.query, fence.batch)]
                     ),
@@ -65,7 +65,9 @@ class Delta:
                 return True
             except CommitFailedError:
                 time.sleep(0.05)
-        raise PenstockClientError(f"{self._uri}: other writers were quicker {ATTEMPTS} times; the batch is tried again")
+        raise PenstockClientError(
+            f"{self._uri}: lost the race with other writers {ATTEMPTS} times; the batch will be retried"
+        )
 
     def committed(self, fence: Fence) -> bool:
         table = self._open()
@@ -79,7 +81,7 @@ class Delta:
     def compact(self, *, size: int) -> tuple[int, int]:
         table = self._open()
         if table is None:
-            raise PenstockClientError(f"there is no Delta table at {self._uri}")
+            raise PenstockClientError(f"no Delta table exists at {self._uri}")
         done = table.optimize.compact(target_size=size)
         return int(done["numFilesRemoved"]), int(done["numFilesAdded"])
 
@@ -100,7 +102,7 @@ class Delta:
         import pyarrow as pa
         from deltalake import Schema
 
-        # A row of before has no value in a new column.
+        # Existing rows have no value in a new column.
         wanted: Any = pa.schema([field.with_nullable(True) for field in fields])
         table.alter.add_columns(Schema.from_arrow(wanted).fields)
 
@@ -112,7 +114,7 @@ def _arrow(table: DeltaTable) -> pa.Schema:
 
 
 def _names(table: DeltaTable) -> list[str]:
-    """Relative to the table; the log holds them as URLs."""
+    """Return the file names relative to the table; the log stores them as URLs."""
     root = table.table_uri.rstrip("/").removeprefix("file://") + "/"
     return [unquote(uri.removeprefix("file://")).removeprefix(unquote(root)) for uri in table.file_uris()]
 

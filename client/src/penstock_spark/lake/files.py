@@ -1,6 +1,6 @@
-"""Parquet files of one task: written beside the table, registered later by the driver.
+"""Parquet files of one task: written next to the table, registered later by the driver.
 
-A file's name is never used twice, so a file that no commit names can be taken away at any time.
+A file name is never reused, so a file that no commit refers to can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROWS_PER_GROUP = 100_000
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that no table knows yet; `name` is relative to the table's folder."""
+    """A file that is not part of a table yet; `name` is relative to the table's directory."""
 
     name: str
     size: int
@@ -31,14 +31,14 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Who commits: a batch of a query goes into the table once."""
+    """The identity of a commit: each batch of a query is committed to the table once."""
 
     query: str
     batch: int
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """The file system that a path or URI is of, and the path in it."""
+    """Return the file system of a path or URI, and the path in it."""
     from pyarrow import fs
 
     found, inside = fs.FileSystem.from_uri(path if "://" in path else os.path.abspath(path.removeprefix("file:")))
@@ -46,14 +46,14 @@ def file_system(path: str) -> tuple[Any, str]:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns as Arrow has them; timestamps in UTC, whatever the session's zone is called."""
+    """Return the Arrow schema; timestamps are in UTC, regardless of the session's time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if kind in ("variant", "void", "interval"):
             raise PenstockClientError(
-                f"the column {field.name} is {kind}, which lake tables cannot hold: cast it, "
+                f"the column {field.name} is {kind}, which lake tables do not support: cast it, "
                 f"as in to_json({field.name}), or leave it out"
             )
     return to_arrow_schema(schema, timezone="UTC")
@@ -62,7 +62,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def write_file(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, *, folder: str, prefix: str, part: str, compression: str
 ) -> list[StagedFile]:
-    """Write rows to one new file; none where there are no rows. `prefix` is its place inside the folder."""
+    """Write rows to one new file, or to none if there are no rows. `prefix` is its directory in the table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -91,7 +91,7 @@ def write_file(
 
 
 def remove_files(folder: str, names: Iterable[str]) -> None:
-    """Best effort: what stays is named by no commit, and only takes room."""
+    """Delete files, on a best-effort basis: leftover files belong to no commit and only use space."""
     system, root = file_system(folder)
     for name in names:
         try:
@@ -101,7 +101,7 @@ def remove_files(folder: str, names: Iterable[str]) -> None:
 
 
 def gathered(batches: Iterator[pa.RecordBatch], rows_least: int = ROWS_PER_GROUP) -> Iterator[pa.RecordBatch]:
-    """Fewer, larger batches: each call of the writer makes a row group, and small ones are slow to read."""
+    """Combine small batches into larger ones: each write creates a row group, and small ones are slow to read."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []

@@ -1,7 +1,7 @@
-"""An Iceberg table through `pyiceberg`: files, the fence and new columns change in one commit of the catalog.
+"""Iceberg tables through `pyiceberg`: files, fence and new columns change in one commit of the catalog.
 
 The fence is a table property (`penstock.batch.<query>`), written in the transaction that adds the files; snapshots
-carry query and batch too, for people. Without `catalog.*` options the catalog is a sqlite file beside the table.
+also name query and batch, for diagnosis. Without `catalog.*` options the catalog is a SQLite file next to the table.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FENCE = "penstock.batch."
 
 
 class Iceberg:
-    """The catalog is asked anew for every question."""
+    """An Iceberg table. Every call reads the catalog again."""
 
     prefix = "data/"
 
@@ -70,7 +70,7 @@ class Iceberg:
             except CommitFailedException:
                 time.sleep(0.05)
         raise PenstockClientError(
-            f"{self._options.table}: other writers were quicker {ATTEMPTS} times; the batch is tried again"
+            f"{self._options.table}: lost the race with other writers {ATTEMPTS} times; the batch will be retried"
         )
 
     def committed(self, fence: Fence) -> bool:
@@ -84,7 +84,7 @@ class Iceberg:
     def compact(self, *, size: int) -> tuple[int, int]:
         table = self._open()
         if table is None:
-            raise PenstockClientError(f"there is no Iceberg table {self._options.table} in the catalog")
+            raise PenstockClientError(f"the catalog has no Iceberg table {self._options.table}")
         small = [file for file in _data_files(table) if file.file_size_in_bytes < size]
         if len(small) < 2:
             return 0, 0
@@ -96,7 +96,7 @@ class Iceberg:
         return len(small), joined
 
     def _join(self, table: Table, group: Sequence[DataFile]) -> None:
-        """Swap files for one that holds their rows. A commit in between makes this one fail, and nothing is lost."""
+        """Replace files by one with the same rows. Fails without loss if another commit comes first."""
         import pyarrow.parquet as pq
         from pyiceberg.io.pyarrow import parquet_file_to_data_file
 
@@ -149,8 +149,8 @@ def _catalog(options: LakeOptions, root: str) -> Catalog:
     system, folder = file_system(options.path.rpartition("/")[0] or ".")
     if system.type_name != "local":
         raise PenstockClientError(
-            "an Iceberg table outside this machine needs a catalog: set catalog.type and catalog.uri, and the rest "
-            "that pyiceberg wants, as options catalog.*"
+            "an Iceberg table on a remote file system needs a catalog: set catalog.type, catalog.uri and the other "
+            "options of pyiceberg as catalog.*"
         )
     system.create_dir(folder, recursive=True)
     database = PurePosixPath(folder) / "iceberg-catalog.db"
@@ -165,7 +165,7 @@ def _fenced(table: Table, fence: Fence) -> bool:
 def _arrow(table: Table) -> pa.Schema:
     import pyarrow as pa
 
-    # Field ids are Iceberg's own; files are matched by name.
+    # Field ids belong to Iceberg; files are matched by name.
     return pa.schema([field.remove_metadata() for field in table.schema().as_arrow()])
 
 

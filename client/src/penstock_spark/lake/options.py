@@ -1,6 +1,6 @@
-"""The options of the data source `lake`, checked once and held as values.
+"""The options of the data source `lake`, parsed and checked.
 
-Refuses with a PenstockClientError an unknown option or format, naming the nearest one.
+An unknown option or format raises PenstockClientError, which names the most similar one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ FORMATS: Final = ("parquet", "delta", "iceberg")
 OPTIONS: Final = ("format", "path", "table", "mergeSchema", "compression")
 _PREFIXES: Final = ("catalog.", "storage.")
 _COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "none")
-# Spark puts these among the options of every reader or writer.
+# Spark adds these to the options of every reader or writer.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "outputmode", "__provider__"})
 
 
 @dataclass(frozen=True, slots=True)
 class LakeOptions:
-    """Which table, of which format, and how it is reached."""
+    """The table, its format, and how to reach it."""
 
     format: str
     path: str
@@ -38,13 +38,17 @@ def lake_options(given: Mapping[str, str]) -> LakeOptions:
     known = {name.lower() for name in OPTIONS}
     for name in options:
         if name not in known and name not in _OF_SPARK and not name.startswith(_PREFIXES):
-            raise PenstockClientError(f"the lake has no option '{name}'.{nearest(name, OPTIONS)}")
+            raise PenstockClientError(f"unknown option '{name}' of the data source lake.{nearest(name, OPTIONS)}")
     kind = options.get("format", "parquet").lower()
     if kind not in FORMATS:
-        raise PenstockClientError(f"the lake has no format '{kind}': say {', '.join(FORMATS)}.{nearest(kind, FORMATS)}")
+        raise PenstockClientError(
+            f"unknown lake format '{kind}': use one of {', '.join(FORMATS)}.{nearest(kind, FORMATS)}"
+        )
     path = options.get("path", "").rstrip("/")
     if not path:
-        raise PenstockClientError("say where the table is with the option path, as in start('/data/orders')")
+        raise PenstockClientError(
+            "the option path is missing: set it to the table's location, as in start('/data/orders')"
+        )
     compression = options.get("compression", "zstd").lower()
     if compression not in _COMPRESSIONS:
         near = nearest(compression, _COMPRESSIONS)
@@ -67,5 +71,5 @@ def _section(given: Mapping[str, str], prefix: str) -> dict[str, str]:
 def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     text = options.get(name.lower(), str(default)).lower()
     if text not in ("true", "false"):
-        raise PenstockClientError(f"the option {name} is {text!r}: say true or false")
+        raise PenstockClientError(f"the option {name} is {text!r}: set it to true or false")
     return text == "true"

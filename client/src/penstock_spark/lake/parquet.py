@@ -1,12 +1,12 @@
-"""A folder of Parquet files that any reader may list, with a log of commits of our own in it.
+"""Directories of Parquet files that any reader may list, with a commit log in them.
 
-    _penstock_staging/             files of tasks; readers pass over names with an underscore
-    _penstock_commits/<query>/<batch>.json     the decision: which files this batch brings
-    _penstock_compactions/<id>.json            files to swap for one that holds their rows; gone when it is done
-    part-*.parquet                 what is committed
+    _penstock_staging/             files of tasks; readers skip names with an underscore
+    _penstock_commits/<query>/<batch>.json     the decision: the files of this batch
+    _penstock_compactions/<id>.json            files to replace by one with their rows; deleted afterwards
+    part-*.parquet                 committed files
 
 The decision is written first, atomically; then its files are moved out of staging. A batch that runs again finds
-the decision, finishes the moves, and drops what it wrote itself.
+the decision, finishes the moves, and drops its own new files.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 STAGING: Final = "_penstock_staging/"
 COMMITS: Final = "_penstock_commits"
 COMPACTIONS: Final = "_penstock_compactions"
-# Spark runs only a query's last batch again; the older ones are kept for people.
+# Spark repeats only a query's last batch; older decisions are kept for diagnosis.
 DECISIONS_KEPT: Final = 50
 
 
 class ParquetFolder:
-    """Committed is what a decision names, wherever its file stands at the moment."""
+    """A directory of Parquet files. A file is committed if a decision names it, moved or not."""
 
     prefix = STAGING
 
@@ -42,7 +42,7 @@ class ParquetFolder:
         self._system, self._root = file_system(options.path)
 
     def schema(self) -> pa.Schema | None:
-        """The newest file has every column: those that are dropped from rows stay as nulls."""
+        """Return the schema of the newest file, which has every column: removed columns stay as nulls."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -59,7 +59,7 @@ class ParquetFolder:
     def commit(self, staged: Sequence[StagedFile], schema: pa.Schema, fence: Fence, *, overwrite: bool) -> bool:
         if overwrite:
             raise PenstockClientError(
-                "a folder of Parquet files cannot be overwritten in one step: write to a new path, or use "
+                "a directory of Parquet files cannot be overwritten atomically: write to a new path, or use "
                 "format=delta or format=iceberg"
             )
         self._finish_compactions()
@@ -81,7 +81,7 @@ class ParquetFolder:
         return last is not None and last >= fence.batch
 
     def holds(self, names: Collection[str]) -> set[str]:
-        """Staged files that a decision names are committed, though they have not been moved yet."""
+        """Return the names that a decision lists: they are committed even if they have not been moved yet."""
         decided: set[str] = set()
         for query in self._list(f"{self._root}/{COMMITS}"):
             for one in self._decisions(query.path):
@@ -89,15 +89,15 @@ class ParquetFolder:
         return set(names) & decided
 
     def compact(self, *, size: int) -> tuple[int, int]:
-        """Readers that list the folder while this runs may see rows twice for a moment: compact between their runs."""
+        """Merge small files. A reader that lists the directory meanwhile may see rows twice: compact between reads."""
         import pyarrow.parquet as pq
 
         from penstock_spark.lake.reading import fitted
 
         if self._exists(f"{self._root}/_spark_metadata"):
             raise PenstockClientError(
-                f"{self._options.path} is kept by Spark's own file sink, which forbids changes beside it; "
-                "a table with format=delta can be compacted"
+                f"{self._options.path} is managed by Spark's file sink, which does not allow other changes; "
+                "use a table with format=delta, which can be compacted"
             )
         self._finish_compactions()
         schema = self.schema()
@@ -119,7 +119,7 @@ class ParquetFolder:
         return len(small), len(staged)
 
     def _finish_compactions(self) -> None:
-        """Once planned, a swap is carried out to its end, whoever finds it."""
+        """Finish the file replacements that were planned, by this or another process."""
         for one in self._decisions(f"{self._root}/{COMPACTIONS}"):
             plan = self._read(one.path)
             self._move(plan["files"])
@@ -129,7 +129,7 @@ class ParquetFolder:
             self._system.delete_file(one.path)
 
     def _finish(self, fence: Fence) -> bool:
-        """Move what the last decision names and a dead driver left in staging. False if this batch was decided."""
+        """Move staged files of the last decision after a driver crash. Return False if this batch was decided."""
         last = self._last(fence.query)
         if last is None:
             return True
@@ -143,7 +143,7 @@ class ParquetFolder:
                 self._system.move(source, f"{self._root}/{name.removeprefix(STAGING)}")
 
     def _publish(self, target: str, content: bytes) -> bool:
-        """Write a decision whole or not at all; False if there is one already."""
+        """Write a decision atomically; return False if one exists."""
         self._system.create_dir(target.rpartition("/")[0], recursive=True)
         draft = f"{target}.{secrets.token_hex(4)}.draft"
         with self._system.open_output_stream(draft) as stream:
@@ -179,7 +179,7 @@ class ParquetFolder:
         return bool(self._system.get_file_info(path).type.name != "NotFound")
 
     def _decisions(self, folder: str) -> list[Any]:
-        """Without drafts, which a dead process may have left."""
+        """List decisions, without drafts that a crashed process may have left."""
         return [one for one in self._list(folder) if one.base_name.endswith(".json")]
 
     def _list(self, folder: str) -> list[Any]:

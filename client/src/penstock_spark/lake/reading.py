@@ -1,4 +1,4 @@
-"""Rows of a lake table for Spark: one task for each file, columns that a file lacks as nulls."""
+"""Reader of lake tables: one task per file; columns that a file lacks are null."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FilePartition(InputPartition):
 
 
 class LakeReader(DataSourceReader):
-    """Reads what is committed when the query is planned."""
+    """A reader of the files that are committed when the query is planned."""
 
     def __init__(self, options: LakeOptions, schema: StructType) -> None:
         self._options = options
@@ -37,7 +37,7 @@ class LakeReader(DataSourceReader):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         if not isinstance(partition, FilePartition):
-            return  # Spark makes one empty partition of none
+            return  # Spark creates one empty partition if there is none
         schema = to_arrow_schema(self._schema, timezone="UTC")
         system, _ = file_system(self._options.path)
         with system.open_input_file(partition.path) as source:
@@ -50,7 +50,7 @@ class LakeReader(DataSourceReader):
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with exactly these columns."""
+    """Return rows with exactly these columns."""
     import pyarrow as pa
 
     columns = [

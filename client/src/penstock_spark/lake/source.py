@@ -10,7 +10,7 @@ from penstock_spark.lake.options import lake_options
 
 
 class DefaultSource(DataSource):
-    """Writes streams and batches exactly once, and reads batches."""
+    """A data source that writes streams and batches exactly once, and reads batches."""
 
     @classmethod
     def name(cls) -> str:
@@ -24,7 +24,7 @@ class DefaultSource(DataSource):
         options = lake_options(self.options)
         found = open_table(options).schema()
         if found is None:
-            raise PenstockClientError(f"there is no {options.format} table at {options.path} yet")
+            raise PenstockClientError(f"no {options.format} table exists at {options.path} yet")
         return from_arrow_schema(found)
 
     def reader(self, schema: StructType) -> DataSourceReader:

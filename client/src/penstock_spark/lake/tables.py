@@ -1,7 +1,7 @@
-"""What a lake table can do for the sink, and which class does it for a format.
+"""The interface between lake tables and the sink, and the choice of the class for a format.
 
-`commit` registers files once for a (query, batch) and says whether it did; a batch that was committed before
-is left alone. Each format keeps its fence inside the table itself, so that it cannot be told apart from the data.
+`commit` registers files once per (query, batch) and returns whether it did; a batch that was committed before is
+ignored. Each format stores its fence in the table itself, so that fence and data change together.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 
 class LakeTable(Protocol):
-    """One table; opened anew for each commit, because others write to it too."""
+    """One table, opened again for each commit, because others write to it too."""
 
     @property
     def prefix(self) -> str:
-        """Where new files go, relative to the table's folder."""
+        """Return the directory of new files, relative to the table."""
 
     def schema(self) -> pa.Schema | None:
-        """The table's columns, or None if there is no table yet."""
+        """Return the table's columns, or None if the table does not exist yet."""
 
     def files(self) -> list[str]:
-        """The paths of what is committed, as file systems take them."""
+        """Return the paths of the committed files."""
 
     def commit(self, staged: Sequence[StagedFile], schema: pa.Schema, fence: Fence, *, overwrite: bool) -> bool:
-        """Register files; False if the batch was there already."""
+        """Register files; return False if the batch was already committed."""
 
     def committed(self, fence: Fence) -> bool:
-        """Whether this batch is in the table."""
+        """Return whether this batch is committed."""
 
     def holds(self, names: Collection[str]) -> set[str]:
-        """Those of the names that are in the table and must never be deleted."""
+        """Return those of the names that are part of the table and must not be deleted."""
 
     def compact(self, *, size: int) -> tuple[int, int]:
-        """Join files smaller than `size`; return how many were joined into how many."""
+        """Merge files smaller than `size`; return the number of files before and after."""
 
 
 def open_table(options: LakeOptions) -> LakeTable:
@@ -55,7 +55,7 @@ def open_table(options: LakeOptions) -> LakeTable:
             return Iceberg(options)
     except ImportError as error:
         raise PenstockClientError(
-            f"the format {options.format} needs the package {error.name}: pip install 'penstock[spark]'"
+            f"the format {options.format} needs the package {error.name}: run pip install 'penstock[spark]'"
         ) from error
     from penstock_spark.lake.parquet import ParquetFolder
 
@@ -63,7 +63,7 @@ def open_table(options: LakeOptions) -> LakeTable:
 
 
 def new_columns(table: pa.Schema, rows: pa.Schema, options: LakeOptions) -> list[pa.Field]:
-    """The columns that rows have and the table lacks. Refuses a column whose type is another."""
+    """Return the columns that the table lacks. Raises if a column has another type in the table."""
     missing = []
     for field in rows:
         index = table.get_field_index(field.name)
@@ -77,13 +77,13 @@ def new_columns(table: pa.Schema, rows: pa.Schema, options: LakeOptions) -> list
     if missing and not options.merge_schema:
         names = ", ".join(field.name for field in missing)
         raise PenstockClientError(
-            f"the table {options.path} has no column {names}, and mergeSchema is false: set it to true to add it"
+            f"the table {options.path} has no column {names} and mergeSchema is false: set it to true to add the column"
         )
     return missing
 
 
 def _same(one: pa.DataType, other: pa.DataType) -> bool:
-    """Equal as a table sees it: string and large_string, and the names inside lists, are one."""
+    """Compare types as a table does: string equals large_string, and names inside lists are ignored."""
     import pyarrow as pa
 
     if pa.types.is_nested(one) and pa.types.is_nested(other):

@@ -1,7 +1,7 @@
-"""Spark's writers for lake tables: tasks write files, the driver registers them once for a (query, batch).
+"""Spark writers for lake tables: tasks write files, the driver registers them once per (query, batch).
 
-Whatever dies, a batch that runs again either finds itself committed and drops its new files, or commits them. `abort`
-never deletes a file that the table holds: Spark calls it also when `commit` failed after it had done its work.
+After any crash, a batch that runs again either is already committed and drops its new files, or commits them. `abort`
+never deletes a file of the table: Spark also calls it when `commit` failed after its work was done.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger("penstock_spark")
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task wrote."""
+    """The files that one task wrote."""
 
     query: str
     files: tuple[StagedFile, ...]
@@ -45,7 +45,7 @@ def stream_writer(options: LakeOptions, schema: StructType, *, overwrite: bool) 
 
 
 class LakeBatchWriter(DataSourceArrowWriter):
-    """All rows of a job become visible together."""
+    """A batch writer: all rows of a job become visible together."""
 
     def __init__(self, options: LakeOptions, schema: StructType, write_id: str, *, overwrite: bool) -> None:
         self._options, self._schema = options, schema
@@ -62,7 +62,7 @@ class LakeBatchWriter(DataSourceArrowWriter):
 
 
 class LakeStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch at a time, each exactly once."""
+    """A stream writer: each micro-batch is written exactly once."""
 
     def __init__(self, options: LakeOptions, schema: StructType, *, overwrite: bool) -> None:
         self._options, self._schema, self._overwrite = options, schema, overwrite
@@ -75,7 +75,7 @@ class LakeStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         if not query or batch is None:
-            raise PenstockClientError("Spark does not say which query this is; the lake cannot keep its rows apart")
+            raise PenstockClientError("Spark did not set the query id, which exactly-once writes need")
         return _write(self._options, self._schema, query, batch, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -115,7 +115,7 @@ def _commit(
     if not files and not overwrite:
         return
     if not open_table(options).commit(files, arrow_schema(schema), fence, overwrite=overwrite):
-        log.info("batch %d of %s was in %s already", fence.batch, fence.query, options.path)
+        log.info("batch %d of %s was already committed to %s", fence.batch, fence.query, options.path)
         _drop(options, files)
 
 
@@ -123,8 +123,8 @@ def _abort(options: LakeOptions, messages: Sequence[WriterCommitMessage | None])
     try:
         _drop(options, [file for one in _staged(messages) for file in one.files])
     except Exception as error:
-        # Files that nobody names only take room; what is not known to be free stays.
-        log.warning("files of a batch that was taken back stay in %s: %s", options.path, error)
+        # Unreferenced files only use space; keep them if it is unknown whether they are referenced.
+        log.warning("cannot delete the files of an aborted batch in %s: %s", options.path, error)
 
 
 def _drop(options: LakeOptions, files: Sequence[StagedFile]) -> None:
@@ -138,7 +138,7 @@ def _staged(messages: Sequence[Any]) -> list[Staged]:
 
 
 def _check(options: LakeOptions, schema: StructType) -> None:
-    """Say on the driver, before any task runs, what the table cannot take."""
+    """Check on the driver, before any task runs, that the table supports the schema."""
     wanted = arrow_schema(schema)
     table = open_table(options).schema()
     if table is not None:

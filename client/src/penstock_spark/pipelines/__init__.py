@@ -1,1 +1,1 @@
-"""Declarative pipelines: the files are Spark's own (`spark-pipeline.yml`, decorators, SQL); the runner is ours."""
+"""Declarative pipelines: Spark's file formats (`spark-pipeline.yml`, decorators, SQL) with Penstock's runner."""

@@ -1,7 +1,7 @@
-"""The definitions of a pipeline, gathered through Spark's own registry of graph elements.
+"""The definitions of a pipeline, collected through Spark's registry of graph elements.
 
-`load` runs the Python files and reads the SQL files that the spec names; nothing is queried yet. plan.py then asks
-Spark what each flow's query is. Refuses names that are defined twice, flows without a target, unknown file kinds.
+`load` runs the Python files and parses the SQL files of the spec, without running queries; plan.py analyzes those.
+Raises for names that are defined twice, flows without a target, and unknown file types.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FlowDefinition:
-    """A query and the output that it fills."""
+    """A query and its target."""
 
     name: str
     target: str
@@ -40,7 +40,7 @@ class FlowDefinition:
 
 @dataclass(frozen=True, slots=True)
 class OutputDefinition:
-    """kind: table, view (materialized), temporary or sink."""
+    """An output; kind is table, view (materialized), temporary or sink."""
 
     name: str
     kind: str
@@ -51,7 +51,7 @@ class OutputDefinition:
 
 @dataclass(slots=True)
 class Graph:
-    """What a pipeline defines, in the order in which it does."""
+    """The definitions of a pipeline, in order of definition."""
 
     outputs: dict[str, OutputDefinition] = field(default_factory=dict)
     flows: dict[str, FlowDefinition] = field(default_factory=dict)
@@ -78,13 +78,13 @@ class Graph:
         filled = {flow.target for flow in self.flows.values()}
         for name, output in self.outputs.items():
             if name not in filled:
-                raise PenstockClientError(f"{output.place}: nothing flows into {name!r}: add an append_flow to it")
+                raise PenstockClientError(f"{output.place}: {name!r} has no flow: add an append_flow to it")
         if not self.flows:
-            raise PenstockClientError("the pipeline defines nothing: check the globs under 'libraries'")
+            raise PenstockClientError("the pipeline has no definitions: check the globs under 'libraries'")
 
 
 class _Registry(GraphElementRegistry):
-    """Takes what decorators and SQL define, and keeps it."""
+    """A registry that stores the definitions of decorators and SQL."""
 
     def __init__(self, spark: SparkSession, graph: Graph) -> None:
         self._spark, self._graph = spark, graph
@@ -99,14 +99,16 @@ class _Registry(GraphElementRegistry):
             kind = "view" if isinstance(output, MaterializedView) else "table"
             made = OutputDefinition(output.name, kind, output.format, dict(output.table_properties), place)
         else:
-            raise PenstockClientError(f"{place}: this runner knows no output of kind {type(output).__name__}")
+            raise PenstockClientError(f"{place}: this runner does not support outputs of type {type(output).__name__}")
         self._graph.add_output(made)
 
     def register_flow(self, flow: Flow) -> None:
         self._graph.add_flow(FlowDefinition(flow.name, flow.target, flow.func, dict(flow.spark_conf), _place(flow)))
 
     def register_auto_cdc_flow(self, flow: AutoCdcFlow) -> None:
-        raise PenstockClientError(f"{_place(flow)}: AUTO CDC needs Spark's own runner: spark-pipelines run")
+        raise PenstockClientError(
+            f"{_place(flow)}: AUTO CDC is supported only by Spark's runner: use spark-pipelines run"
+        )
 
     def register_sql(self, sql_text: str, file_path: Path) -> None:
         for one in definitions(sql_text, str(file_path)):
@@ -125,7 +127,7 @@ class _Registry(GraphElementRegistry):
 
 
 def load(spec: Spec, spark: SparkSession) -> Graph:
-    """Run and read the files of a pipeline."""
+    """Load the definitions from the files of a pipeline."""
     graph = Graph()
     registry = _Registry(spark, graph)
     with _inside(spec.folder), graph_element_registration_context(registry):
@@ -160,7 +162,7 @@ def _read(path: Path, spec: Spec, registry: _Registry, spark: SparkSession) -> N
             line = _line(error, path)
             raise PenstockClientError(f"{relative}{line}: {type(error).__name__}: {error}") from error
     else:
-        raise PenstockClientError(f"{relative}: a pipeline is made of .py and .sql files; narrow the globs")
+        raise PenstockClientError(f"{relative}: a pipeline consists of .py and .sql files; narrow the globs")
 
 
 def _line(error: BaseException, path: Path) -> str:
@@ -179,7 +181,7 @@ def _place(element: Any) -> str:
 
 @contextmanager
 def _inside(folder: Path) -> Iterator[None]:
-    """Files of a pipeline import each other and open files as if they were started in their folder."""
+    """Run code in a pipeline's directory, so that its files can import each other and open relative paths."""
     before = os.getcwd()
     os.chdir(folder)
     sys.path.insert(0, str(folder))

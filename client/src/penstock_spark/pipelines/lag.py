@@ -1,4 +1,4 @@
-"""How far flows are behind, from Spark's checkpoints and the broker alone: no session is started."""
+"""The lag of flows, computed from Spark's checkpoints and the broker, without a Spark session."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock_spark.pipelines.store import Store
 
 
 def lag_rows(spec: Spec) -> list[dict[str, Any]]:
-    """A row for each partition that a flow reads. `end` is None where the topic is gone."""
+    """Return a row for each partition that a flow reads. `end` is None if the topic does not exist."""
     store = Store(spec.storage)
     found = [(flow, *done) for flow in store.flows() if (done := store.offsets(flow)) is not None]
     ends = _ends(spec, {place for _, _, offsets in found for place in offsets})
@@ -33,10 +33,10 @@ def lag_rows(spec: Spec) -> list[dict[str, Any]]:
     return rows
 
 
-def _ends(spec: Spec, places: set[tuple[str, int]]) -> Offsets:
-    if not places:
+def _ends(spec: Spec, partitions: set[tuple[str, int]]) -> Offsets:
+    if not partitions:
         return {}
     with spec.cluster(deadline_s=10.0, request_timeout_s=10.0) as cluster:
-        topics = cluster.refresh(sorted({name for name, _ in places}))
-        there = [(name, index) for name, index in places if name in topics and index in topics[name].leaders]
+        topics = cluster.refresh(sorted({name for name, _ in partitions}))
+        there = [(name, index) for name, index in partitions if name in topics and index in topics[name].leaders]
         return cluster.list_offsets(dict.fromkeys(there, LATEST), isolation=READ_COMMITTED)

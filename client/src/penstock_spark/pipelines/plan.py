@@ -1,7 +1,7 @@
-"""From definitions to queries: each flow's frame, in an order in which every flow stands behind what it reads.
+"""Planning: the query of each flow, ordered so that every flow follows those that it reads.
 
-A flow that names an output of the graph is tried again when that output is known to Spark: temporary views as views,
-stored outputs as external tables of this run's catalog. Refuses cycles and queries that Spark cannot understand.
+A flow that refers to an output of the graph is analyzed again when Spark knows that output: temporary views as views,
+stored outputs as external tables of this run's catalog. Raises for cycles and queries that Spark rejects.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NOT_FOUND: Final = "TABLE_OR_VIEW_NOT_FOUND"
 
 @dataclass(frozen=True, slots=True)
 class PlannedFlow:
-    """A flow that can be started. `reads` names the stored outputs that its query reads."""
+    """A flow that can be started. `reads` names the stored outputs that it reads."""
 
     definition: FlowDefinition
     output: OutputDefinition
@@ -43,7 +43,7 @@ class PlannedFlow:
 
 
 class Plan:
-    """Flows in order, without those of temporary views, which live inside the others."""
+    """The flows in order, without those of temporary views, which are part of the others."""
 
     def __init__(self, graph: Graph, spec: Spec, spark: SparkSession, store: Store, completion: Completion) -> None:
         self._graph, self._spec, self._spark, self._store = graph, spec, spark, store
@@ -58,24 +58,24 @@ class Plan:
                 self._output(name)
 
     def fresh(self, flow: PlannedFlow) -> DataFrame:
-        """The query of a materialized view, over the files that its tables have by now."""
+        """Return the query of a materialized view over the current files of its tables."""
         for name in flow.reads:
             self.refresh(self._graph.outputs[name])
         with completed(self._completion):
             return flow.definition.query()
 
     def refresh(self, output: OutputDefinition) -> None:
-        """Let Spark list a table's files again: it remembers those that were there when it was first asked."""
+        """Make Spark list a table's files again; it caches those that existed at the first access."""
         if output.kind in ("table", "view") and (output.format or "parquet").lower() not in LAKE_FORMATS:
             self._spark.catalog.refreshTable(output.name)
 
     def path(self, table: str) -> str:
-        """Where a table is kept: with the generation of the flows that fill it."""
+        """Return the location of a table, including the generation of the flows that fill it."""
         generations = [self._store.generation(flow.name) for flow in self._into(table)]
         return f"{self._spec.tables(table)}/{max(generations, default=0)}"
 
     def downstream(self, flows: set[str]) -> set[str]:
-        """These flows and all that must begin anew with them: those that share or read their tables."""
+        """Return these flows and all that must restart with them: those that share or read their tables."""
         found = set(flows)
         while True:
             stored = {flow.output.name for flow in self.flows if flow.name in found and flow.output.kind == "table"}
@@ -85,7 +85,7 @@ class Plan:
             found |= more
 
     def _forget(self, output: OutputDefinition) -> None:
-        """What an earlier run told the catalog: the order of flows is found by what is not there yet."""
+        """Drop an earlier run's table from the catalog: the order of flows is found by what does not exist yet."""
         if output.kind == "temporary":
             self._spark.catalog.dropTempView(output.name)
         elif output.kind != "sink":
@@ -102,7 +102,7 @@ class Plan:
             return
         if name in self._under_way:
             circle = " -> ".join([*self._under_way[self._under_way.index(name) :], name])
-            raise PenstockClientError(f"the pipeline goes in a circle: {circle}")
+            raise PenstockClientError(f"the pipeline has a cycle: {circle}")
         self._under_way.append(name)
         output = self._graph.outputs[name]
         frames = [(flow, self._frame(flow)) for flow in self._into(name)]
@@ -118,13 +118,13 @@ class Plan:
             self._make_table(output, frames[0][1])
 
     def _frame(self, flow: FlowDefinition) -> DataFrame:
-        """Ask for the query until everything that it names is there."""
+        """Analyze the query, defining the outputs that it refers to first."""
         while True:
             try:
                 frame = flow.query()
                 if not hasattr(frame, "isStreaming"):
                     raise PenstockClientError(f"{flow.place}: {flow.name!r} must return a DataFrame, not {frame!r}")
-                # Spark Connect looks at a query only when something is asked of it.
+                # Spark Connect analyzes a query only when it is used.
                 _ = frame.schema
                 return frame
             except AnalysisException as error:
@@ -134,19 +134,17 @@ class Plan:
                 self._output(missing)
 
     def _refused(self, flow: FlowDefinition, error: AnalysisException, missing: str | None) -> PenstockClientError:
-        said = " ".join(str(error).split())
-        if "Failed to find data source: kafka" in said or "Failed to find the data source: kafka" in said:
+        message = " ".join(str(error).split())
+        if "Failed to find data source: kafka" in message or "Failed to find the data source: kafka" in message:
             return PenstockClientError(
-                "provider jvm needs the jars of Spark's Kafka connector: name them with spark.jars, or let Spark fetch "
-                "them with spark.jars.packages: org.apache.spark:spark-sql-kafka-0-10_2.13:<version>, or use provider "
+                "provider jvm needs the jars of Spark's Kafka connector: set spark.jars, or set "
+                "spark.jars.packages to org.apache.spark:spark-sql-kafka-0-10_2.13:<version>, or use provider "
                 "python"
             )
         if missing is not None and missing in self._graph.outputs:
-            return PenstockClientError(
-                f"{flow.place}: {missing!r} cannot be read here: it is a sink, or has no rows yet"
-            )
+            return PenstockClientError(f"{flow.place}: {missing!r} cannot be read: it is a sink, or has no rows yet")
         near = nearest(missing, self._graph.outputs) if missing else ""
-        return PenstockClientError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {said[:400]}{near}")
+        return PenstockClientError(f"{flow.place}: the query of {flow.name!r} cannot be planned: {message[:400]}{near}")
 
     def _make_table(self, output: OutputDefinition, frame: DataFrame) -> None:
         if (output.format or "parquet").lower() in LAKE_FORMATS:
@@ -161,7 +159,7 @@ class Plan:
         self._spark.sql(f"CREATE TABLE {_quoted(database, table)} ({columns}) USING {kind} LOCATION '{path}'")
 
     def _reads(self, frame: DataFrame) -> frozenset[str]:
-        """The stored outputs that stand in a query's plan."""
+        """Return the stored outputs in a query's plan."""
         text = _explained(frame)
         stored = [one.name for one in self._graph.outputs.values() if one.kind in ("table", "view")]
         return frozenset(
@@ -172,12 +170,12 @@ class Plan:
 def _check_kind(flow: FlowDefinition, output: OutputDefinition, frame: DataFrame) -> None:
     if output.kind == "view" and frame.isStreaming:
         raise PenstockClientError(
-            f"{flow.place}: the materialized view {output.name!r} is computed from a stream: use spark.read in place "
+            f"{flow.place}: the materialized view {output.name!r} is computed from a stream: use spark.read instead "
             "of spark.readStream, or make it a table"
         )
     if output.kind in ("table", "sink") and not frame.isStreaming:
         raise PenstockClientError(
-            f"{flow.place}: {output.name!r} is a streaming {output.kind} and its query is not a stream: use "
+            f"{flow.place}: {output.name!r} is a streaming {output.kind} but its query is not a stream: use "
             "spark.readStream (in SQL: FROM STREAM name), or make it a materialized view"
         )
 
@@ -187,7 +185,7 @@ def _quoted(database: str, table: str) -> str:
 
 
 def _explained(frame: DataFrame) -> str:
-    """The plan with the names in it: from the JVM, or from the server of Spark Connect."""
+    """Return the plan with its names: from the JVM, or from the Spark Connect server."""
     if hasattr(frame, "_jdf"):
         return str(frame._jdf.queryExecution().analyzed().toString())
     return str(frame._explain_string(extended=True))  # type: ignore[operator]
@@ -201,7 +199,7 @@ def _missing(error: AnalysisException) -> str | None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Names that are not known yet are no news: Spark would log each with its whole trace."""
+    """Suppress Spark's log while names are unresolved; it would log each one with a stack trace."""
     loggers = [logging.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:

@@ -1,6 +1,6 @@
-"""What a flow has done so far, told from Spark's progress reports; pure.
+"""The progress of a flow, computed from Spark's progress reports. Pure.
 
-Also the one sentence in which a failed query says why: Spark wraps a Python error in pages of traces.
+Also extracts the cause of a failed query, because Spark wraps a Python error in pages of stack traces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OURS: Final = re.compile(r"penstock_client\.errors\.\w+: (.+)")
 
 @dataclass(slots=True)
 class FlowProgress:
-    """One line of the live display, and of state.json."""
+    """One line of the live display and of state.json."""
 
     name: str
     target: str
@@ -35,7 +35,7 @@ class FlowProgress:
     error: str | None = None
 
     def take(self, reports: Sequence[Mapping[str, Any]]) -> bool:
-        """Add reports of batches that are new; True if there were any. The last one tells rates and lag."""
+        """Add reports of new batches; return True if there were any. Rates and lag come from the last one."""
         news = False
         for report in reports:
             if report["batchId"] > self.batch and report["numInputRows"]:
@@ -63,14 +63,14 @@ class FlowProgress:
 
 
 def lag_of(sources: Sequence[Mapping[str, Any]], before: int | None) -> int | None:
-    """Rows between what was read and what there is, over all sources that tell."""
-    total, told = 0, False
+    """Return the rows between the current and the latest offsets, over all sources that report them."""
+    total, is_known = 0, False
     for source in sources:
         end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
         if end and latest:
-            told = True
+            is_known = True
             total += sum(max(0, offset - end.get(one, 0)) for one, offset in latest.items())
-    return total if told else before
+    return total if is_known else before
 
 
 def _offsets(value: Any) -> dict[tuple[str, str], int]:
@@ -91,13 +91,13 @@ def _offsets(value: Any) -> dict[tuple[str, str], int]:
 
 
 def reason(text: str) -> str:
-    """The sentence that says what to do, out of a failed query's pages."""
+    """Return the sentence that explains the failure, from a failed query's error text."""
     ours = _OURS.findall(text)
     if ours:
         return str(ours[-1]).strip()
     python = [match for match in _PYTHON_ERROR.findall(text) if match[0] not in ("PythonException", "SparkException")]
     if python:
-        kind, said = python[-1]
-        return f"{kind}: {said}".strip()
-    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+        kind, message = python[-1]
+        return f"{kind}: {message}".strip()
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
     return first[:500]

@@ -1,4 +1,4 @@
-"""One call from a folder to a run: spec, session, definitions, plan, runner. The command and tests come in here."""
+"""Entry point of a pipeline run: spec, session, definitions, plan, runner. Used by the command and by tests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LETTERS_SUFFIX = ".dlq"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller asks of a run."""
+    """The options of a run."""
 
     continuous: bool = False
     replay: Replay | None = None
@@ -38,13 +38,13 @@ class Wish:
 
 
 def reach(spec: Spec) -> None:
-    """Fail within seconds, and before Spark starts, if nobody answers."""
+    """Fail within seconds, before Spark starts, if no broker responds."""
     with spec.cluster(deadline_s=REACH_S, request_timeout_s=REACH_S) as cluster:
         cluster.refresh([])
 
 
 def session(spec: Spec) -> SparkSession:
-    """A session with the settings of the spec: local, on a cluster (spark.master), or remote (spark.remote)."""
+    """Create a session with the settings of the spec: local, on a cluster (spark.master), or remote (spark.remote)."""
     from pyspark.sql import SparkSession
 
     from penstock_spark.session import builder
@@ -53,14 +53,14 @@ def session(spec: Spec) -> SparkSession:
     settings = {name: value for name, value in spec.spark.items() if not name.startswith(OWN)}
     if remote:
         made = SparkSession.builder.remote(remote)
-        # The server was started with its own; only what concerns queries can be said from here.
+        # The server has its own static settings; only those of queries can be set from here.
         settings = {name: value for name, value in settings.items() if name.startswith("spark.sql.")}
     else:
         made = builder(spec.name)
         settings.setdefault("spark.master", os.environ.get("MASTER", "local[*]"))
     for name, value in settings.items():
         made = made.config(name, value)
-    with _jvm_speaks_to(spark_log(spec)):
+    with _redirected_jvm_output(spark_log(spec)):
         spark = made.getOrCreate()
     if remote:
         _register(spark)
@@ -72,7 +72,7 @@ def session(spec: Spec) -> SparkSession:
 
 
 def _register(spark: SparkSession) -> None:
-    """A server of Spark Connect does not look for data sources by itself; it needs the packages all the same."""
+    """Register the data sources: Spark Connect does not discover them. The server needs the packages as well."""
     from penstock_spark.lake.source import DefaultSource as Lake
     from penstock_spark.topics.source import DefaultSource as Topics
 
@@ -81,7 +81,7 @@ def _register(spark: SparkSession) -> None:
 
 
 def spark_log(spec: Spec) -> str:
-    """Where Spark's own words go: the JVM and its workers write them, and people read them when they need to."""
+    """Return the file for Spark's log: the JVM and its workers write there."""
     system, folder = file_system(spec.storage)
     if system.type_name != "local":
         folder = tempfile.mkdtemp(prefix="penstock-pipeline-")
@@ -90,8 +90,8 @@ def spark_log(spec: Spec) -> str:
 
 
 @contextmanager
-def _jvm_speaks_to(path: str) -> Iterator[None]:
-    """A JVM keeps the standard error that it was started with; ours stays free for the display."""
+def _redirected_jvm_output(path: str) -> Iterator[None]:
+    """Redirect the JVM's standard error, which it keeps from its start; ours stays free for the display."""
     sys.stderr.flush()
     kept = os.dup(2)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -107,7 +107,7 @@ def _jvm_speaks_to(path: str) -> Iterator[None]:
 def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Callable[[Runner], None]) -> (
     list[FlowProgress]
 ):  # fmt: skip
-    """Plan and run; `started` gets the runner, to be able to stop it."""
+    """Plan and run; `started` receives the runner, so that the caller can stop it."""
     from penstock_spark.pipelines.graph import load
     from penstock_spark.pipelines.plan import Plan
     from penstock_spark.pipelines.runner import Runner
@@ -117,24 +117,24 @@ def run(spec: Spec, spark: SparkSession, wish: Wish, report: Report, started: Ca
         spec.bootstrap, spec.is_jvm, wish.replay, lambda topics: _partitions(spec, topics), client=spec.client
     )
     for name, value in {**spec.spark, f"{OWN}bootstrap.servers": spec.bootstrap}.items():
-        # Secrets stay out of the session's settings, which many can see.
+        # Secrets stay out of the session's settings, which many users can see.
         if name.startswith(OWN) and not name.startswith(OWN + CLIENT):
             spark.conf.set(name, value)
     with completed(completion):
         graph = load(spec, spark)
     if wish.replay is not None:
-        # Planned twice: which flows begin anew is known only when all are planned, and moves their tables.
-        _begin_anew(Plan(graph, spec, spark, store, completion), store, wish.flows)
+        # Plan twice: which flows restart is known only when all are planned, and it changes their tables.
+        _restart_flows(Plan(graph, spec, spark, store, completion), store, wish.flows)
     plan = Plan(graph, spec, spark, store, completion)
     for flow in plan.flows:
         store.make_folder(store.checkpoint(flow.name))
-    _make_letter_topics(spec, plan)
+    _create_dead_letter_topics(spec, plan)
     runner = Runner(spec, spark, plan, store, continuous=wish.continuous, report=report)
     started(runner)
     return runner.run()
 
 
-def _begin_anew(plan: Plan, store: Store, names: Sequence[str]) -> None:
+def _restart_flows(plan: Plan, store: Store, names: Sequence[str]) -> None:
     known = [flow.name for flow in plan.flows]
     for name in names:
         if name not in known:
@@ -151,8 +151,8 @@ def _partitions(spec: Spec, subscription: str) -> dict[str, int]:
         return {name: len(topic.leaders) for name, topic in cluster.refresh(names).items()}
 
 
-def _make_letter_topics(spec: Spec, plan: Plan) -> None:
-    """Dead-letter topics are made when they are missing, as the worker does it."""
+def _create_dead_letter_topics(spec: Spec, plan: Plan) -> None:
+    """Create missing dead-letter topics, as the worker does."""
     wanted = {
         str(flow.output.options["topic"])
         for flow in plan.flows

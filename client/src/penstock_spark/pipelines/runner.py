@@ -1,7 +1,7 @@
-"""Runs the flows of a plan: once to the end of what there is, or until it is told to stop.
+"""The runner of a plan: runs flows once over all available rows, or continuously until stopped.
 
-Thin: it starts Spark's queries in order, watches them, and hands each look to `report`. A failed flow stops the
-others and raises FlowFailed. A stop lets each query finish the batch it is in, so that the next run starts at once.
+It starts Spark's queries in order, polls them, and passes each update to `report`. A failed flow stops the others and
+raises FlowFailed. A stop lets each query finish its current batch, so that the next run starts quickly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LOOK_EVERY_S: Final = 0.5
 STATE_EVERY_S: Final = 2.0
 DRAIN_S: Final = 60.0
 QUERIES_AT_ONCE: Final = 4
-# A machine so busy that a Python worker did not come up within Spark's patience: worth another try.
+# The machine was so busy that a Python worker did not start within Spark's timeout: worth a retry.
 PASSING: Final = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
 ATTEMPTS: Final = 4
 OUTPUT_MODE: Final = "penstock.outputMode"
@@ -36,7 +36,7 @@ Report = Callable[[list[FlowProgress]], None]
 
 
 class FlowFailed(PenstockClientError):
-    """A flow ended with an error; the others were stopped."""
+    """A flow failed; the others were stopped."""
 
 
 class Runner:
@@ -56,7 +56,7 @@ class Runner:
         self._stopping = False
 
     def stop(self) -> None:
-        """Ask for the end; safe in a signal handler."""
+        """Request a stop; safe in a signal handler."""
         self._stopping = True
 
     def run(self) -> list[FlowProgress]:
@@ -64,7 +64,7 @@ class Runner:
         try:
             while not self._stopping:
                 self._start_ready(waiting)
-                self._look()
+                self._poll()
                 if not waiting and not self._queries and not self._continuous:
                     break
                 time.sleep(LOOK_EVERY_S)
@@ -78,7 +78,7 @@ class Runner:
         return list(self._progress.values())
 
     def _start_ready(self, waiting: list[PlannedFlow]) -> None:
-        """Continuous: all at once. Once: each when what it reads has come to its end."""
+        """Start flows. Continuous: all of them. Once: each when the flows that it reads have finished."""
         for flow in list(waiting):
             busy = {
                 one.output.name for one in self._plan.flows if self._progress[one.name].state in ("waiting", "running")
@@ -127,7 +127,7 @@ class Runner:
         options = dict(output.options)
         if kind == "lake" or kind in LAKE_FORMATS:
             path = str(options.get("path", output.name))
-            # A relative path is meant inside the pipeline's own storage.
+            # A relative path is relative to the pipeline's storage.
             options["path"] = path if path.startswith("/") or ":/" in path else f"{self._spec.storage}/{path}"
             return "lake", options if kind == "lake" else {"format": kind, **options}
         if kind != FORMAT:
@@ -136,7 +136,7 @@ class Runner:
         return ("kafka", sink_for_jvm(options)) if self._spec.is_jvm else (FORMAT, options)
 
     def _compute(self, flow: PlannedFlow) -> None:
-        """A materialized view is made anew from what its sources hold now."""
+        """Recompute a materialized view from the current contents of its sources."""
         began = time.monotonic()
         name = flow.output.name
         kind = (flow.output.format or "parquet").lower()
@@ -158,20 +158,20 @@ class Runner:
                 except Exception as error:
                     raise self._failed(flow.name, str(error)) from error
 
-    def _look(self) -> None:
-        """Take every query's news; raise if one has failed."""
+    def _poll(self) -> None:
+        """Read the progress of every query; raise if one has failed."""
         for name, query in list(self._queries.items()):
             active = query.isActive
             self._progress[name].take(query.recentProgress)
             if active:
                 continue
             error = query.exception()
-            if error is not None and self._again(name, str(error)):
+            if error is not None and self._restart(name, str(error)):
                 continue
             if error is not None:
                 raise self._failed(name, str(error))
             if self._continuous and not self._stopping:
-                raise self._failed(name, "the query was stopped from outside")
+                raise self._failed(name, "the query was stopped externally")
             self._progress[name].state = "finished"
             del self._queries[name]
             self._plan.refresh(self._flow(name).output)
@@ -179,8 +179,8 @@ class Runner:
         if time.monotonic() - self._state_at >= STATE_EVERY_S:
             self._save("running")
 
-    def _again(self, name: str, text: str) -> bool:
-        """Start a flow once more if what ended it passes by itself; it goes on from its checkpoint."""
+    def _restart(self, name: str, text: str) -> bool:
+        """Restart a flow from its checkpoint if the error that ended it is transient."""
         self._attempts[name] = self._attempts.get(name, 0) + 1
         if not any(one in text for one in PASSING) or self._attempts[name] >= ATTEMPTS or self._stopping:
             return False
@@ -191,13 +191,13 @@ class Runner:
         return next(flow for flow in self._plan.flows if flow.name == name)
 
     def _failed(self, name: str, text: str) -> FlowFailed:
-        said = reason(text)
-        self._progress[name].state, self._progress[name].error = "failed", said
+        message = reason(text)
+        self._progress[name].state, self._progress[name].error = "failed", message
         self._queries.pop(name, None)
-        return FlowFailed(f"the flow {name!r} failed: {said}")
+        return FlowFailed(f"the flow {name!r} failed: {message}")
 
     def _end_all(self, state: str) -> None:
-        """Let every query finish the batch it is in, then stop it."""
+        """Let every query finish its current batch, then stop it."""
         deadline = time.monotonic() + DRAIN_S
         for name, query in self._queries.items():
             while time.monotonic() < deadline and query.isActive and query.status["isTriggerActive"]:

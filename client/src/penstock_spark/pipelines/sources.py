@@ -1,7 +1,7 @@
-"""What the runner adds to the sources of a pipeline's files: the broker, the provider, and where a replay begins.
+"""Completion of the sources in a pipeline's files: the broker, the provider, and the start of a replay.
 
-The files say `spark.readStream.format("penstock").option("subscribe", "orders").load()` and no more. While their
-queries are made, readers of that format are completed here; with provider jvm they become Spark's Kafka connector.
+The files contain only `spark.readStream.format("penstock").option("subscribe", "orders").load()`. While their queries
+are defined, this module completes readers of that format; with provider jvm they become Spark's Kafka connector.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 FORMAT: Final = "penstock"
-# Options of ours, and what Spark's connector calls them; None where it has nothing like it.
+# Our options, and their names in Spark's connector; None if it has no equivalent.
 _JVM: Final = {
     "isolation": "kafka.isolation.level",
     "groupid": "kafka.group.id",
@@ -37,14 +37,14 @@ _JVM: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Where flows begin anew: a timestamp, offsets by topic and partition, or one offset everywhere."""
+    """Where flows restart: a timestamp, offsets by topic and partition, or one offset for all partitions."""
 
     timestamp_ms: int | None = None
     offset: int | None = None
     offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def options(self, subscription: str, partitions: Mapping[str, int]) -> dict[str, str]:
-        """The options of a source that make it begin there. `partitions` counts those of each topic."""
+        """Return the source options for this start. `partitions` is the partition count of each topic."""
         if self.timestamp_ms is not None:
             return {"startingTimestamp": str(self.timestamp_ms)}
         topics = [name.strip() for name in subscription.split(",")]
@@ -58,7 +58,7 @@ class Replay:
 
 @dataclass(slots=True)
 class Completion:
-    """What is added. `seen` collects the topics that each flow reads."""
+    """The options to add. `seen` collects the topics that each flow reads."""
 
     bootstrap: str
     is_jvm: bool
@@ -68,7 +68,7 @@ class Completion:
     client: Mapping[str, str] = field(default_factory=dict)
 
     def complete(self, given: Mapping[str, str], *, streaming: bool) -> tuple[str, dict[str, str]]:
-        """The format to load, and the options to add to those that are given."""
+        """Return the format to load, and the options to add to the given ones."""
         options = {name.lower(): value for name, value in given.items()}
         added = client_options(self.bootstrap, self.client, options)
         subscription = options.get("subscribe") or options.get("subscribepattern") or options.get("assign") or ""
@@ -77,7 +77,7 @@ class Completion:
             counts = self.partitions(subscription) if self.partitions is not None else {}
             added |= self.replay.options(subscription, counts)
         if streaming and not any(name.startswith("starting") for name in options) and self.replay is None:
-            # A pipeline's results should hold all that there is; only what is said otherwise begins late.
+            # A pipeline's results should include all records unless the options say otherwise.
             added["startingOffsets"] = "earliest"
         if self.is_jvm:
             added |= _for_jvm(options)
@@ -85,12 +85,12 @@ class Completion:
 
 
 def client_options(bootstrap: str, settings: Mapping[str, str], given: Iterable[str]) -> dict[str, str]:
-    """How a source or sink reaches the cluster, as far as its own options do not say."""
-    said = {name.lower() for name in given}
-    if said & {"kafka.bootstrap.servers", "bootstrap.servers"}:
-        return {}  # perhaps another cluster, which must not see this one's secrets
+    """Return the connection options of a source or sink, unless its own options set them."""
+    set_names = {name.lower() for name in given}
+    if set_names & {"kafka.bootstrap.servers", "bootstrap.servers"}:
+        return {}  # possibly another cluster, which must not receive this one's secrets
     wanted = {"bootstrap.servers": bootstrap, **settings}
-    return {f"kafka.{name}": value for name, value in wanted.items() if f"kafka.{name}" not in said}
+    return {f"kafka.{name}": value for name, value in wanted.items() if f"kafka.{name}" not in set_names}
 
 
 def _for_jvm(options: Mapping[str, str]) -> dict[str, str]:
@@ -98,14 +98,14 @@ def _for_jvm(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def sink_for_jvm(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a sink as Spark's connector takes them."""
+    """Return the options of a sink in the form of Spark's connector."""
     kept = {name: value for name, value in options.items() if name.lower() not in _JVM}
     return kept | _for_jvm({name.lower(): value for name, value in options.items()})
 
 
 @contextmanager
 def completed(completion: Completion) -> Iterator[None]:
-    """While this lasts, readers of our format are completed when they load."""
+    """Complete readers of our format when they load, within this context."""
     patches: list[tuple[type, str, Any]] = []
     try:
         for kind, streaming in _readers():
@@ -126,7 +126,7 @@ def _readers() -> list[tuple[type, bool]]:
     try:
         from pyspark.sql.connect.readwriter import DataFrameReader as ConnectReader
         from pyspark.sql.connect.streaming.readwriter import DataStreamReader as ConnectStreamReader
-    except ImportError:  # without grpc there is no Spark Connect
+    except ImportError:  # Spark Connect needs grpc
         return found
     return [*found, (ConnectStreamReader, True), (ConnectReader, False)]
 

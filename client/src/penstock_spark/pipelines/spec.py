@@ -1,7 +1,7 @@
-"""`spark-pipeline.yml`, read and checked: the fields are Spark's, so that `spark-pipelines` runs the same file.
+"""Parser of `spark-pipeline.yml`. The fields are Spark's, so that `spark-pipelines` runs the same file.
 
-What is ours stands in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh, kafka.*.
-Refuses with a PenstockClientError that names the file, what is wrong in it and what to write.
+Penstock's settings are in `configuration` under `penstock.`: bootstrap.servers, provider, trigger, refresh, kafka.*.
+Raises PenstockClientError, which names the file, the mistake and the fix.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EXAMPLE: Final = "docs/spark.md has an example"
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A pipeline: where its files are, where it keeps its checkpoints, and Spark's settings."""
+    """A pipeline: its files, its storage, and Spark's settings."""
 
     name: str
     folder: Path
@@ -40,13 +40,13 @@ class Spec:
     trigger: str
     refresh_s: float
     client: Mapping[str, str]
-    """Settings of every client of the pipeline, `security.protocol` and the like, without their prefix."""
+    """Settings of every client of the pipeline, such as `security.protocol`, without their prefix."""
 
     def cluster(self, *, deadline_s: float = 60.0, request_timeout_s: float = 30.0) -> Cluster:
         return Cluster(self.bootstrap, self.client, deadline_s, request_timeout_s)
 
     def checkpoints(self, flow: str) -> str:
-        """The folder of a flow's checkpoints, one for each replay."""
+        """Return the directory of a flow's checkpoints, one for each replay."""
         return f"{self.storage}/checkpoints/{flow}"
 
     def tables(self, name: str) -> str:
@@ -57,7 +57,7 @@ class Spec:
         return self.provider == "jvm"
 
     def with_changes(self, *, storage: str | None, bootstrap: str | None, provider: str | None) -> Spec:
-        """What the command line says instead."""
+        """Apply the overrides of the command line."""
         spec = self
         if storage is not None:
             spec = replace(spec, storage=_storage(storage, Path.cwd()))
@@ -69,16 +69,16 @@ class Spec:
 
 
 def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
-    """Read the spec of a folder, or the spec file itself; `settings` are laid over its configuration."""
+    """Load the spec of a directory, or a spec file; `settings` override its configuration."""
     import yaml
 
     path = where if where.is_file() else _find(where)
     try:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
-        raise PenstockClientError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise PenstockClientError(f"{path} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(given, dict):
-        raise PenstockClientError(f"{path} says nothing: a pipeline needs name, storage and libraries ({EXAMPLE})")
+        raise PenstockClientError(f"{path} is empty: a pipeline needs name, storage and libraries ({EXAMPLE})")
     if settings:
         given["configuration"] = {**(given.get("configuration") or {}), **settings}
     return _unpack(given, path)
@@ -86,21 +86,21 @@ def load_spec(where: Path, settings: Mapping[str, str] | None = None) -> Spec:
 
 def _find(folder: Path) -> Path:
     if not folder.is_dir():
-        raise PenstockClientError(f"there is no folder {folder}")
+        raise PenstockClientError(f"the directory {folder} does not exist")
     found = [folder / name for name in FILES if (folder / name).is_file()]
     if not found:
         raise PenstockClientError(
-            f"{folder} has no spark-pipeline.yml. Name the folder of a pipeline, or write one ({EXAMPLE})"
+            f"{folder} has no spark-pipeline.yml. Give the directory of a pipeline, or create the file ({EXAMPLE})"
         )
     if len(found) > 1:
-        raise PenstockClientError(f"{folder} has both {' and '.join(FILES)}: keep one")
+        raise PenstockClientError(f"{folder} has both {' and '.join(FILES)}: delete one of them")
     return found[0]
 
 
 def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
     for name in given:
         if name not in FIELDS:
-            raise PenstockClientError(f"{path}: there is no field '{name}'.{nearest(str(name), FIELDS)}")
+            raise PenstockClientError(f"{path}: unknown field '{name}'.{nearest(str(name), FIELDS)}")
     for name in ("name", "storage"):
         if not isinstance(given.get(name), str) or not given[name]:
             raise PenstockClientError(f"{path}: the field '{name}' is missing ({EXAMPLE})")
@@ -122,32 +122,32 @@ def _unpack(given: Mapping[str, Any], path: Path) -> Spec:
 
 
 def _configuration(given: Any, path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Our settings without their prefix, and Spark's."""
+    """Return Penstock's settings without their prefix, and Spark's."""
     if not isinstance(given, dict):
         raise PenstockClientError(f"{path}: configuration must be a list of 'name: value' lines")
     for name, value in given.items():
         if not isinstance(value, str):
-            raise PenstockClientError(f'{path}: configuration {name} must be text: write {name}: "{value}"')
+            raise PenstockClientError(f'{path}: configuration {name} must be a string: write {name}: "{value}"')
     own = {name.removeprefix(OWN): value for name, value in given.items() if name.startswith(OWN)}
     for name in own:
-        # Settings that pipeline files read for themselves have a name of their own behind the prefix.
+        # Settings that pipeline files read have their own name after the prefix.
         if name not in SETTINGS and "." not in name:
             known = [OWN + one for one in SETTINGS]
-            raise PenstockClientError(f"{path}: there is no setting '{OWN}{name}'.{nearest(OWN + name, known)}")
+            raise PenstockClientError(f"{path}: unknown setting '{OWN}{name}'.{nearest(OWN + name, known)}")
     return own, dict(given)
 
 
 def _provider(name: str) -> str:
     if name not in PROVIDERS:
         raise PenstockClientError(
-            f"there is no provider '{name}': say python (the one that comes with Penstock) or jvm (Spark's Kafka "
-            f"connector, whose jars spark.jars or spark.jars.packages must bring).{nearest(name, PROVIDERS)}"
+            f"unknown provider '{name}': use python (included in Penstock) or jvm (Spark's Kafka "
+            f"connector, whose jars must be in spark.jars or spark.jars.packages).{nearest(name, PROVIDERS)}"
         )
     return name
 
 
 def _storage(text: str, base: Path) -> str:
-    """Absolute, because Spark's workers stand elsewhere."""
+    """Return an absolute location, because Spark's workers run in other directories."""
     if "://" in text or text.startswith("file:"):
         return text.rstrip("/")
     return f"file://{(base / text).resolve()}"
@@ -165,4 +165,4 @@ def _seconds(text: str, path: Path) -> float:
     try:
         return float(text)
     except ValueError:
-        raise PenstockClientError(f"{path}: penstock.refresh is {text!r}, and must be seconds") from None
+        raise PenstockClientError(f"{path}: penstock.refresh is {text!r}, but must be a number of seconds") from None

@@ -1,6 +1,6 @@
-"""The SQL of declarative pipelines: statements cut apart and read as definitions; the queries are left to Spark.
+"""Parser of the SQL of declarative pipelines: splits statements and extracts definitions; Spark parses the queries.
 
-Understood: CREATE [OR REFRESH] STREAMING TABLE, MATERIALIZED VIEW, TEMPORARY VIEW, FLOW ... AS INSERT INTO, SET.
+Supported: CREATE [OR REFRESH] STREAMING TABLE, MATERIALIZED VIEW, TEMPORARY VIEW, FLOW ... AS INSERT INTO, SET.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _FORMS: Final = {
     r"(?:\s+BY\s+NAME)?\s+(?P<query>.*)$",
     "set": r"SET\s+(?P<name>[\w.`]+)\s*=\s*(?P<query>.*)$",
 }
-# A quoted text, a comment, or the end of a statement, whichever comes first.
+# A quoted string, a comment, or the end of a statement, whichever comes first.
 _TOKEN: Final = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|;", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One statement: `kind` is a key of the forms above."""
+    """One statement; `kind` is a key of the patterns above."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ def definitions(text: str, file: str) -> Iterator[Definition]:
 
 
 def statements(text: str) -> list[str]:
-    """Cut at semicolons that stand outside of quotes and comments; comments are dropped."""
+    """Split at semicolons outside quotes and comments; comments are dropped."""
     parts: list[str] = [""]
     at = 0
     for match in _TOKEN.finditer(text):
@@ -80,6 +80,6 @@ def _read(statement: str, file: str) -> Definition:
             )
     start = " ".join(statement.split())[:80]
     raise PenstockClientError(
-        f"{file}: a pipeline cannot hold the statement '{start}'. It may create STREAMING TABLE, MATERIALIZED VIEW, "
-        "TEMPORARY VIEW and FLOW, and SET what they need."
+        f"{file}: the statement '{start}' is not allowed in a pipeline. Use CREATE STREAMING TABLE, MATERIALIZED VIEW, "
+        "TEMPORARY VIEW or FLOW, and SET."
     )

@@ -1,10 +1,10 @@
-"""What a pipeline keeps in its storage folder: checkpoints by generation, and the state of its last run.
+"""The storage directory of a pipeline: checkpoints by generation, and the state of its last run.
 
-    checkpoints/<flow>/<generation>/     Spark's checkpoints; a replay begins a new generation
-    tables/<table>/<generation>/         streaming tables, each generation beside its checkpoints
-    state.json                           what runs or ran: read by `penstock pipeline status`
+    checkpoints/<flow>/<generation>/     Spark's checkpoints; a replay starts a new generation
+    tables/<table>/<generation>/         streaming tables, one directory per generation
+    state.json                           the current or last run, for `penstock pipeline status`
 
-Read without Spark: the commands that look answer at once.
+Read without Spark, so that read-only commands respond quickly.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from penstock_spark.lake.files import file_system
 
 
 class Store:
-    """One storage folder."""
+    """One storage directory."""
 
     def __init__(self, storage: str) -> None:
         self.storage = storage
         self._system, self._root = file_system(storage)
 
     def flows(self) -> list[str]:
-        """The flows that have ever run here."""
+        """Return the flows that have ever run here."""
         return sorted(self._names("checkpoints"))
 
     def generation(self, flow: str) -> int:
@@ -44,7 +44,7 @@ class Store:
         system.create_dir(inside, recursive=True)
 
     def offsets(self, flow: str) -> tuple[int, Offsets] | None:
-        """The last batch that is done, and where its sources stood after it; None before the first."""
+        """Return the last completed batch and the offsets after it, or None before the first."""
         folder = f"checkpoints/{flow}/{self.generation(flow)}"
         done = [int(name) for name in self._names(f"{folder}/commits") if name.isdigit()]
         if not done:
@@ -54,7 +54,7 @@ class Store:
         return batch, offsets_in(text or "")
 
     def write_state(self, state: Mapping[str, Any]) -> None:
-        """Whole or not at all: others read while we write."""
+        """Write the state atomically, because others may read it at the same time."""
         self._system.create_dir(self._root, recursive=True)
         draft = f"{self._root}/state.{secrets.token_hex(4)}.draft"
         with self._system.open_output_stream(draft) as stream:
@@ -78,12 +78,12 @@ class Store:
         try:
             found = self._system.get_file_info(fs.FileSelector(f"{self._root}/{folder}", allow_not_found=True))
         except OSError as error:
-            raise PenstockClientError(f"the storage {self.storage} cannot be read: {error}") from error
+            raise PenstockClientError(f"cannot read the storage {self.storage}: {error}") from error
         return [one.base_name for one in found]
 
 
 def offsets_in(text: str) -> Offsets:
-    """The offsets of topics in a file of Spark's offset log: one line of JSON for each source."""
+    """Return the topic offsets in a file of Spark's offset log, which has one line of JSON per source."""
     found: Offsets = {}
     for line in text.splitlines():
         try:

@@ -1,1 +1,1 @@
-"""The data source `penstock`: read topics, and write them exactly once."""
+"""The data source `penstock`: reads topics, and writes them exactly once."""

@@ -1,8 +1,8 @@
-"""The decision log: one record says that a batch of a query is to be committed, and with which transactions.
+"""The decision log: a record commits a batch of a query and names its transactions.
 
-A topic of one partition, compacted, key = query id. The first record of a (batch, round) in the log is the decision;
-a later one of the same pair lost a race and means nothing. A consumer group's offset remembers where the query's last
-decision stands, so that finding it does not grow with the log. docs/spark.md has the protocol in words.
+It is a compacted topic with one partition, keyed by query id. The first record of a (batch, round) is the decision; a
+later one of the same pair lost a race and is ignored. A consumer group's offset stores the position of the query's
+last decision, so that the search does not grow with the log. docs/spark.md describes the protocol.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock_client.protocol.wire import Writer
 from penstock_client.records.simple import decode_all, encode_one
 
 _FETCH: Final = 1
-# How many records a search may have to pass before the query's place is written down anew.
+# The number of records a search may skip before the query's position is committed again.
 _HINT_AGE_MAX: Final = 50
 _REPLICAS_MAX: Final = 3
 _TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
-    # Old decisions go within hours, and never while two drivers may still race for the same batch.
+    # Old decisions are removed within hours, but never while two drivers may still race for the same batch.
     "segment.ms": "3600000",
     "segment.bytes": "16777216",
     "min.compaction.lag.ms": "3600000",
@@ -36,7 +36,7 @@ _TOPIC_CONFIGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class BatchDecision:
-    """Batch `batch` is committed by ending these transactions; `partitions` are the tasks that wrote them."""
+    """The decision to commit batch `batch` by ending these transactions; `partitions` are the tasks that wrote them."""
 
     query: str
     batch: int
@@ -86,7 +86,7 @@ _NONE: Final = BatchDecision(query="", batch=-1, run="")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Up to `position` this process has read the log of that id; `best` is the query's newest decision there."""
+    """The part of the log that this process has read, up to `position`; `best` is the query's newest decision in it."""
 
     topic_id: bytes
     hint: int
@@ -94,12 +94,12 @@ class _Seen:
     best: tuple[int, BatchDecision]
 
 
-# By bootstrap address, topic and query. A driver's process decides batch after batch and need not read its own again.
+# By bootstrap address, topic and query. A driver decides batch after batch and need not read its own records again.
 _seen: Final[dict[tuple[str, str, str], _Seen]] = {}
 
 
 class DecisionLog:
-    """The log as one query sees it."""
+    """The decision log of one query."""
 
     def __init__(self, cluster: Cluster, topic: str, query: str) -> None:
         self._cluster = cluster
@@ -109,7 +109,7 @@ class DecisionLog:
         self._group = f"{topic}.{query}"
 
     def last(self) -> BatchDecision | None:
-        """The newest decision of the query, if it has any."""
+        """Return the newest decision of the query, if check_exists is one."""
         if self._topic not in self._cluster.refresh([self._topic]):
             return None
         end = self._cluster.list_offsets({(self._topic, 0): LATEST})[self._topic, 0]
@@ -117,7 +117,7 @@ class DecisionLog:
         return found[1] if found else None
 
     def decide(self, decision: BatchDecision) -> BatchDecision:
-        """Append, and return what was decided: this, or what another driver appended before it."""
+        """Append a decision and return the effective one: this, or one that another driver appended first."""
         if self._topic not in self._cluster.refresh([self._topic]):
             self._create()
         topic_id = self._cluster.topic(self._topic).topic_id
@@ -125,13 +125,13 @@ class DecisionLog:
         if seen is None or seen.topic_id != topic_id:
             seen = self._nothing_seen(topic_id)
         offset = self._append(decision)
-        if offset < seen.position:  # the log was cut, as a leader that was behind may do
+        if offset < seen.position:  # the log was truncated, as an unclean election may do
             seen = self._nothing_seen(topic_id)
-        if seen.position == offset:  # nobody else has written meanwhile
+        if seen.position == offset:  # no other record was written meanwhile
             found = seen.best if seen.best[1].order >= decision.order else (offset, decision)
         else:
             found = self._search(seen.position, offset + 1, seen.best) or (-1, _NONE)
-        assert found[0] >= 0, "what was appended can be read"
+        assert found[0] >= 0, "an appended record can be read"
         hint = seen.hint
         if found[0] - hint >= _HINT_AGE_MAX:
             self._remember(found[0])
@@ -147,7 +147,7 @@ class DecisionLog:
         return fetch_offsets(self._cluster, self._group, self._topic, [0]).get(0, 0)
 
     def _remember(self, offset: int) -> None:
-        # Without it the next search is longer, and finds the same.
+        # Without it the next search takes longer but finds the same.
         try:
             commit_offsets(self._cluster, self._group, {(self._topic, 0): offset})
         except PenstockClientError:
@@ -179,7 +179,7 @@ class DecisionLog:
                     position = offset + 1
                     yield offset, key, value
             if position == before:
-                raise PenstockClientError(f"the decision log {self._topic!r} cannot be read at offset {position}")
+                raise PenstockClientError(f"cannot read the decision log {self._topic!r} at offset {position}")
 
     def _fetch(self, position: int) -> list[tuple[int, bytes | None, bytes | None]]:
         topic = self._cluster.topic(self._topic)
@@ -216,7 +216,7 @@ class DecisionLog:
         data = encode_one(self._query.encode(), decision.to_json(), int(time.time() * 1000))
         body = Writer().string(None).int16(-1).int32(30_000).int32(1).string(self._topic).int32(1).int32(0).bytes_(data)
 
-        def ask() -> int:
+        def attempt() -> int:
             try:
                 reply = self._cluster.to_node(self._cluster.leader(self._topic, 0)).call(PRODUCE, 8, body)
             except (ConnectionLost, BrokerError):
@@ -232,21 +232,21 @@ class DecisionLog:
                 raise BrokerError(code, f"writing to the decision log {self._topic!r}")
             return offset
 
-        # Sent twice after a fault, it is there twice, and the first counts.
-        return self._cluster.retrying("writing a decision", ask)
+        # A record sent twice after an error is in the log twice, and the first one counts.
+        return self._cluster.retrying("writing a decision", attempt)
 
     def _create(self) -> None:
-        # Not the cluster's default, which may be one: without this log no batch can be decided.
+        # Not the cluster's default replication factor, which may be 1: without this log no batch can be committed.
         replicas = min(_REPLICAS_MAX, len(self._cluster.nodes()))
         code = self._cluster.create_topic(self._topic, partitions=1, replicas=replicas, configs=_TOPIC_CONFIGS)
         if code not in (0, TOPIC_EXISTS):
             raise BrokerError(
-                code, f"creating the decision log {self._topic!r} (name another with decisionTopic, or create it)"
+                code, f"creating the decision log {self._topic!r} (set decisionTopic to another one, or create it)"
             )
 
-        def there() -> None:
+        def check_exists() -> None:
             if self._topic not in self._cluster.refresh([self._topic]):
                 raise BrokerError(5, f"topic {self._topic!r}", f"just created, {UNKNOWN_TOPIC}")
             self._cluster.leader(self._topic, 0)
 
-        self._cluster.retrying(f"waiting for {self._topic!r}", there)
+        self._cluster.retrying(f"waiting for {self._topic!r}", check_exists)

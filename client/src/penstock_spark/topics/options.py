@@ -1,7 +1,7 @@
-"""The options of a source and of a sink: read once, checked, and held as values.
+"""The options of sources and sinks, parsed and checked.
 
-Names are those of Spark's Kafka connector where it has them; case does not matter. `kafka.*` settings pass through
-to the client. Refuses with a PenstockClientError an option that does not exist, naming the nearest one.
+Names are those of Spark's Kafka connector if it has the option; case does not matter. `kafka.*` settings are passed to
+the client. An unknown option raises PenstockClientError, which names the most similar one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_client.protocol.cluster import EARLIEST, LATEST, READ_COMMITTED, R
 from penstock_client.records.codec_names import CODECS
 from penstock_client.scan import ScanOptions
 
-# Spark puts these among the options of every reader or writer.
+# Spark adds these to the options of every reader or writer.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path", "outputmode", "__provider__"})
 _SHARED: Final = ("kafka.bootstrap.servers", "bootstrap.servers", "includeHeaders", "requestTimeout", "deadline")
 SOURCE_OPTIONS: Final = (
@@ -31,7 +31,7 @@ SINK_OPTIONS: Final = (
     *_SHARED, "topic", "guarantee", "transactionTimeout", "transactionalIdPrefix", "decisionTopic", "compression",
     "batchBytes",
 )  # fmt: skip
-# Settings that Spark's own connector rejects, too, with the option to use instead.
+# Settings that Spark's connector rejects too, with the option to use instead.
 _TAKEN: Final = {
     "auto.offset.reset": "startingOffsets",
     "key.deserializer": "a cast in Spark",
@@ -47,7 +47,7 @@ PartitionOffsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to begin or end: `everywhere` (an offset, or EARLIEST, LATEST, a timestamp), or given by partition."""
+    """Where to start or end: `everywhere` (an offset, EARLIEST, LATEST or a timestamp), or by partition."""
 
     everywhere: int = LATEST
     by_partition: PartitionOffsets = field(default_factory=dict)
@@ -75,7 +75,7 @@ class SourceOptions(ScanOptions):
 
     @property
     def subscription(self) -> str:
-        """In words, for messages and for the default group."""
+        """Return a description, for messages and for the default group."""
         if self.pattern is not None:
             return self.pattern
         return ",".join(self.assigned if self.assigned is not None else self.topics)
@@ -83,7 +83,7 @@ class SourceOptions(ScanOptions):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """Where a sink writes, and with which promise."""
+    """Where a sink writes, and with which guarantee."""
 
     connect: ConnectionOptions
     topic: str | None
@@ -102,23 +102,21 @@ def source_options(given: Mapping[str, str], *, streaming: bool) -> SourceOption
     named = [name for name in ("subscribe", "subscribepattern", "assign") if name in options]
     if len(named) != 1:
         raise PenstockClientError(
-            "say what to read with exactly one of the options subscribe (topics), subscribePattern (a regular "
-            f"expression) or assign (JSON); {len(named)} are given"
+            "set exactly one of the options subscribe (topics), subscribePattern (a regular "
+            f"expression) or assign (JSON); {len(named)} are set"
         )
     starting = _position(options, "starting", default="latest" if streaming else "earliest")
     ending = _position(options, "ending", default="latest")
     if streaming and any(name.startswith("ending") for name in options):
-        raise PenstockClientError("endingOffsets and endingTimestamp are for batch reads: a stream has no end")
+        raise PenstockClientError("endingOffsets and endingTimestamp apply only to batch reads: a stream has no end")
     if not streaming and starting.everywhere == LATEST and not starting.by_partition and not starting.is_timestamp:
-        raise PenstockClientError("startingOffsets: a batch read cannot start at 'latest': there is nothing behind it")
+        raise PenstockClientError("startingOffsets: a batch read cannot start at 'latest', because nothing follows it")
     if ending.everywhere == EARLIEST and not ending.is_timestamp:
-        raise PenstockClientError("endingOffsets: a batch read cannot end at 'earliest': there is nothing before it")
+        raise PenstockClientError("endingOffsets: a batch read cannot end at 'earliest', because nothing precedes it")
     folder = options.get("datafolder")
     mode = _choice(options, "mode", ("fetch", "segments", "auto"), "fetch")
     if mode != "fetch" and folder is None:
-        raise PenstockClientError(
-            f"mode {mode!r} reads a broker's files: say where they are with the option dataFolder"
-        )
+        raise PenstockClientError(f"mode {mode!r} reads a broker's files: set the option dataFolder to their directory")
     return SourceOptions(
         connect=_connect(options, kafka),
         topics=tuple(one.strip() for one in options.get("subscribe", "").split(",") if one.strip()),
@@ -170,7 +168,7 @@ def _checked(given: Mapping[str, str], known: tuple[str, ...], what: str) -> dic
     for name in options:
         if name in names or name in _OF_SPARK or name.startswith("kafka."):
             continue
-        raise PenstockClientError(f"the penstock {what} has no option '{name}'.{nearest(name, known)}")
+        raise PenstockClientError(f"unknown option '{name}' of the penstock {what}.{nearest(name, known)}")
     return options
 
 
@@ -198,9 +196,9 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
     try:
         value = int(text)
     except ValueError:
-        raise PenstockClientError(f"the option {name} is {text!r}, which is not a whole number") from None
+        raise PenstockClientError(f"the option {name} is {text!r}, which is not an integer") from None
     if value <= 0:
-        raise PenstockClientError(f"the option {name} is {value}, and must be at least 1")
+        raise PenstockClientError(f"the option {name} is {value}, but must be at least 1")
     return value
 
 
@@ -209,7 +207,7 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in ("true", "false"):
-        raise PenstockClientError(f"the option {name} is {text!r}: say true or false")
+        raise PenstockClientError(f"the option {name} is {text!r}: set it to true or false")
     return text.lower() == "true"
 
 
@@ -217,7 +215,7 @@ def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...], def
     value = options.get(name.lower(), default).lower().replace("_", "-")
     if value not in choices:
         raise PenstockClientError(
-            f"the option {name} is {value!r}: say one of {', '.join(choices)}.{nearest(value, choices)}"
+            f"the option {name} is {value!r}: use one of {', '.join(choices)}.{nearest(value, choices)}"
         )
     return value
 
@@ -226,7 +224,7 @@ def _isolation(options: Mapping[str, str], kafka: Mapping[str, str]) -> int:
     text = options.get("isolation", kafka.get("isolation.level", "read_committed")).lower()
     levels = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
     if text not in levels:
-        raise PenstockClientError(f"isolation {text!r}: say read_committed or read_uncommitted")
+        raise PenstockClientError(f"the option isolation is {text!r}: use read_committed or read_uncommitted")
     return levels[text]
 
 
@@ -253,15 +251,15 @@ def _assigned(text: str) -> dict[str, tuple[int, ...]]:
             str(name): tuple(sorted(int(one) for one in partitions)) for name, partitions in json.loads(text).items()
         }
     except (ValueError, TypeError, AttributeError):
-        raise PenstockClientError(f'assign must be JSON like {{"topic": [0, 1]}}, and is {text!r}') from None
+        raise PenstockClientError(f'assign must be JSON like {{"topic": [0, 1]}}, but is {text!r}') from None
 
 
 def _position(options: Mapping[str, str], side: str, *, default: str) -> Position:
-    """The strongest of the three ways to say it: one timestamp, timestamps by partition, offsets."""
+    """Return the position by precedence: one timestamp, timestamps by partition, offsets."""
     stamp = options.get(f"{side}timestamp")
     if stamp is not None:
         if not stamp.lstrip("-").isdigit() or int(stamp) < 0:
-            raise PenstockClientError(f"{side}Timestamp must be milliseconds since 1970, and is {stamp!r}")
+            raise PenstockClientError(f"{side}Timestamp must be in milliseconds since 1970, but is {stamp!r}")
         return Position(everywhere=int(stamp), is_timestamp=True)
     by_stamp = options.get(f"{side}offsetsbytimestamp")
     if by_stamp is not None:
@@ -283,5 +281,5 @@ def _by_partition(name: str, text: str) -> dict[str, dict[int, int]]:
     except (ValueError, TypeError, AttributeError):
         raise PenstockClientError(
             f'{name} must be earliest, latest or JSON like {{"topic": {{"0": 23, "1": -2}}}} '
-            f"(-2 is earliest, -1 latest), and is {text!r}"
+            f"(-2 is earliest, -1 latest), but is {text!r}"
         ) from None

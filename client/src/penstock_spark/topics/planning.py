@@ -1,7 +1,7 @@
-"""On the driver: which partitions there are, and where reading begins and ends.
+"""Planning on the driver: the partitions, and where reading starts and ends.
 
-`Planner` asks the cluster; what it finds is decided upon in offsets.py. Refuses with a message that says
-what to do: an unknown topic, a partition without a starting offset, an offset out of range.
+`Planner` queries the cluster; offsets.py makes the decisions. Raises, with advice, for an unknown topic, a partition
+without a starting offset, and an offset out of range.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock_spark.topics.options import Position, SourceOptions
 
 
 class Planner:
-    """The subscription, resolved anew each time it is asked."""
+    """The subscription, resolved again at each call."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
@@ -28,7 +28,7 @@ class Planner:
         return {name: topic.id_text for name, topic in self.topics.items()}
 
     def partitions(self) -> list[TopicPartition]:
-        """Ask the cluster which partitions the subscription has now."""
+        """Return the current partitions of the subscription."""
         options = self.options
         if options.pattern is not None:
             pattern = re.compile(options.pattern)
@@ -58,11 +58,11 @@ class Planner:
         return self.cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The end of what may be read: with read_committed, where the first open transaction begins."""
+        """Return the end offsets: with read_committed, the first offset of the first open transaction."""
         return self.cluster.list_offsets(dict.fromkeys(partitions, LATEST), isolation=self.options.isolation)
 
     def resolve(self, position: Position, partitions: list[TopicPartition], side: str) -> Offsets:
-        """Offsets for each partition, from words, timestamps or numbers."""
+        """Return the offset of each partition for names, timestamps or numbers."""
         if position.by_partition:
             wanted = self._given(position, partitions, side)
         else:
@@ -81,9 +81,9 @@ class Planner:
         if missing or surplus:
             parts = []
             if missing:
-                parts.append(f"says nothing of {_some(f'{name}-{index}' for name, index in missing)}")
+                parts.append(f"lacks {_some(f'{name}-{index}' for name, index in missing)}")
             if surplus:
-                parts.append(f"names {_some(f'{name}-{index}' for name, index in surplus)}, which is not read")
+                parts.append(f"has {_some(f'{name}-{index}' for name, index in surplus)}, which is not read")
             word = "OffsetsByTimestamp" if position.is_timestamp else "Offsets"
             raise PenstockClientError(
                 f"{side}{word} {' and '.join(parts)}: give every partition an offset (-2 is earliest, -1 latest)"
@@ -94,7 +94,7 @@ class Planner:
         found = self.cluster.list_offsets(stamps, isolation=self.options.isolation)
         late = [one for one, offset in found.items() if offset < 0]
         if late:
-            # No record is as late as the timestamp: it stands for the end.
+            # No record has this timestamp or a later one: use the end.
             found.update(self.latest(late))
         return found
 

@@ -1,7 +1,7 @@
-"""What filters say of offsets, partitions, topics and timestamps; pure.
+"""Limits on offsets, partitions, topics and timestamps in filters. Pure.
 
-Only what narrows a range is taken from a filter. Spark keeps every filter and applies it again, so a filter
-that is not understood costs time and never rows.
+Filters are used only to narrow ranges. Spark applies every filter again, so a filter that is not recognized costs
+time but never rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 
 @dataclass(slots=True)
 class Bounds:
-    """Offsets from `low` up to, and without, `high`; partitions and topics if limited; the least timestamp in ms."""
+    """Offsets from `low` (inclusive) to `high` (exclusive); partitions and topics if limited; the minimum timestamp."""
 
     low: int = 0
     high: int | None = None
@@ -93,7 +93,7 @@ def _take_offset(bounds: Bounds, one: Filter) -> bool:
 
 
 def _take_timestamp(bounds: Bounds, one: Filter) -> bool:
-    """Only lower bounds: a late record may stand before an early one, but none before the first that is late enough."""
+    """Apply lower bounds only: an old record may follow a new one, but none precedes the first that is new enough."""
     if not isinstance(one, GreaterThan | GreaterThanOrEqual | EqualTo) or not isinstance(one.value, datetime):
         return False
     stamp = one.value if one.value.tzinfo else one.value.replace(tzinfo=UTC)

@@ -1,6 +1,6 @@
-"""Spark's two readers: of a batch, and of a stream. They plan on the driver and read on the executors.
+"""Spark's batch and stream readers. They plan on the driver and read on the executors.
 
-Goes to planning.py for offsets and to scan.py or segments.py for rows. Refuses what those refuse.
+Calls planning.py for offsets, and scan.py or segments.py for rows, and raises their errors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger("penstock_spark")
 
 @dataclass
 class RangePartition(InputPartition):
-    """What one task reads: a range, and the id of the topic that the offsets are of."""
+    """The range that one task reads, and the id of its topic."""
 
     wanted: Range
     topic_id: bytes
@@ -60,7 +60,7 @@ class RangePartition(InputPartition):
 
 @dataclass
 class SharedPartition(InputPartition):
-    """Small ranges that one task reads, one after the other."""
+    """Small ranges that one task reads in sequence."""
 
     parts: tuple[RangePartition, ...]
 
@@ -73,11 +73,11 @@ def _read(options: SourceOptions, schema: StructType, partition: InputPartition)
         return chain.from_iterable(_read_range(options, schema, part) for part in partition.parts)
     if isinstance(partition, RangePartition):
         return _read_range(options, schema, partition)
-    return iter(())  # Spark makes one empty partition of none
+    return iter(())  # Spark creates one empty partition if there is none
 
 
 def _read_range(options: SourceOptions, schema: StructType, partition: RangePartition) -> Iterator[pa.RecordBatch]:
-    # Loaded on executors alone: the driver plans without numpy and Arrow.
+    # Imported only on executors: the driver plans without numpy and Arrow.
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from penstock_client.columns import Columns
@@ -101,9 +101,9 @@ def _tasks(options: SourceOptions, planner: Planner, ranges: Iterable[Range]) ->
         by_file, todo = plan(options, todo, planner.ids)
         tasks = [RangePartition(one, b"", segment) for one, segment in by_file]
     pieces = split(todo, count_least=options.partitions_least, rows_max=options.rows_per_partition_max)
-    # Whoever asks for many tasks has work for them that is not seen from here.
-    asked = options.partitions_least or options.rows_per_partition_max
-    rows_least = 1 if asked else options.rows_per_task_least
+    # A user who sets many partitions has other work for the tasks.
+    is_limited = options.partitions_least or options.rows_per_partition_max
+    rows_least = 1 if is_limited else options.rows_per_task_least
     for lot in gathered(pieces, rows_least=rows_least):
         parts = tuple(RangePartition(one, planner.topics[one.topic].topic_id) for one in lot)
         tasks.append(SharedPartition(parts) if len(parts) > 1 else parts[0])
@@ -111,17 +111,17 @@ def _tasks(options: SourceOptions, planner: Planner, ranges: Iterable[Range]) ->
 
 
 class PenstockBatchReader(DataSourceReader):
-    """Reads between two positions, once."""
+    """A reader of the records between two positions."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
         self._bounds = Bounds()
-        # Spark refuses a reader with its own `pushFilters` while the setting is off; see pushdown.py.
+        # Spark rejects a reader with its own `pushFilters` while the setting is off; see pushdown.py.
         self.pushFilters = _OptionalPushdown(self)  # type: ignore[method-assign]
 
     def push(self, filters: list[Filter]) -> list[Filter]:
-        """Narrow the ranges by what the filters say of columns that the log is ordered by. Spark filters again."""
+        """Narrow the ranges by filters on columns that the log is ordered by. Spark filters again."""
         self._bounds = bounds_of(filters)
         return filters
 
@@ -141,12 +141,12 @@ class PenstockBatchReader(DataSourceReader):
             return _tasks(self._options, planner, ranges)
 
     def _narrow_by_time(self, planner: Planner, start: Offsets, end: Offsets) -> None:
-        """Offsets from which on a timestamp may be reached. Where records are out of order, only the start moves."""
+        """Move the start to the first record with the timestamp; with records out of order, the end stays."""
         if self._bounds.timestamp_least is None:
             return
         found = planner.cluster.list_offsets(dict.fromkeys(start, self._bounds.timestamp_least))
         for one, offset in found.items():
-            # Timestamps need not rise: the first record that is late enough is where those before it are not.
+            # Timestamps may decrease: the first record that is new enough is preceded only by older ones.
             start[one] = max(start[one], offset if offset >= 0 else end[one])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -154,10 +154,10 @@ class PenstockBatchReader(DataSourceReader):
 
 
 class _OptionalPushdown:
-    """`pushFilters` for sessions that have pushdown on, without demanding it of those that have not.
+    """`pushFilters` for sessions with pushdown enabled, without requiring it of others.
 
-    Spark looks whether the method is the base class's own. This says that it is, and is called all the same
-    where filters are pushed; where they are not, Spark filters the rows itself.
+    Spark checks whether the method is the base class's. This object claims to be, and is still called if filters are
+    pushed; if they are not, Spark filters the rows itself.
     """
 
     def __init__(self, reader: PenstockBatchReader) -> None:
@@ -169,7 +169,7 @@ class _OptionalPushdown:
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver as long as the query; `read` runs on executors."""
+    """A stream reader on the driver, which lives as long as the query; `read` runs on executors."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -201,7 +201,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        # What the last batch ended with is done by now; Spark's own `commit` comes only with the next batch.
+        # The last batch is complete by now; Spark calls `commit` only with the next batch.
         self.commit(start)
         begun, latest = self._available(start)
         if isinstance(limit, ReadMaxRows):
@@ -212,7 +212,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json({one: max(end, begun[one]) for one, end in latest.items()}, self.planner.ids)
 
     def _available(self, start: dict[str, Any]) -> tuple[Offsets, Offsets]:
-        """Where each partition stands and how far it may go: new ones stand at their beginning."""
+        """Return where each partition is and how far it may read; new partitions start at their beginning."""
         known, ids = from_json(start)
         partitions = self.planner.partitions()
         check_same_subscription({name for name, _ in known}, {name for name, _ in partitions})
@@ -223,7 +223,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         earliest = self.planner.earliest(partitions)
         begun = {one: earliest[one] if one[0] in again else known.get(one, earliest[one]) for one in partitions}
         begun = check_within(begun, earliest, {one: max(latest[one], begun[one]) for one in latest}, fail=fail)
-        self._check_not_cut(begun, latest)
+        self._check_not_truncated(begun, latest)
         if self._target is not None:
             target = self._target
             latest = {one: min(end, target.get(one, begun[one])) for one, end in latest.items()}
@@ -234,12 +234,13 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if gone and self._options.fail_on_data_loss:
             name, index = min(gone)
             raise PenstockClientError(
-                f"the checkpoint has offsets of {name}-{index}, which the query does not read any more. If that is "
-                "meant, set failOnDataLoss=false; else check the subscription, or start with a new checkpointLocation."
+                f"the checkpoint has offsets of {name}-{index}, which the query no longer reads. If this is "
+                "intended, set failOnDataLoss=false; else check the subscription, or start with a new "
+                "checkpointLocation."
             )
 
-    def _check_not_cut(self, begun: Offsets, latest: Offsets) -> None:
-        """An open transaction may hold the stable end back, but never the log's own end before a committed offset."""
+    def _check_not_truncated(self, begun: Offsets, latest: Offsets) -> None:
+        """Raise if a log ends before a committed offset. An open transaction holds back only the last stable offset."""
         behind = {one for one, end in latest.items() if end < begun[one]}
         if not behind:
             return
@@ -272,7 +273,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _read(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the group how far the query is. Spark's checkpoint decides; this is for people and their tools."""
+        """Commit the query's offsets to its group, for monitoring. Recovery uses Spark's checkpoint."""
         group = self._options.group
         if group is None:
             return
@@ -283,12 +284,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._commits is None:
             self._commits = Commits(self.planner.cluster, group)
         try:
-            # Nobody waits for the answer: a trigger of ten rows would take noticeably longer.
-            self._commits.tell(offsets)
+            # Do not wait for the response: a trigger of ten rows would take noticeably longer.
+            self._commits.send(offsets)
         except PenstockClientError as error:
-            self._committed = None  # told again at the next trigger
+            self._committed = None  # committed again at the next trigger
             if not self._warned:
-                log.warning("the query's progress is not shown in group %r: %s", group, error)
+                log.warning("cannot commit the query's offsets to group %r: %s", group, error)
             self._warned = True
 
     def stop(self) -> None:

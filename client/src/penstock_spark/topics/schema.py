@@ -1,7 +1,7 @@
-"""The columns of a row, and which schemas may be asked for; loads neither numpy nor Arrow.
+"""The columns of a row and the supported schemas. Imports neither numpy nor Arrow.
 
-A schema given with `.schema("value BINARY, offset BIGINT")` leaves the other columns unmade and unsent.
-Refuses with a PenstockClientError a column that a record does not have.
+A schema such as `.schema("value BINARY, offset BIGINT")` restricts rows to these columns. An unknown column raises
+PenstockClientError.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ def check_schema(schema: StructType, *, include_headers: bool) -> None:
     known = [*COLUMNS, *(["headers"] if include_headers else [])]
     for field in schema.fields:
         if field.name == "headers" and not include_headers:
-            raise PenstockClientError("the column headers needs the option includeHeaders=true")
+            raise PenstockClientError("the column headers requires the option includeHeaders=true")
         if field.name not in known:
             raise PenstockClientError(
-                f"a record has no column '{field.name}'; there are {', '.join(known)}.{nearest(field.name, known)}"
+                f"unknown column '{field.name}'; the columns are {', '.join(known)}.{nearest(field.name, known)}"
             )
         kind = field.dataType.simpleString().upper()
         expected = COLUMNS.get(field.name)
         if expected is not None and kind != expected:
             raise PenstockClientError(
-                f"the column {field.name} is {expected}, and the schema says {kind}: read it as it is and cast it after"
+                f"the column {field.name} is {expected}, but the schema says {kind}: read it as {expected} and cast it"
             )

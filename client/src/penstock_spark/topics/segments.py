@@ -1,8 +1,8 @@
-"""Reading a broker's segment files directly: a backfill that costs the broker nothing.
+"""Direct reading of a broker's segment files: a backfill without load on the broker.
 
-`plan` runs on the driver: it finds the files of each range, cuts large ones at entries of their offset index, and adds
-the aborted transactions from the `.txnindex` files. Offsets come from the broker as always, so nothing uncommitted is
-read. Mode `auto` leaves the newest segment of each partition to fetching. Refuses a folder of another topic.
+`plan` runs on the driver: it finds the files of each range, splits large ones at entries of their offset index, and
+adds the aborted transactions from the `.txnindex` files. Offsets come from the broker, so nothing uncommitted is read.
+Mode `auto` fetches the newest segment of each partition. Raises for the directory of another topic.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HEADER_SIZE: Final = 61
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Part of a file: bytes from `position` on, up to the batch that begins at or behind the range's end."""
+    """Part of a file: bytes from `position` to the first batch at or after the range's end."""
 
     path: str
     position: int
@@ -42,7 +42,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A segment: offsets from `base` up to, and without, `next_base`."""
+    """A segment: offsets from `base` (inclusive) to `next_base` (exclusive)."""
 
     path: Path
     base: int
@@ -52,7 +52,7 @@ class _File:
 def plan(
     options: SourceOptions, ranges: list[Range], ids: Mapping[str, str]
 ) -> tuple[list[tuple[Range, Piece]], list[Range]]:
-    """What can be read from files, and what is left to fetch."""
+    """Return the ranges to read from files, and the ranges to fetch."""
     assert options.data_folder is not None, "the options were checked"
     pieces: list[tuple[Range, Piece]] = []
     rest: list[Range] = []
@@ -61,8 +61,8 @@ def plan(
         files = _files(folder)
         if not files and options.mode == "segments":
             raise PenstockClientError(
-                f"mode 'segments': there is no {folder}. dataFolder must be the broker's log.dirs, seen from the "
-                "driver and from every executor; use mode 'fetch' where it is not."
+                f"mode 'segments': {folder} does not exist. dataFolder must be the broker's log.dirs, as seen by the "
+                "driver and every executor; else use mode 'fetch'."
             )
         _check_id(folder, ids.get(wanted.topic, ""))
         if options.mode == "auto":
@@ -96,13 +96,13 @@ def _check_id(folder: Path, topic_id: str) -> None:
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line).get("topic_id", "").strip()
     if found and topic_id and found != topic_id:
         raise PenstockClientError(
-            f"{folder} holds a topic of the same name and another id ({found}, the cluster has {topic_id}): "
-            "dataFolder is of another broker, or of a topic that was deleted"
+            f"{folder} has a topic of the same name with another id ({found}; the cluster has {topic_id}): "
+            "dataFolder belongs to another broker, or to a deleted topic"
         )
 
 
 def _cut(wanted: Range, file: _File, aborted: tuple[tuple[int, int, int], ...]) -> list[tuple[Range, Piece]]:
-    """Pieces of some tens of megabytes, by the offset index."""
+    """Split a file into pieces of some tens of megabytes, by its offset index."""
     start, marks = 0, []
     next_mark = 0
     for offset, position in _index(file):
@@ -120,7 +120,7 @@ def _cut(wanted: Range, file: _File, aborted: tuple[tuple[int, int, int], ...]) 
 
 
 def _index(file: _File) -> Iterator[tuple[int, int]]:
-    """Offsets and positions of some batches; an index that is missing or empty only makes the piece larger."""
+    """Return offsets and positions of some batches; a missing or empty index only makes the piece larger."""
     try:
         data = file.path.with_suffix(".index").read_bytes()
     except OSError:
@@ -128,13 +128,13 @@ def _index(file: _File) -> Iterator[tuple[int, int]]:
     last = -1
     for relative, position in _INDEX_ENTRY.iter_unpack(data[: len(data) // 8 * 8]):
         if position <= last or (relative == 0 and last >= 0):
-            return  # the tail of an active index is not written yet
+            return  # the end of an active index is not written yet
         last = position
         yield file.base + relative, position
 
 
 def _aborted(files: list[_File], options: SourceOptions, wanted: Range) -> tuple[tuple[int, int, int], ...]:
-    """(producer id, first offset, last offset) of aborted transactions with rows in the range."""
+    """Return (producer id, first offset, last offset) of aborted transactions with rows in the range."""
     if options.isolation != READ_COMMITTED:
         return ()
     found = []
@@ -156,14 +156,14 @@ def _within(aborted: tuple[tuple[int, int, int], ...], low: int, high: int) -> t
 
 
 def segment_rows(options: SourceOptions, wanted: Range, piece: Piece, columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Every visible row of the piece, in order."""
+    """Yield every visible row of the piece, in order."""
     from penstock_client.protocol.connection import PAD
     from penstock_client.records.batches import Visible, scan
     from penstock_client.scan import rows_of
 
     visible = Visible(piece.aborted, committed_only=options.isolation == READ_COMMITTED)
     position, size = piece.position, _READ_SIZE
-    # Rows are copied out of it before the next read, so one is enough; fresh memory costs as much as the read.
+    # Rows are copied out before the next read, so one buffer is enough; new memory costs as much as the read.
     data = bytearray(size + PAD)
     with open(piece.path, "rb", buffering=0) as file:
         while True:
@@ -188,8 +188,8 @@ def segment_rows(options: SourceOptions, wanted: Range, piece: Piece, columns: C
 
 
 def _size_of_first(view: memoryview, size: int) -> int:
-    """A batch larger than what is read at once: read as much as it says it is."""
+    """Return the size of a batch that is larger than one read."""
     needed = int.from_bytes(view[8:12], "big", signed=True) + 12
     if needed <= size:
-        raise Corrupt("a segment file holds a batch that cannot be read")
+        raise Corrupt("a segment file has an invalid batch")
     return needed + _HEADER_SIZE

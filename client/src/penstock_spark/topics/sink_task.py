@@ -1,7 +1,7 @@
-"""What a task does with its rows: chooses partitions, encodes, produces, in a transaction that it leaves open.
+"""The executor side of the sink: chooses partitions, encodes and produces rows in a transaction that it leaves open.
 
-Goes to records/ for the bytes and to protocol/producer.py. The driver ends the transaction (writers.py).
-Refuses: rows without a topic, a partition that does not exist, a row too large for a batch.
+Calls records/ for encoding and protocol/producer.py. The driver ends the transaction (writers.py). Raises for rows
+without a topic, for a partition that does not exist, and for a row too large for a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GATHER_BYTES: Final = 4 * 1024 * 1024
 
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fewer, larger batches: Kafka's batches are cut from each, one for each partition at least."""
+    """Combine small batches: each one becomes at least one record batch per partition."""
     waiting: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -48,13 +48,13 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class RowWriter:
-    """Writes Arrow batches through one producer."""
+    """A writer of Arrow batches through one producer."""
 
     def __init__(self, cluster: Cluster, producer: Producer, options: SinkOptions, turn: int) -> None:
         self._cluster = cluster
         self._producer = producer
         self._options = options
-        # Rows without a key go to one partition for a while, then to the next; tasks begin at different ones.
+        # Rows without a key go to one partition for a while, then to the next; tasks start at different ones.
         self._turn = turn
         self.rows = 0
 
@@ -125,7 +125,7 @@ class RowWriter:
     def _partitions(
         self, topic: str, keys: pa.Array | None, given: pa.Array | None, count: int
     ) -> npt.NDArray[np.int64]:
-        """The partition of each row: the column's, else by the key's hash, else the task's turn."""
+        """Return the partition of each row: the column's, else by the key's hash, else the current one of the task."""
         available = len(self._cluster.topic(topic).leaders)
         self._turn += 1
         chosen = np.full(count, self._turn % available, dtype=np.int64)
@@ -138,7 +138,7 @@ class RowWriter:
             if (chosen < 0).any() or (chosen >= available).any():
                 bad = int(chosen[(chosen < 0) | (chosen >= available)][0])
                 raise PenstockClientError(
-                    f"a row names partition {bad} of topic {topic!r}, which has 0 to {available - 1}"
+                    f"a row has partition {bad} of topic {topic!r}, whose partitions are 0 to {available - 1}"
                 )
         return chosen
 

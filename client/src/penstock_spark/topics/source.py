@@ -1,4 +1,4 @@
-"""The data source that Spark finds by itself under the name `penstock`."""
+"""The data source that Spark discovers under the name `penstock`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from penstock_spark.topics.schema import check_schema, ddl
 
 
 @cache
-def spare_what_is_loaded() -> None:
-    """Put the modules out of the garbage collector's sight, once in a process.
+def exclude_modules_from_gc() -> None:
+    """Exclude the loaded modules from garbage collection, once per process.
 
-    Processes that plan for Spark's driver collect after each answer, just when the tasks begin and want the
-    processors; they would look at every object of Arrow, numpy and Spark each time. See daemon.py for the tasks' own.
+    Processes that plan for Spark's driver collect after each response, just when the tasks start and need the CPU, and
+    would scan every object of Arrow, numpy and Spark each time. daemon.py does the same for tasks.
     """
     started_as = getattr(sys.modules["__main__"], "__spec__", None)
     if started_as is not None and started_as.name == "pyspark.daemon":
@@ -39,13 +39,13 @@ class DefaultSource(DataSource):
         return "penstock"
 
     def schema(self) -> str:
-        spare_what_is_loaded()
+        exclude_modules_from_gc()
         return ddl(include_headers=self.options.get("includeHeaders", "false").lower() == "true")
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from penstock_spark.topics.readers import PenstockBatchReader
 
-        spare_what_is_loaded()
+        exclude_modules_from_gc()
         options = source_options(self.options, streaming=False)
         check_schema(schema, include_headers=options.include_headers)
         return PenstockBatchReader(options, schema)
@@ -60,11 +60,11 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from penstock_spark.topics.writers import batch_writer
 
-        spare_what_is_loaded()
+        exclude_modules_from_gc()
         return batch_writer(sink_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         from penstock_spark.topics.writers import stream_writer
 
-        spare_what_is_loaded()
+        exclude_modules_from_gc()
         return stream_writer(sink_options(self.options), schema, overwrite=overwrite)

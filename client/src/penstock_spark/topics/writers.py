@@ -1,8 +1,8 @@
 """Spark's writers: tasks write in transactions and leave them open; the driver decides, then ends them.
 
 Exactly-once for a stream: `commit` appends one decision record and then commits the transactions that it names.
-A batch that runs again finds its decision and writes nothing. docs/spark.md has the protocol and the faults.
-Goes to sink_task.py on executors and decisions.py on the driver. Refuses schemas that a record cannot hold.
+A batch that runs again finds its decision and writes nothing. docs/spark.md describes the protocol and its failures.
+Calls sink_task.py on executors and decisions.py on the driver. Raises for columns that a record does not have.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _TYPES: Final = {
     "timestamp": ("timestamp",),
     "headers": ("array<struct<key:string,value:binary>>",),
 }
-# They come with rows that were read from a topic, and say where those stood.
+# Columns of rows that were read from a topic, with their origin.
 _IGNORED: Final = ("offset", "timestampType")
-# Runs whose first batch this worker has looked up: later batches of a run cannot have been decided before.
+# Runs whose first batch this worker has checked: later batches of a run cannot have been decided before.
 _looked_up: set[tuple[str, str]] = set()
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What one task did: the transaction it left open, or that its batch was decided before."""
+    """The result of one task: the transaction it left open, or that its batch was already decided."""
 
     query: str
     run: str
@@ -71,7 +71,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Who is writing."""
+    """The identity of a task."""
 
     query: str
     run: str
@@ -95,7 +95,7 @@ def stream_writer(options: SinkOptions, schema: StructType, *, overwrite: bool) 
 
 
 class PenstockBatchWriter(DataSourceArrowWriter):
-    """All rows of a job become visible together, after its last task, or none do."""
+    """A batch writer: all rows of a job become visible after its last task, or none do."""
 
     def __init__(self, options: SinkOptions, write_id: str) -> None:
         self._options = options
@@ -118,7 +118,7 @@ class PenstockBatchWriter(DataSourceArrowWriter):
 
 
 class PenstockStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch at a time, each exactly once (or at least once, if so asked)."""
+    """A stream writer: each micro-batch is written exactly once, or at least once if so configured."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -128,7 +128,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
         query = properties("sql.streaming.queryId")
         batch = properties("streaming.sql.batchId")
         if not query or batch is None:
-            raise PenstockClientError("Spark does not say which query this is; write with guarantee=at-least-once")
+            raise PenstockClientError("Spark did not set the query id; use guarantee=at-least-once")
         run = (properties("spark.jobGroup.id") or query)[:8]
         return _write(self._options, _Task(query, run, int(batch), partition, attempt), iterator)
 
@@ -137,12 +137,12 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
             return
         written = _written(messages)
         if not any(one.decided or one.transaction for one in written):
-            return  # nothing was written, so there is nothing to decide
+            return  # nothing was written
         with self._options.connect.cached_cluster() as cluster:
             _commit_stream(cluster, self._options, written, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Never touches what was decided: if `commit` failed half-way, the next run finishes it."""
+        """Abort the batch unless it was decided: if `commit` failed half-way, the next run finishes it."""
         written = _written(messages)
         if not self._options.exactly_once or not written:
             return
@@ -152,7 +152,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
                 decision = DecisionLog(cluster, self._options.decision_topic, query).last()
         except PenstockClientError as error:
             log.warning(
-                "whether batch %d was decided is not known; its transactions are left alone: %s", batchId, error
+                "cannot determine whether batch %d was decided; its transactions are left open: %s", batchId, error
             )
             return
         keep = decision.transactions if decision is not None and decision.batch >= batchId else ()
@@ -182,8 +182,8 @@ def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Wri
             if decided.batch > batch:
                 return
             raise PenstockClientError(
-                f"another run ({decided.run}) of this query committed batch {batch} first; this run's rows were taken "
-                "back. Two drivers share one checkpoint: stop one of them."
+                f"another run ({decided.run}) of this query committed batch {batch} first; this run's rows were "
+                "aborted. Two drivers share one checkpoint: stop one of them."
             )
         lost = end_all(cluster, mine.transactions, commit=True)
         if lost:
@@ -192,7 +192,7 @@ def _commit_stream(cluster: Cluster, options: SinkOptions, written: Sequence[Wri
 
 
 def _settle_rest(cluster: Cluster, options: SinkOptions, before: BatchDecision, written: Sequence[Written]) -> None:
-    """End the transactions of an earlier decision whose partitions no task has looked after."""
+    """End the transactions of an earlier decision whose partitions have no task now."""
     seen = {one.partition for one in written}
     pairs = zip(before.partitions, before.transactions, strict=True)
     rest = [one for partition, one in pairs if partition not in seen]
@@ -226,8 +226,8 @@ def _write(options: SinkOptions, task: _Task, batches: Iterator[pa.RecordBatch])
                 _try_abort(options, [transaction])
             if isinstance(error, BrokerError) and error.code in (INVALID_PRODUCER_EPOCH, PRODUCER_FENCED):
                 raise PenstockClientError(
-                    f"{error}: the transaction was ended from outside, most likely because the batch took longer than "
-                    f"transactionTimeout ({options.transaction_timeout_ms} ms). Raise it, or make batches smaller."
+                    f"{error}: another process ended the transaction, most likely because the batch took longer than "
+                    f"transactionTimeout ({options.transaction_timeout_ms} ms). Increase it, or make batches smaller."
                 ) from error
             raise
         return Written(task.query, task.run, task.partition, writer.rows, transaction, decided=decided)
@@ -237,7 +237,7 @@ def _begin(cluster: Cluster, options: SinkOptions, task: _Task) -> tuple[Transac
     if not options.exactly_once:
         producer_id, epoch = init_producer(cluster, None, options.transaction_timeout_ms)
         return None, producer_id, epoch
-    # An id for each attempt: two attempts of one task never end each other's transaction.
+    # One id per attempt, so that two attempts of one task never end each other's transaction.
     name = f"{_prefix(options, task.query)}{task.run}.{task.partition}.{task.attempt}"
     try:
         producer_id, epoch = init_producer(cluster, name, options.transaction_timeout_ms)
@@ -252,7 +252,7 @@ def _begin(cluster: Cluster, options: SinkOptions, task: _Task) -> tuple[Transac
 
 
 def _looks_decided(cluster: Cluster, options: SinkOptions, task: _Task) -> bool:
-    """Whether an earlier run of the query decided this batch. Only the first batch of a run can have been."""
+    """Return whether an earlier run decided this batch, which is possible only for the first batch of a run."""
     assert task.batch is not None
     if (task.query, task.run) in _looked_up:
         return False
@@ -264,7 +264,7 @@ def _looks_decided(cluster: Cluster, options: SinkOptions, task: _Task) -> bool:
 
 
 def _must_rewrite(cluster: Cluster, options: SinkOptions, task: _Task) -> bool:
-    """Finish this partition's share of a decision. True if its transaction timed out before anybody could."""
+    """Finish this partition's part of a decision. Return True if its transaction timed out before that."""
     decision = DecisionLog(cluster, options.decision_topic, task.query).last()
     assert decision is not None and task.batch is not None
     if decision.batch > task.batch:
@@ -273,12 +273,12 @@ def _must_rewrite(cluster: Cluster, options: SinkOptions, task: _Task) -> bool:
 
 
 def _sweep(cluster: Cluster, options: SinkOptions, query: str) -> None:
-    """Abort what failed, speculative or zombie attempts left open, so that readers need not wait for its timeout."""
+    """Abort open transactions of failed, speculative or zombie attempts, so that readers need not wait for timeouts."""
     try:
         for name in open_transactions(cluster, _prefix(options, query)):
             init_producer(cluster, name, options.transaction_timeout_ms)
     except PenstockClientError as error:
-        log.warning("open transactions of %s could not be looked for; their timeout ends them: %s", query, error)
+        log.warning("cannot list open transactions of %s; they will time out: %s", query, error)
 
 
 def _abort(options: SinkOptions, written: Sequence[Written], *, keep: Sequence[Transaction]) -> None:
@@ -287,7 +287,7 @@ def _abort(options: SinkOptions, written: Sequence[Written], *, keep: Sequence[T
 
 
 def _try_abort(options: SinkOptions, transactions: Sequence[Transaction]) -> None:
-    """Best effort: what cannot be aborted now is aborted by the next run or by its timeout, and never committed."""
+    """Abort on a best-effort basis: the next run or a timeout aborts the rest; nothing is committed."""
     try:
         with _impatient(options) as cluster:
             end_all(cluster, transactions, commit=False)
@@ -303,8 +303,8 @@ def _lost(lost: Sequence[Transaction], options: SinkOptions) -> PenstockClientEr
     return PenstockClientError(
         f"{len(lost)} transactions of this batch ended before the driver could commit them (the first is "
         f"{lost[0].transactional_id!r}): transactionTimeout ({options.transaction_timeout_ms} ms) is shorter than the "
-        "batch took, or somebody else uses the same transactional ids. Start the query again: it writes the missing "
-        "rows anew."
+        "batch took, or another producer uses the same transactional ids. Restart the query: it writes the missing "
+        "rows again."
     )
 
 
@@ -325,19 +325,19 @@ def _context() -> tuple[int, int, Any]:
 
 
 def _check(options: SinkOptions, schema: StructType) -> None:
-    """Say on the driver, before any task runs, what a record cannot hold."""
+    """Check the schema on the driver, before any task runs."""
     for field in schema.fields:
         kind = field.dataType.simpleString()
         if field.name in _IGNORED:
             continue
         if field.name not in _TYPES:
             raise PenstockClientError(
-                f"a record has no place for the column '{field.name}'.{nearest(field.name, _TYPES)} Columns are "
-                f"{', '.join(_TYPES)}; pack others into the value, as in select(to_json(struct('*')).alias('value'))"
+                f"unknown column '{field.name}'.{nearest(field.name, _TYPES)} The columns of a record are "
+                f"{', '.join(_TYPES)}; put others into the value, as in select(to_json(struct('*')).alias('value'))"
             )
         if kind not in _TYPES[field.name]:
             raise PenstockClientError(f"column {field.name} is {kind}, but must be {' or '.join(_TYPES[field.name])}")
     if "value" not in schema.fieldNames():
-        raise PenstockClientError("there is no column 'value': it is what is written")
+        raise PenstockClientError("the column 'value' is missing")
     if options.topic is None and "topic" not in schema.fieldNames():
-        raise PenstockClientError("say where to write: set the option topic, or add a column topic")
+        raise PenstockClientError("the topic is missing: set the option topic, or add a column topic")

@@ -1,8 +1,8 @@
-"""The same logic over history, as a batch: read what the topic holds, and write the tables anew in one step.
+"""The same logic as a batch over all records of the topic; writes new tables in one step.
 
     python backfill.py --bootstrap localhost:9092 --path /tmp/penstock-orders/backfill
 
-Use it when the logic has changed: the new tables stand beside the old ones until you are content with them.
+Use it when the logic has changed: the new tables are created beside the old ones, so that you can compare them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock_spark.session import builder
 
 
 def backfill(spark: SparkSession, bootstrap: str, path: str) -> tuple[int, int]:
-    """Write orders and sales as Delta tables; return how many rows each has."""
+    """Write orders and sales as Delta tables; return the number of rows of each."""
 
     def read(topic: str) -> DataFrame:
         reader = spark.read.format("penstock").option("kafka.bootstrap.servers", bootstrap)
@@ -40,7 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     spark = builder("orders-backfill").config("spark.sql.shuffle.partitions", "2").getOrCreate()
     orders, windows = backfill(spark, given.bootstrap, given.path)
-    print(f"{orders} orders and {windows} windows of sales are in {given.path}")
+    print(f"wrote {orders} orders and {windows} sales windows to {given.path}")
     spark.stop()
 
 

@@ -1,9 +1,9 @@
-"""Order events that look like life: keys, duplicates, rows that are broken, and rows that come late.
+"""Generator of realistic order events: with keys, duplicates, invalid rows, and late rows.
 
     python generate.py --bootstrap localhost:9092 --rate 50          # until Ctrl-C
-    python generate.py --count 1000 --seed 7                         # the same thousand every time
+    python generate.py --count 1000 --seed 7                         # the same thousand orders every time
 
-Topics that are missing are created: orders, customers (compacted) and sales.
+Missing topics are created: orders, customers (compacted) and sales.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def customers(chance: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def orders(chance: random.Random, now: datetime, number: int) -> Iterator[tuple[str, str]]:
-    """One order, and sometimes its double; sometimes it is broken, and sometimes late."""
-    customer = f"c{chance.randrange(CUSTOMERS + 2)}"  # two customers that no table knows
+    """Yield one order, sometimes twice, sometimes invalid, sometimes late."""
+    customer = f"c{chance.randrange(CUSTOMERS + 2)}"  # two customers that are not in the table
     late = timedelta(minutes=5) if chance.random() < 0.02 else timedelta(seconds=chance.random() * 3)
     order = {
         "order_id": f"o{number}",
@@ -47,7 +47,7 @@ def orders(chance: random.Random, now: datetime, number: int) -> Iterator[tuple[
     }
     luck = chance.random()
     if luck < 0.01:
-        yield customer, json.dumps(order)[:-9]  # cut short
+        yield customer, json.dumps(order)[:-9]  # truncated
         return
     if luck < 0.02:
         order["amount"] = -1.0
@@ -70,14 +70,14 @@ def create_topics(bootstrap: str) -> None:
 
 
 def run(bootstrap: str, *, rate: float, count: int | None, seed: int) -> int:
-    """Write customers, then orders; return how many records of orders were written."""
+    """Write customers, then orders; return the number of order records written."""
     create_topics(bootstrap)
     chance = random.Random(seed)
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 20})
     for key, value in customers(chance):
         producer.produce("customers", key=key, value=value)
     written = number = 0
-    # Numbers of a run are its own: a second run brings new orders, not doubles of the first.
+    # Each run has its own order numbers: a second run adds new orders, not duplicates of the first.
     base = 0 if count is not None else int(time.time() * 1000)
     try:
         while count is None or number < count:
@@ -104,8 +104,8 @@ def interrupt_at_end_of_input() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap", default="localhost:9092", metavar="HOST:PORT")
-    parser.add_argument("--rate", type=float, default=20.0, help="orders a second; 0: as fast as it goes")
-    parser.add_argument("--count", type=int, help="end after so many orders")
+    parser.add_argument("--rate", type=float, default=20.0, help="orders per second; 0: as fast as possible")
+    parser.add_argument("--count", type=int, help="stop after this many orders")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--stop-at-eof", action="store_true", help="stop when standard input is closed")
     given = parser.parse_args()

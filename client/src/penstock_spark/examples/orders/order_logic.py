@@ -1,6 +1,6 @@
-"""What happens to an order, said once: the stream and the backfill both call these functions.
+"""The order logic, defined once: the stream and the backfill both call these functions.
 
-Frames in, frames out. Nothing here knows where rows come from or go to.
+DataFrames in, DataFrames out; sources and sinks are defined elsewhere.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -10,19 +10,19 @@ from penstock_spark.codecs import Json, accepted, decoded
 
 ORDER = "order_id STRING, customer_id STRING, amount DOUBLE, at TIMESTAMP"
 CUSTOMER = "name STRING, country STRING"
-# An order may come this late and still count; after that its window is closed.
+# Orders up to this late still count; after that their window is closed.
 LATENESS = "15 seconds"
 WINDOW = "10 seconds"
 
 
 def parsed(orders: DataFrame, *, count: str = "") -> DataFrame:
-    """Orders as columns; what is not an order gets an `error`."""
+    """Parse orders into columns; rows that are not orders get an `error`."""
     codec = Json(ORDER, required=["order_id", "customer_id", "amount", "at"])
     return decoded(orders, codec, rules={"the amount is not positive": "data.amount > 0"}, count=count)
 
 
 def once_each(rows: DataFrame) -> DataFrame:
-    """Good orders without those that were sent twice."""
+    """Return good orders without duplicates."""
     good = accepted(rows)
     if rows.isStreaming:
         return good.withWatermark("at", LATENESS).dropDuplicatesWithinWatermark(["order_id"])
@@ -30,7 +30,7 @@ def once_each(rows: DataFrame) -> DataFrame:
 
 
 def latest_customers(records: DataFrame) -> DataFrame:
-    """The table that a compacted topic holds: the last value of every key."""
+    """Return the table in a compacted topic: the last value of each key."""
     newest = records.groupBy("key").agg(f.max_by("value", f.struct("partition", "offset")).alias("value"))
     there = newest.where("value IS NOT NULL").withColumn("customer_id", f.col("key").cast("string"))
     data = f.from_json(f.col("value").cast("string"), CUSTOMER)
@@ -43,7 +43,7 @@ def with_customers(orders: DataFrame, customers: DataFrame) -> DataFrame:
 
 
 def sales(orders: DataFrame) -> DataFrame:
-    """Orders and money by country and window."""
+    """Sum orders and amounts by country and window."""
     grouped = orders.groupBy(f.window("at", WINDOW), "country")
     totals = grouped.agg(f.count(f.lit(1)).alias("orders"), f.round(f.sum("amount"), 2).alias("amount"))
     return totals.select(
@@ -52,6 +52,6 @@ def sales(orders: DataFrame) -> DataFrame:
 
 
 def as_record(frame: DataFrame, key: str, *columns: str) -> DataFrame:
-    """Key and JSON value, for a topic."""
+    """Build key and JSON value for a topic."""
     names: list[Column] = [f.col(name) for name in (columns or frame.columns)]
     return frame.select(f.col(key).alias("key"), f.to_json(f.struct(*names)).alias("value"))

@@ -1,4 +1,4 @@
--- Tables that are made anew from what there is now can be said in SQL.
+-- Materialized views, which are recomputed from their current sources, can be defined in SQL.
 CREATE MATERIALIZED VIEW countries AS
 SELECT country, count(*) AS customers
 FROM customers

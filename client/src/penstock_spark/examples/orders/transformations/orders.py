@@ -1,4 +1,4 @@
-"""The pipeline: orders in; dead letters, a Delta table and a topic of sales out."""
+"""The pipeline: reads orders; writes dead letters, a Delta table and the topic sales."""
 
 from order_logic import as_record, latest_customers, once_each, parsed, sales, with_customers
 from pyspark import pipelines as dp
@@ -14,7 +14,7 @@ def read_orders() -> DataFrame:
 
 
 def read_customers() -> DataFrame:
-    """The whole topic, read when the run starts: it is compacted, so it stays as small as the table it holds."""
+    """Read the whole topic at the start of the run: it is compacted, so it stays as small as its table."""
     return latest_customers(spark.read.format("penstock").option("subscribe", "customers").load())
 
 
