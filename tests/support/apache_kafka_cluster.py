@@ -42,13 +42,26 @@ class ApacheKafkaCluster:
         for node_id in self.ids:
             self._format(node_id)
         for node_id in self.ids:
-            with (self.folder / f"node{node_id}.log").open("ab") as log:
-                self._processes[node_id] = subprocess.Popen(
-                    [java(), *SERVER_FLAGS, "-cp", self._classpath, "kafka.Kafka", str(self._settings_of(node_id))],
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=java_environment(),
-                )  # fmt: skip
+            self._begin(node_id)
         for port in self._ports.values():
             wait_until_answered(port, seconds_max=120)
+
+    def _begin(self, node_id: int) -> None:
+        with (self.folder / f"node{node_id}.log").open("ab") as log:
+            self._processes[node_id] = subprocess.Popen(
+                [java(), *SERVER_FLAGS, "-cp", self._classpath, "kafka.Kafka", str(self._settings_of(node_id))],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=java_environment(),
+            )  # fmt: skip
+
+    def restart(self, node_id: int) -> None:
+        self._begin(node_id)
+        wait_until_answered(self._ports[node_id], seconds_max=120)
+
+    def stop(self, node_id: int) -> None:
+        """Shut a node down cleanly."""
+        process = self._processes.pop(node_id)
+        process.terminate()
+        process.wait(timeout=60)
 
     def kill(self, node_id: int) -> None:
         process = self._processes.pop(node_id)
