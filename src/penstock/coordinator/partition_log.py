@@ -52,7 +52,8 @@ class PartitionLog:
         return appended.last_offset + 1
 
     def begin_verification(self, producer_id: int, producer_epoch: int) -> Verification | None:
-        return self._partition.log.begin_verification(producer_id, producer_epoch, _NO_SEQUENCE, starts_at_zero=False)
+        producers = self._partition.log.producer_state
+        return producers.begin_verification(producer_id, producer_epoch, _NO_SEQUENCE, starts_at_zero=False)
 
     def when_committed(self, end: int, done: Callable[[int], None]) -> None:
         deadline = self._clock.monotonic() + self._commit_timeout_ms() / 1000

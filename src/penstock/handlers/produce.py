@@ -310,7 +310,7 @@ class ProduceHandler:
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = appended.log_start_offset
-        if acks == ALL_REPLICAS and appended.last_offset >= partition.high_watermark:
+        if acks == ALL_REPLICAS and appended.last_offset >= partition.marks.high_watermark:
             return partition, appended.last_offset + 1
         return None
 

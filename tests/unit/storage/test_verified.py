@@ -119,9 +119,9 @@ def test_a_segment_that_was_cut_is_checked_anew_from_what_is_left() -> None:
     log.read(0, max_bytes=1, end=end)
     log.truncate_to(6)
     append(log, batch(), epoch=1)
-    assert log.active.unchecked_end > 0
+    assert log.segments.active.unchecked_end > 0
     assert len(served(log, max_bytes=1000)[0]) == 4
-    assert log.active.unchecked_end == 0
+    assert log.segments.active.unchecked_end == 0
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=40))

@@ -142,7 +142,7 @@ class ReplicaFetch(Parked):
             partition = fed.partition
             if partition is None or partition.lead is None or fed in told:
                 continue
-            start, mark = partition.log.start_offset, partition.high_watermark
+            start, mark = partition.log.offsets.start, partition.marks.high_watermark
             if mark != fed.sent_mark or start != fed.sent_start:
                 asked = fed.asked
                 answers.append(PartitionAnswer(asked.topic, asked.index, 0, mark, partition.last_stable_offset, start))
@@ -204,7 +204,7 @@ class ReplicaFetch(Parked):
         if not held_back:
             if asked.offset == progress.sent_offset:
                 # It was sent these records and did not take them: perhaps they fail their checksum.
-                held.distrust(asked.offset)
+                held.reader.distrust(asked.offset)
                 progress.sent_offset = -1
             records = partition.read_for_replica(
                 asked.offset, max_bytes=min(asked.max_bytes, room), at_least_one=at_least_one

@@ -133,7 +133,8 @@ class Verifier:
                 if producer_id < 0 or not records[ATTRIBUTES_AT + 1] & TRANSACTIONAL:
                     continue
                 producers.add((producer_id, epoch))
-                verification = partition.log.begin_verification(producer_id, epoch, sequence, starts_at_zero=write.adds)
+                known = partition.log.producer_state
+                verification = known.begin_verification(producer_id, epoch, sequence, starts_at_zero=write.adds)
                 if verification is not None:
                     partitions[partition] = verification
                     places.append(TopicPartition(topic.name, PartitionIndex(index)))
