@@ -34,7 +34,7 @@ def unreadable_log_may_lead() -> list[Patch]:
 def mark_of_the_leader_alone() -> list[Patch]:
     """The high watermark is what the leader has on disk."""
 
-    def own(mark: int, *, durable_offset: int, counted: Any) -> int:
+    def own(mark: int, durable_offset: int, counted: Any) -> int:
         return max(mark, durable_offset)
 
     return [patch.object(partition, "advance_high_watermark", own)]

@@ -66,7 +66,7 @@ class Progress:
             self.caught_up_at = heard_at
 
 
-def advance_high_watermark(mark: int, *, durable_offset: int, counted: Sequence[Progress]) -> int:
+def advance_high_watermark(mark: int, durable_offset: int, counted: Sequence[Progress]) -> int:
     """Return the offset up to which the leader and every follower that counts hold the log durably.
 
     The mark never moves back. A replica may rejoin with a shorter log, but what

@@ -6,7 +6,6 @@ the end of the log. Goes to storage/log.py for open transactions.
 
 from __future__ import annotations
 
-from penstock.model.ids import Offset
 from penstock.storage.log import Log
 
 
@@ -19,7 +18,7 @@ class Marks:
         self._log = log
         self._offsets = offsets = log.offsets
         mark = offsets.durable if known_mark is None else max(offsets.start, min(known_mark, offsets.end))
-        self.high_watermark = Offset(mark)
+        self.high_watermark = mark
         log.high_watermark_moved(mark)
         self._stable = self._stable_up_to(mark)
         # Bytes that nobody sees yet, and bytes that only readers of uncommitted records see.
@@ -45,14 +44,14 @@ class Marks:
         """Show everything below an offset; return about how many bytes somebody may see for the first time."""
         end = self._offsets.end
         assert self.high_watermark < mark <= end, f"the mark moves from {self.high_watermark} to {mark} of {end}"
-        self.high_watermark = Offset(mark)
+        self.high_watermark = mark
         size = self._hidden_size
         log = self._log
         if mark == end:
             self._hidden_size = 0
             if log.reader.last_batch is not None:
                 log.reader.forget_last()
-        if not self._held_size and log.first_unstable_offset is None:
+        if not self._held_size and log.producer_state.first_unstable_offset is None:
             self._stable = mark
             return size
         return self._advance_stable(mark, size)
@@ -72,7 +71,7 @@ class Marks:
     def after_cut(self) -> None:
         """Stay within a log of which something was cut."""
         offsets = self._offsets
-        self.high_watermark = Offset(min(max(self.high_watermark, offsets.start), offsets.end))
+        self.high_watermark = min(max(self.high_watermark, offsets.start), offsets.end)
         self._hidden_size = 0
         self._held_size = 0
         self._stable = self._stable_up_to(self.high_watermark)

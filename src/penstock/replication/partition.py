@@ -110,7 +110,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> Offset:
-        return self.marks.high_watermark
+        return Offset(self.marks.high_watermark)
 
     @property
     def last_stable_offset(self) -> int:
@@ -320,7 +320,12 @@ class Partition:
             transaction_verified=transaction_verified,
             prepared=prepared,
         )
-        self._wrote(len(records))
+        marks, waiters = self.marks, self.waiters
+        marks.wrote(len(records))
+        if waiters.feeds:
+            waiters.wrote(len(records))
+        if self.log.offsets.durable > marks.high_watermark:
+            self._advance()
         return appended
 
     def append_marker(
@@ -348,16 +353,11 @@ class Partition:
             now_ms=now_ms,
             transaction_version=transaction_version,
         )
-        self._wrote(MARKER_SIZE)
-        return appended
-
-    def _wrote(self, size: int) -> None:
-        marks, waiters = self.marks, self.waiters
-        marks.wrote(size)
-        if waiters.feeds:
-            waiters.wrote(size)
-        if self.log.offsets.durable > marks.high_watermark:
+        self.marks.wrote(MARKER_SIZE)
+        self.waiters.wrote(MARKER_SIZE)
+        if self.log.offsets.durable > self.marks.high_watermark:
             self._advance()
+        return appended
 
     def append_fetched(self, records: memoryview, *, now_ms: int, leader_mark: int) -> None:
         """A follower's append: batches of its leader, as they are. `on_held` tells when they are held."""
@@ -410,9 +410,8 @@ class Partition:
             return
         if self._enough_in_sync:
             marks = self.marks
-            mark = advance_high_watermark(
-                marks.high_watermark, durable_offset=self.log.offsets.durable, counted=lead.counted
-            )
+            # By position: this runs for every batch, and named arguments cost more.
+            mark = advance_high_watermark(marks.high_watermark, self.log.offsets.durable, lead.counted)
             if mark > marks.high_watermark:
                 self._move_mark(mark)
 

@@ -299,7 +299,7 @@ class Log:
         offset = self.offsets.end
         last_offset = offset + delta
         _place(records, 0, offset, length, leader_epoch)
-        self.writer.append(records, offset, last_offset, timestamp, now_ms)
+        self.writer.write(records, offset, last_offset, timestamp, now_ms)
         if leader_epoch > self.epochs.latest:
             self.epochs.assign(leader_epoch, offset)
         if producer is not None:

@@ -28,7 +28,7 @@ class LogOffsets:
             f"flushed up to {self.flushed}, durable up to {self.durable}, written up to {self.end}"
         )
 
-    # The two hot ones assert only what they change.
+    # The next three are hot: each asserts what it could break.
 
     def extend(self, end: int) -> None:
         """Count batches that were written; a sync has to make them durable."""
@@ -42,13 +42,13 @@ class LogOffsets:
 
     def flush_to(self, offset: int) -> bool:
         """Count everything below an offset as synced; return whether more is durable than before."""
+        assert offset <= self.end, f"the log ends at {self.end}, and {offset} is synced"
         if offset > self.flushed:
             self.flushed = offset
-        advanced = offset > self.durable
-        if advanced:
-            self.durable = offset
-        self._check()
-        return advanced
+        if offset <= self.durable:
+            return False
+        self.durable = offset
+        return True
 
     def count_all_durable(self) -> bool:
         """Stop waiting for syncs, because the log no longer syncs its appends; return whether any was awaited."""

@@ -45,7 +45,7 @@ def append_marker(
     )
     offset = log.offsets.end
     _place(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
-    log.writer.append(memoryview(batch), offset, offset, now_ms, now_ms)
+    log.writer.write(memoryview(batch), offset, offset, now_ms, now_ms)
     log.begin_epoch(leader_epoch, offset)
     marker = Marker(commit, coordinator_epoch)
     note_marker(

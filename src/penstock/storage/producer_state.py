@@ -116,7 +116,7 @@ class Producer:
 class ProducerState:
     """All producers of one partition, by id."""
 
-    __slots__ = ("_ended", "_first_unstable", "open_transactions", "producers", "verifications")
+    __slots__ = ("_ended", "first_unstable_offset", "open_transactions", "producers", "verifications")
 
     def __init__(self) -> None:
         self.producers: dict[int, Producer] = {}
@@ -124,7 +124,8 @@ class ProducerState:
         self.open_transactions: dict[int, int] = {}
         # Ended transactions whose marker may still be taken back: first offset and the marker's.
         self._ended: dict[int, int] = {}
-        self._first_unstable: int | None = None
+        self.first_unstable_offset: int | None = None
+        """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
         self.verifications: dict[int, Verification] = {}
 
     def __len__(self) -> int:
@@ -137,7 +138,7 @@ class ProducerState:
         self.producers.clear()
         self.open_transactions.clear()
         self._ended.clear()
-        self._first_unstable = None
+        self.first_unstable_offset = None
         self.verifications.clear()
 
     # Deciding
@@ -261,8 +262,8 @@ class ProducerState:
         producer.in_transaction = TRANSACTIONAL
         producer.txn_first_offset = first_offset
         self.open_transactions[first_offset] = producer.producer_id
-        if self._first_unstable is None:
-            self._first_unstable = first_offset
+        if self.first_unstable_offset is None:
+            self.first_unstable_offset = first_offset
 
     def ended(
         self,
@@ -308,11 +309,6 @@ class ProducerState:
 
     # Stability
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
-        return self._first_unstable
-
     def settle(self, high_watermark: int) -> None:
         """Let go of the ended transactions whose marker is below the mark."""
         if self._ended:
@@ -324,7 +320,7 @@ class ProducerState:
     def _find_first_unstable(self) -> None:
         first_open = next(iter(self.open_transactions), None)
         candidates = [*self._ended] if first_open is None else [first_open, *self._ended]
-        self._first_unstable = min(candidates, default=None)
+        self.first_unstable_offset = min(candidates, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have written nothing for so long and have no open transaction; return how many."""

@@ -67,7 +67,9 @@ def append_replicated(
     if not headers:
         raise InvalidRecord("there is no batch to append")
     latest = max(header.max_timestamp for header in headers)
-    position = log.writer.write(records, headers[-1].last_offset, latest, now_ms, any_size=True)
+    position = log.writer.write(
+        records, headers[0].base_offset, headers[-1].last_offset, latest, now_ms, any_size=True, is_one=False
+    )
     # Nothing below may fail: what is written and not noted would be written again behind itself.
     segment, expected, start = log.segments.active, log.end_offset, 0
     for header in headers:
@@ -105,7 +107,7 @@ def _append_one(log: Log, records: memoryview, now_ms: int) -> Appended | None:
     ):
         return None
     last_offset = base + delta
-    log.writer.append(records, base, last_offset, timestamp, now_ms, any_size=True)
+    log.writer.write(records, base, last_offset, timestamp, now_ms, True)
     # Nothing below may fail, as in `append_replicated`.
     log.begin_epoch(leader_epoch, base)
     if producer_id >= 0:

@@ -18,7 +18,7 @@ from penstock.model.job import Job, finish
 from penstock.ports.disk import File
 from penstock.storage.directory import LogDirectory
 from penstock.storage.offset_index import ENTRY, OffsetIndex
-from penstock.storage.scan import OFFSET_MAX, RELATIVE_OFFSET_MAX, BadBatch, misfit, walk
+from penstock.storage.scan import OFFSET_MAX, BadBatch, misfit, walk
 from penstock.storage.time_index import TimeIndex
 from penstock.storage.txn_index import TxnIndex
 from penstock.storage.verified import Verified
@@ -172,7 +172,7 @@ class Segment:
     # Writing
 
     def added(self, base_offset: int, last_offset: int, position: int, size: int, max_timestamp: int) -> None:
-        """Note a batch that now stands at the position. `Log.append` does the same inline."""
+        """Note a batch that now stands at the position."""
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
@@ -199,9 +199,6 @@ class Segment:
         if len(self.boundary_offsets) > BOUNDARIES_MAX:
             del self.boundary_offsets[: BOUNDARIES_MAX // 2]
             del self.boundary_positions[: BOUNDARIES_MAX // 2]
-
-    def fits(self, last_offset: int) -> bool:
-        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def set_roll_times(self, roll_ms: int) -> None:
         """Note when time asks for a roll: by record timestamps if the first batch has one, else by the clock."""

@@ -17,7 +17,7 @@ from penstock.model.errors import RecordListTooLarge, StorageError
 from penstock.ports.disk import File
 from penstock.storage import aborted
 from penstock.storage.reserve import is_no_room
-from penstock.storage.scan import BadBatch
+from penstock.storage.scan import RELATIVE_OFFSET_MAX, BadBatch
 from penstock.storage.segment import Damaged, Segment
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class SegmentWriter:
 
     # Writing
 
-    def append(
+    def write(
         self,
         records: memoryview,
         offset: int,
@@ -64,20 +64,12 @@ class SegmentWriter:
         timestamp: int,
         now_ms: int,
         any_size: bool = False,
-    ) -> None:
-        """Write one batch and note where it stands."""
-        position = self.write(records, last_offset, timestamp, now_ms, any_size)
-        segment = self._segments.active
-        segment.added(offset, last_offset, position, len(records), timestamp)
-        if not position:
-            self.note_first(timestamp, now_ms)
-
-    def write(
-        self, records: memoryview, last_offset: int, timestamp: int, now_ms: int, any_size: bool = False
+        is_one: bool = True,
     ) -> int:
-        """Write batches and return their position. The caller notes each of them in the active segment.
+        """Write a batch, note where it stands and return its position.
 
-        `any_size`: a segment may have nothing but these and be larger than `segment.bytes`. A leader has accepted them.
+        `any_size`: a segment may have nothing but this and be larger than `segment.bytes`: a leader has accepted it.
+        Unless they are one (`is_one`), the caller notes each of the batches in the active segment.
         """
         file = self._file or self._open()
         segment = self._segments.active
@@ -87,20 +79,25 @@ class SegmentWriter:
             position + size > self._segment_bytes
             or timestamp > segment.roll_after
             or now_ms > segment.roll_after_now
-            or not segment.fits(last_offset)
+            or last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
             or segment.full
         ):
             if size > self._segment_bytes and not any_size:
                 raise RecordListTooLarge(f"the batch has {size} bytes, and segment.bytes is {self._segment_bytes}")
             self.roll()
             file = self._open()
-            position = self._segments.active.size
+            segment = self._segments.active
+            position = segment.size
         if self._is_torn:
             self.mend_tail()
         try:
             file.write((records,), position)
         except OSError as error:
             self._write_failed(error)
+        if is_one:
+            segment.added(offset, last_offset, position, size, timestamp)
+            if not position:
+                self.note_first(timestamp, now_ms)
         return position
 
     def note_first(self, timestamp: int, now_ms: int) -> None:

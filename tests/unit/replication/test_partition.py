@@ -19,6 +19,7 @@ class WrittenLog:
     """A log that is written and synced on demand."""
 
     first_unstable_offset = None
+    producer_state = SimpleNamespace(first_unstable_offset=None)
 
     def __init__(self, *, end: int, durable: int) -> None:
         self.offsets = LogOffsets(start=0, flushed=durable, end=durable)
