@@ -21,7 +21,7 @@ from penstock.model.errors import NO_ERROR, NotEnoughReplicasAfterAppend, Refusa
 from penstock.replication import follower
 from penstock.replication.marks import Marks
 from penstock.replication.partition import Partition
-from penstock.storage import damage, epoch_recovery, recovery, snapshots, verified
+from penstock.storage import checked_ranges, damage, epoch_recovery, recovery, snapshots
 from penstock.storage.directory import LogDirectory
 from penstock.storage.flush import Flusher
 from penstock.storage.held import HeldPartitions, Holding
@@ -166,7 +166,7 @@ def checksums_not_checked() -> list[Patch]:
 
     return [
         patch("penstock.storage.segment.walk", trusting),
-        patch.object(verified, "servable", servable),
+        patch.object(checked_ranges, "servable", servable),
     ]
 
 

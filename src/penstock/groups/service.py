@@ -28,7 +28,7 @@ from penstock.model.ids import NodeId, PartitionIndex, TopicPartition
 from penstock.model.topic import CONSUMER_OFFSETS
 from penstock.ports.clock import Clock
 from penstock.replication.replicas import Replicas
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Groups:
         """The partition that belongs to a transaction in which the group's offsets are committed."""
         return TopicPartition(CONSUMER_OFFSETS, PartitionIndex(self._shards.index_of(group_id)))
 
-    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> Verification | None:
+    def begin_verification(self, group_id: str, producer_id: int, producer_epoch: int) -> VerificationGuard | None:
         """Call before the transaction coordinator is asked about a TxnOffsetCommit, and give the result to that.
 
         None: the transaction is open in the group's partition already, and nobody has to be asked.

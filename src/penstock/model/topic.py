@@ -5,7 +5,6 @@ ask about. The error texts are worded as Kafka words them. Refuses with InvalidT
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from penstock.model.errors import InvalidTopic
@@ -58,11 +57,3 @@ def check_name(name: str) -> TopicName:
 def collision_key(name: str) -> str:
     """Return what two names share that would be one in metric names, where '.' becomes '_'."""
     return name.replace(".", "_")
-
-
-def find_collision(name: str, existing: Iterable[str]) -> str | None:
-    """Return the first other topic whose name differs from this one only in '.' and '_'."""
-    if "." not in name and "_" not in name:
-        return None
-    key = collision_key(name)
-    return next((other for other in existing if other != name and collision_key(other) == key), None)

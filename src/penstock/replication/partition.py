@@ -31,7 +31,7 @@ from penstock.storage.log import Appended, Log
 from penstock.storage.marker import SIZE as MARKER_SIZE
 from penstock.storage.marker_append import append_marker
 from penstock.storage.validate import Prepared
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import BatchHeader
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class Partition:
         acks: int,
         now_ms: int,
         trusted: bool = False,
-        transaction_verified: Verification | bool = False,
+        transaction_verified: VerificationGuard | bool = False,
         prepared: Prepared | None = None,
     ) -> Appended:
         """Write one batch. Returns before it is durable; `wait_durable` tells when it is.

@@ -42,11 +42,11 @@ from penstock.storage.log_checkpoints import LogCheckpoints
 from penstock.storage.log_offsets import LogOffsets
 from penstock.storage.log_reader import LogReader
 from penstock.storage.log_segments import LogSegments
-from penstock.storage.producer_state import SEQUENCE_MASK, Producer
+from penstock.storage.producer_state import SEQUENCE_MASK, Ended, Producer
 from penstock.storage.quarantine import Quarantine
 from penstock.storage.segment import Segment
 from penstock.storage.segment_writer import SegmentWriter
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import (
     ATTRIBUTES_AT,
     CODEC_MASK,
@@ -74,7 +74,6 @@ class Log:
         "__weakref__",
         "_found",
         "_producers",
-        "_rules",
         "any_aborted",
         "checkpoints",
         "clock_wall_ms",
@@ -92,6 +91,7 @@ class Log:
         "quarantine",
         "reader",
         "recovery_notes",
+        "rules",
         "segments",
         "topic_id",
         "topic_partition",
@@ -161,11 +161,11 @@ class Log:
 
     @property
     def settings(self) -> TopicSettings:
-        return self._rules.settings
+        return self.rules.settings
 
     def apply_settings(self, settings: TopicSettings) -> None:
         """Take other settings from the next append on."""
-        self._rules = validate.AppendRules(settings)
+        self.rules = validate.AppendRules(settings)
         self.writer.apply_settings(settings)
         self.flusher.apply_settings(settings)
 
@@ -218,7 +218,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
         trusted: bool = False,
-        transaction_verified: Verification | bool = False,
+        transaction_verified: VerificationGuard | bool = False,
         prepared: validate.Prepared | None = None,
     ) -> Appended:
         """Append one batch of a client, giving it its offsets in place.
@@ -233,7 +233,7 @@ class Log:
         if self.quarantine.damage is not None or self.directory.refusal is not None:
             self.quarantine.check_append()
         size = len(records)
-        rules = self._rules
+        rules = self.rules
         try:
             base, length, _, magic, crc, attributes, delta, _, timestamp, producer_id, epoch, sequence, count = (
                 unpack_header(records)
@@ -344,6 +344,11 @@ class Log:
         """Save the state of the producers at the end of the log. A full disk may refuse."""
         disk, bases = self.directory.disk, self.segments.bases
         snapshots.save_snapshot(disk, self.folder, self.producer_state, self.end_offset, bases)
+
+    def note_aborted(self, transaction: Ended) -> None:
+        """Note a transaction whose abort marker is in the active segment now."""
+        self.segments.active.txn_index.append(transaction)
+        self.any_aborted = True
 
     def roll(self) -> None:
         """Close the active segment and begin another, unless it is empty."""

@@ -1,8 +1,8 @@
 """Reading a log: which bytes of which file answer a fetch, and what happens when they cannot be read.
 
 `read` is the hot path of every fetch: it finds the segment, the batch and the end of what may be returned, and parses
-no record. The newest batch is kept in memory while followers ask for it. Goes to segment.py, verified.py for bytes that
-an earlier process wrote, unreadable.py for I/O errors. Refuses: OffsetOutOfRange, StorageError.
+no record. The newest batch is kept in memory while followers ask for it. Goes to segment.py, checked_ranges.py for
+bytes that an earlier process wrote, unreadable.py for I/O errors. Refuses: OffsetOutOfRange, StorageError.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from penstock.model.errors import OffsetOutOfRange
 from penstock.ports.network import FileSlice
-from penstock.storage import verified
+from penstock.storage import checked_ranges
 from penstock.storage.scan import BadBatch
 from penstock.storage.unreadable import ReadErrors
 
@@ -72,10 +72,10 @@ class LogReader:
                     position, max_bytes=max_bytes, end=end, next_offset=next_offset, at_least_one=at_least_one
                 )
                 if position < segment.unchecked_end:
-                    size = verified.servable(segment, offset, position, size, below=next_offset)
+                    size = checked_ranges.servable(segment, offset, position, size, below=next_offset)
                     self._errors.was_read(offset)
                 return FileSlice(segment.file, position, size, self) if size else None
-            verified.check_end(segment, offset, below=next_offset)
+            checked_ranges.check_end(segment, offset, below=next_offset)
         except BadBatch as bad:
             self._quarantine.refuse_damage(segment, bad)
         except OSError as error:
@@ -89,7 +89,7 @@ class LogReader:
     def distrust(self, offset: int) -> None:
         """Hold the segment of an offset against its checksums again: somebody has asked twice for what was sent."""
         self.last_batch = None
-        verified.distrust(self._segments[self._segments.slot_of(offset)])
+        checked_ranges.distrust(self._segments[self._segments.slot_of(offset)])
 
     # The newest batch
 

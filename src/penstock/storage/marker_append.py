@@ -5,17 +5,14 @@ Goes to producer_state.py, which refuses fenced coordinators and producers, and 
 
 from __future__ import annotations
 
-from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from penstock.storage.appended import Appended
 from penstock.storage.marker import Marker, encode_marker
-from penstock.wire.batch import LOG_OVERHEAD
+from penstock.wire.batch import patch_offset_and_epoch
 
 if TYPE_CHECKING:
     from penstock.storage.log import Log
-
-_place: Final = Struct(">qii").pack_into
 
 
 def append_marker(
@@ -41,10 +38,10 @@ def append_marker(
         commit=commit,
         coordinator_epoch=coordinator_epoch,
         now_ms=now_ms,
-        broker_time=log._rules.broker_time,
+        broker_time=log.rules.broker_time,
     )
     offset = log.offsets.end
-    _place(batch, 0, offset, len(batch) - LOG_OVERHEAD, leader_epoch)
+    patch_offset_and_epoch(batch, 0, offset, leader_epoch)
     log.writer.write(memoryview(batch), offset, offset, now_ms, now_ms)
     log.begin_epoch(leader_epoch, offset)
     marker = Marker(commit, coordinator_epoch)
@@ -52,7 +49,7 @@ def append_marker(
         log, producer_id, producer_epoch, marker, offset, now_ms, now_ms, transaction_version=transaction_version
     )
     log.flusher.appended(offset + 1)
-    return Appended(offset, offset, now_ms if log._rules.broker_time else -1, log.start_offset, False)
+    return Appended(offset, offset, now_ms if log.rules.broker_time else -1, log.start_offset, False)
 
 
 def note_marker(
@@ -78,5 +75,4 @@ def note_marker(
         transaction_version=transaction_version,
     )
     if ended is not None and not marker.commit:
-        log.segments.active.txn_index.append(ended)
-        log.any_aborted = True
+        log.note_aborted(ended)

@@ -22,7 +22,7 @@ from penstock.model.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from penstock.storage.verification import Verification
+from penstock.storage.verification_guard import VerificationGuard
 from penstock.wire.batch import TRANSACTIONAL
 
 BATCHES_KEPT: Final = 5
@@ -126,7 +126,7 @@ class ProducerState:
         self._ended: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
         """The first offset of a transaction that is open, or whose marker is not below the high watermark."""
-        self.verifications: dict[int, Verification] = {}
+        self.verifications: dict[int, VerificationGuard] = {}
 
     def __len__(self) -> int:
         return len(self.producers)
@@ -151,7 +151,7 @@ class ProducerState:
         last_sequence: int,
         *,
         transactional: bool = False,
-        verified: Verification | bool = False,
+        verified: VerificationGuard | bool = False,
         in_order: bool = True,
     ) -> WrittenBatch | None:
         """Return the earlier write of this very batch, or None if it comes next. Refuses everything else.
@@ -175,7 +175,7 @@ class ProducerState:
             raise InvalidTxnState(f"producer {producer_id} has an open transaction, and the batch is none of it")
         return None
 
-    def _check_verified(self, producer_id: int, verified: Verification | bool) -> None:
+    def _check_verified(self, producer_id: int, verified: VerificationGuard | bool) -> None:
         if verified is not True and (verified is False or self.verifications.get(producer_id) is not verified):
             # Also when a marker came between the question to the coordinator and this batch (KIP-890).
             raise InvalidTxnState("the partition is not part of an open transaction of this producer")
@@ -219,13 +219,13 @@ class ProducerState:
 
     def begin_verification(
         self, producer_id: int, epoch: int, first_sequence: int, *, starts_at_zero: bool
-    ) -> Verification | None:
+    ) -> VerificationGuard | None:
         """Note that the coordinator is asked about a producer; None if its transaction is open here already."""
         if self.has_open_transaction(producer_id, epoch):
             return None
         verification = self.verifications.get(producer_id)
         if verification is None:
-            verification = self.verifications[producer_id] = Verification(
+            verification = self.verifications[producer_id] = VerificationGuard(
                 epoch, first_sequence, starts_at_zero=starts_at_zero
             )
         else:

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from penstock.model.errors import Corruption, StorageError
-from penstock.storage import verified
+from penstock.storage import checked_ranges
 from penstock.storage.directory import UNREADABLE
 from penstock.storage.scan import BadBatch
 from penstock.wire.batch import HEADER_SIZE, LOG_OVERHEAD
@@ -72,9 +72,9 @@ class ReadErrors:
         self._note(f"{piece.size} bytes at position {piece.position} of {segment.path} could not be sent: {error}")
         try:
             if not _quarantined_short(self._log, segment):
-                verified.distrust(segment)
+                checked_ranges.distrust(segment)
         except OSError:
-            verified.distrust(segment)
+            checked_ranges.distrust(segment)
 
     def while_reading(self, segment: Segment, offset: int, error: OSError) -> NoReturn:
         """Refuse a read that has met an I/O error."""
