@@ -114,7 +114,6 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction has ended for good; it never moves back."""
         return self.marks.last_stable_offset
 
     # -- roles -----------------------------------------------------------------------------
@@ -410,7 +409,6 @@ class Partition:
             return
         if self._enough_in_sync:
             marks = self.marks
-            # By position: this runs for every batch, and named arguments cost more.
             mark = advance_high_watermark(marks.high_watermark, self.log.offsets.durable, lead.counted)
             if mark > marks.high_watermark:
                 self._move_mark(mark)

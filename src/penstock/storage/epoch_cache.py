@@ -100,6 +100,10 @@ class EpochCache:
             self._epochs, self._offsets = [], []
             self._changed()
 
+    def replace_file(self) -> None:
+        """Write the file with the next `save`: what it holds cannot be used."""
+        self.dirty = True
+
     def save(self) -> None:
         """Write the file if anything changed."""
         if self.dirty:

@@ -1,4 +1,4 @@
-"""The parts of a log, of a partition and of a node's roles are changed by their owners alone."""
+"""The parts of a log and of a partition are changed by their owners alone."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,8 @@ from tests.unit.storage.support import append, batch, open_log
 SOURCES = [Path(penstock.__file__).parent, Path(penstock_sim.__file__).parent]
 # Names under which a log, a partition or a part of one is held, each with the modules that may assign to it.
 OWNED = {
-    "log": (),
+    # The class method that opens a log, and the log of the metadata quorum in memory.
+    "log": ("log.py", "core.py"),
     "_log": (),
     "offsets": (),
     "_offsets": (),

@@ -1,5 +1,6 @@
 """Requests that take long to write: in order, in slices, and only for clients that are there."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class OpenedLog:
 
 
 class OpenedPartition:
-    high_watermark = 0
+    marks = SimpleNamespace(high_watermark=0)
 
     def __init__(self, world: "SlicedWrites", index: int) -> None:
         self.world = world

@@ -1,6 +1,7 @@
 """Transactional writes wait for their coordinator, and nothing overtakes them."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,7 @@ class OpenLog:
     start_offset = 0
 
     def __init__(self) -> None:
+        self.producer_state = self
         self.is_open = False
         self.asked: list[tuple[Any, ...]] = []
 
@@ -59,7 +61,7 @@ class OpenLog:
 
 
 class WrittenPartition:
-    high_watermark = 1_000
+    marks = SimpleNamespace(high_watermark=1_000)
     is_leader = True
 
     def __init__(self) -> None:
