@@ -22,7 +22,7 @@ from penstock.model.errors import (
     StorageError,
     UnknownLeaderEpoch,
 )
-from penstock.model.ids import NodeId, Offset, TopicName
+from penstock.model.ids import NodeId, TopicName
 from penstock.ports.network import FileSlice
 from penstock.replication.isr import Leadership, Progress, Proposal, advance_high_watermark, effective_min_isr
 from penstock.replication.marks import Marks
@@ -109,8 +109,8 @@ class Partition:
         log.flusher.notify_durable(self._advance)
 
     @property
-    def high_watermark(self) -> Offset:
-        return Offset(self.marks.high_watermark)
+    def high_watermark(self) -> int:
+        return self.marks.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -232,7 +232,7 @@ class Partition:
         lead, cluster = self.lead, self._cluster
         assert lead is not None and cluster is not None, "only a leader with followers is fetched from"
         now = cluster.now()
-        progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.end_offset, now=now)
+        progress.fetched(offset, log_start_offset, broker_epoch, leader_end=self.log.offsets.end, now=now)
         if not lead.is_member(progress.node_id):
             proposal = lead.admit(
                 progress,
@@ -481,7 +481,7 @@ class Partition:
         if damaged_from is not None and (len(self.replicas) > 1 or offset >= damaged_from):
             # A start that met damage knows the epochs before it alone: nobody may cut a whole log on its word.
             raise StorageError(self.log.damage)
-        epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.end_offset)
+        epoch, end_offset = self.log.epochs.end_of(last_fetched_epoch, self.log.offsets.end)
         if end_offset < 0:
             raise OffsetOutOfRange
         if epoch < last_fetched_epoch or end_offset < offset:
@@ -491,9 +491,9 @@ class Partition:
     def holds_prefix(self, offset: int, last_fetched_epoch: int) -> bool:
         """Whether a follower's log up to an offset is a part of this one, as far as it is known here."""
         log = self.log
-        if not log.start_offset <= offset <= log.end_offset:
+        if not log.offsets.start <= offset <= log.offsets.end:
             return False
         if last_fetched_epoch < 0:
             return True
-        epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.end_offset)
+        epoch, end_offset = log.epochs.end_of(last_fetched_epoch, log.offsets.end)
         return epoch == last_fetched_epoch and end_offset >= offset

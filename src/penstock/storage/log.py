@@ -357,7 +357,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, end: int, at_least_one: bool = True) -> FileSlice | None:
-        """What `LogReader.read` returns, for those who do not read often."""
+        """Return what `LogReader.read` returns. The hot path asks the reader itself."""
         return self.reader.read(offset, max_bytes=max_bytes, end=end, at_least_one=at_least_one)
 
     def aborted_transactions(self, start: int, end: int) -> list[tuple[int, int]]:

@@ -85,7 +85,7 @@ class ReplicaFetch(Parked):
                 feed.ready[fed] = None
                 continue
             partition.follower_fetched(progress, offset, asked.log_start_offset, feed.broker_epoch)
-            if offset < partition.log.end_offset:
+            if offset < partition.log.offsets.end:
                 feed.ready[fed] = None
             else:
                 feed.ready.pop(fed, None)
@@ -106,7 +106,7 @@ class ReplicaFetch(Parked):
         for fed in feed.ready:
             answer = self._read(fed, room, at_least_one=size == 0)
             if answer is None:
-                if fed.partition is None or fed.asked.offset >= fed.partition.log.end_offset:
+                if fed.partition is None or fed.asked.offset >= fed.partition.log.offsets.end:
                     quiet.append(fed)
                 continue
             answers.append(answer)
@@ -195,7 +195,8 @@ class ReplicaFetch(Parked):
         if asked.last_fetched_epoch >= 0:
             diverging = partition.diverging_epoch(asked.offset, asked.last_fetched_epoch)
             if diverging is not None:
-                answer = PartitionAnswer(asked.topic, asked.index, 0, partition.high_watermark, -1, held.start_offset)
+                mark, start = partition.marks.high_watermark, held.offsets.start
+                answer = PartitionAnswer(asked.topic, asked.index, 0, mark, -1, start)
                 answer.diverging = diverging
                 return answer
         throttle = self._handler.replicas.leader_throttle
@@ -217,9 +218,9 @@ class ReplicaFetch(Parked):
             asked.topic,
             asked.index,
             0,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            held.start_offset,
+            partition.marks.high_watermark,
+            partition.marks.last_stable_offset,
+            held.offsets.start,
             records,
         )
         if throttle.watches(partition, node_id, is_member=lead.is_member(node_id)):
