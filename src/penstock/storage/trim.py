@@ -66,7 +66,7 @@ def _drop_hidden_segments(log: Log, now_ms: int, error: OSError | None) -> None:
     log.segments.drop_first(len(leaving))
     for segment in leaving:
         try:
-            doom(log, segment, now_ms)
+            _delete_later(log, segment, now_ms)
         except OSError as error:
             # Nobody waits for an answer here, and the list of segments no longer names the file.
             logger.warning("%s: cannot rename a deleted segment, the next start removes it: %s", log.folder, error)
@@ -113,7 +113,7 @@ def _is_old(log: Log, segment: Segment, now_ms: int) -> bool:
     return segment.max_timestamp >= 0 and now_ms - segment.max_timestamp > log.settings.retention_ms
 
 
-def doom(log: Log, segment: Segment, now_ms: int) -> None:
+def _delete_later(log: Log, segment: Segment, now_ms: int) -> None:
     """Rename a segment's files out of the log; they are removed after the delay. Raises OSError after trying all."""
     disk = log.directory.disk
     snapshot = f"{log.folder}/{file_name(segment.base_offset, snapshots.SUFFIX)}"
